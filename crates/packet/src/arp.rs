@@ -31,7 +31,7 @@ use crate::{
 /// Length in bytes of a message.
 pub const MESSAGE_BYTES: usize = 28;
 
-/// What an ARP message is for.
+/// Operations of ARP messages.
 pub mod operation {
     /// Asks for the Ethernet address of an IPv4 address.
     pub const REQUEST: u16 = 1;
@@ -59,7 +59,7 @@ pub struct ArpMessage {
 /// One end of an ARP message: its Ethernet and its IPv4 address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Neighbour {
-    /// The Ethernet address; all zero where a request asks for it.
+    /// The Ethernet address; all zeroes in a request's target.
     pub mac: MacAddress,
     /// The IPv4 address.
     pub address: Ipv4Addr,
@@ -84,8 +84,8 @@ impl ArpMessage {
     /// The message at the start of `bytes`, an Ethernet frame's payload.
     ///
     /// # Errors
-    /// [`Malformed`] if there are fewer than 28 bytes, or the addresses are not Ethernet's and
-    /// IPv4's.
+    /// [`Malformed`] if there are fewer than 28 bytes, or the address types aren't Ethernet and
+    /// IPv4.
     pub fn parse(bytes: &[u8]) -> Result<&Self, Malformed> {
         let Ok((message, _)) = Self::ref_from_prefix(bytes) else {
             return Err(Malformed::cut(Header::Arp, MESSAGE_BYTES, bytes.len()));
@@ -108,12 +108,12 @@ impl ArpMessage {
         }
     }
 
-    /// The message's bytes, as they are sent.
+    /// The message's bytes in wire order.
     pub const fn to_bytes(self) -> [u8; MESSAGE_BYTES] {
         zerocopy::transmute!(self)
     }
 
-    /// What the message is for: see [`operation`].
+    /// The operation: see [`operation`].
     pub const fn operation(&self) -> u16 {
         self.operation.get()
     }
@@ -134,11 +134,11 @@ impl ArpMessage {
     }
 }
 
-/// Appends the frame that asks every station for the Ethernet address of `target`. The packet is empty
-/// before: it then is the frame.
+/// Appends the frame that asks every station for the Ethernet address of `target`. The packet must
+/// be empty; it then holds this frame.
 ///
 /// # Errors
-/// [`NoRoom`] if the packet has no room for 42 bytes; it is as it was.
+/// [`NoRoom`] if the packet has no room for 42 bytes; the packet is unchanged.
 pub fn request<P: PacketBuf>(
     packet: &mut P,
     sender: Neighbour,

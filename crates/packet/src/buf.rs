@@ -1,18 +1,19 @@
-//! What a network function needs of a packet's memory.
+//! The interface to a packet's memory.
 
 /// A packet in memory: DPDK's mbuf, or plain memory in tests.
 ///
-/// A packet lies in one or more segments. [`data`](Self::data) is the first of them, which is where
-/// headers are; [`len_bytes`](Self::len_bytes) counts all.
+/// A packet lies in one or more segments. [`data`](Self::data) is the first of them, which holds
+/// the headers; [`len_bytes`](Self::len_bytes) counts all.
 ///
-/// Each packet carries eight bytes of metadata beside its data, in which a stage leaves what it
-/// found for later stages. They hold anything when a packet arrives.
+/// Each packet carries eight bytes of metadata beside its data. A stage leaves results there for
+/// later stages. They are unspecified when a packet arrives.
 pub trait PacketBuf {
     /// The bytes of the first segment.
     fn data(&self) -> &[u8];
 
-    /// Addresses of what code that is handed the packet reads first, for it to be fetched into the cache early. None is
-    /// read to find them out where the packet's header lies in memory that another core has just written.
+    /// Addresses of the memory that code reads first when it handles the packet, to be prefetched.
+    /// Finding them reads no memory in the packet's header, which another core may have just
+    /// written.
     #[inline(always)]
     fn first_places(&self) -> impl Iterator<Item = *const u8>
     where
@@ -21,8 +22,8 @@ pub trait PacketBuf {
         std::iter::once(self.data().as_ptr())
     }
 
-    /// The address of memory that is read later than that of [`first_places`](Self::first_places), when a driver sends or
-    /// frees the packet, or `None`.
+    /// The address of memory that is read after [`first_places`](Self::first_places), when a driver
+    /// sends or frees the packet, or `None`.
     #[inline(always)]
     fn later_place(&self) -> Option<*const u8>
     where
@@ -31,8 +32,8 @@ pub trait PacketBuf {
         None
     }
 
-    /// Drops packets, which lie one after the other in memory. A kind of packet for which that is faster together than
-    /// one by one implements this.
+    /// Drops packets that lie one after the other in memory. Implement this if dropping a batch is
+    /// faster than dropping each packet.
     fn drop_all(packets: impl Iterator<Item = Self> + AsRef<[Self]>)
     where
         Self: Sized,
@@ -55,34 +56,34 @@ pub trait PacketBuf {
     }
 
     /// Makes the packet `count` bytes longer at its front and returns the whole first segment. The
-    /// new bytes hold anything.
+    /// new bytes have unspecified values.
     ///
     /// # Errors
-    /// [`NoRoom`] if the headroom is smaller; the packet is as it was.
+    /// [`NoRoom`] if the headroom is smaller; the packet is unchanged.
     fn prepend(&mut self, count: usize) -> Result<&mut [u8], NoRoom>;
 
-    /// Makes the packet `count` bytes longer at its end and returns the new bytes, which hold
-    /// anything.
+    /// Makes the packet `count` bytes longer at its end and returns the new bytes, which have
+    /// unspecified values.
     ///
     /// # Errors
-    /// [`NoRoom`] if the tailroom of the last segment is smaller; the packet is as it was.
+    /// [`NoRoom`] if the tailroom of the last segment is smaller; the packet is unchanged.
     fn append(&mut self, count: usize) -> Result<&mut [u8], NoRoom>;
 
-    /// Takes `count` bytes off the front of the first segment.
+    /// Removes `count` bytes from the front of the first segment.
     ///
     /// # Errors
-    /// [`NoRoom`] if the first segment is shorter; the packet is as it was.
+    /// [`NoRoom`] if the first segment is shorter; the packet is unchanged.
     fn trim_front(&mut self, count: usize) -> Result<(), NoRoom>;
 
-    /// Cuts the packet to `len_bytes` bytes; a packet that is no longer stays as it is. Segments
-    /// that fall away are freed.
+    /// Cuts the packet to `len_bytes` bytes and frees segments beyond that. A packet that is no
+    /// longer than that is unchanged.
     fn truncate(&mut self, len_bytes: usize);
 
-    /// A new packet that holds `len_bytes` bytes of this one, from `offset_bytes` on, over all
-    /// segments. It comes from where this packet's memory came from, has the headroom that new
-    /// packets have, and this one's metadata, ingress port and time of arrival.
+    /// Copies `len_bytes` bytes of this packet, from `offset_bytes` on, over all segments, into a
+    /// new packet from the same memory pool. The copy has the headroom of new packets, and this
+    /// packet's metadata, ingress port and time of arrival.
     ///
-    /// `None` if that memory has run out, if there are fewer bytes, and if `len_bytes` is 0.
+    /// `None` if the pool is exhausted, if the packet has fewer bytes, or if `len_bytes` is 0.
     fn copied(&self, offset_bytes: usize, len_bytes: usize) -> Option<Self>
     where
         Self: Sized;
@@ -93,21 +94,21 @@ pub trait PacketBuf {
     /// Writes the eight bytes of metadata.
     fn set_metadata(&mut self, metadata: [u8; 8]);
 
-    /// The port that received the packet. `None` for a packet that was created here, and where its
-    /// memory does not know.
+    /// The port that received the packet. `None` for a packet that was created here, or if its
+    /// memory does not record the port.
     #[inline(always)]
     fn ingress(&self) -> Option<PortId> {
         None
     }
 
-    /// When the packet was received, in nanoseconds since the epoch, where its device says so: a
-    /// capture file does.
+    /// When the packet was received, in nanoseconds since the epoch, if its source records times,
+    /// as capture files do.
     fn timestamp_ns(&self) -> Option<u64>;
 }
 
-/// The number of a port, by which a packet knows the one that [received](PacketBuf::ingress) it.
+/// The number of a port: a packet's [`ingress`](PacketBuf::ingress).
 ///
-/// `hotloop_dpdk::Port::id` returns that of a port.
+/// `hotloop_dpdk::Port::id` returns a port's number.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PortId(u16);
 
@@ -134,11 +135,11 @@ impl std::fmt::Display for PortId {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{wanted_bytes} bytes wanted, room for {available_bytes}: {side}")]
 pub struct NoRoom {
-    /// The number of bytes that were wanted.
+    /// Number of bytes requested.
     pub wanted_bytes: usize,
-    /// The number of bytes that there are.
+    /// Number of bytes available.
     pub available_bytes: usize,
-    /// Which room it is.
+    /// The part of the memory that is too small.
     pub side: Room,
 }
 

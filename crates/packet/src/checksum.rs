@@ -21,8 +21,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Adds bytes. Only the last piece of what is summed may have an odd length; it counts as if a
-    /// zero followed.
+    /// Adds bytes. Only the last piece may have an odd length; it counts as if a zero followed.
     #[inline]
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Self {
@@ -39,7 +38,7 @@ impl Sum {
     #[inline]
     #[must_use]
     pub const fn number(self, number: u16) -> Self {
-        // What `bytes` leaves is below 2^35, so there is room for 2^47 numbers.
+        // The sum after `bytes` is below 2^35, so there is room for 2^47 numbers.
         Self { sum: self.sum + number.to_be() as u64 }
     }
 
@@ -75,11 +74,12 @@ impl Sum {
             .number(u16::from(protocol))
     }
 
-    /// The checksum, as it is written into a header: the sum's one's complement. Where what was
-    /// summed contains a correct checksum, it is 0.
+    /// The checksum, as written into a header: the sum's one's complement. It is 0 if the summed
+    /// bytes contain a correct checksum.
     #[inline]
     pub const fn checksum(self) -> u16 {
-        // Twice by halves to 32 bits, twice to 16: each pair takes in the carry of its first fold.
+        // Two folds by halves to 32 bits, two to 16: the second of each pair adds the carry of the
+        // first.
         let sum = fold_once(fold_once(self.sum));
         let sum = (sum & 0xffff) + (sum >> 16);
         let sum = (sum & 0xffff) + (sum >> 16);
@@ -99,7 +99,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     Sum::default().bytes(bytes).checksum()
 }
 
-/// The checksum of a TCP, UDP or ICMP message in IPv4, its checksum field being zero. ICMP has no
+/// The checksum of a TCP, UDP or ICMP message in IPv4; its checksum field must be zero. ICMP has no
 /// pseudo-header: use [`checksum`].
 ///
 /// UDP sends 0 as 0xffff (RFC 768).
@@ -108,7 +108,7 @@ pub fn transport_v4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, messa
     Sum::default().pseudo_v4(source, destination, protocol, len_bytes).bytes(message).checksum()
 }
 
-/// The checksum of a TCP, UDP or ICMPv6 message in IPv6, its checksum field being zero.
+/// The checksum of a TCP, UDP or ICMPv6 message in IPv6; its checksum field must be zero.
 ///
 /// UDP sends 0 as 0xffff (RFC 768).
 pub fn transport_v6(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, message: &[u8]) -> u16 {
@@ -116,7 +116,7 @@ pub fn transport_v6(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, messa
     Sum::default().pseudo_v6(source, destination, protocol, len_bytes).bytes(message).checksum()
 }
 
-/// The checksum of a header, in which the word `old` has become `new` (RFC 1624, equation 3).
+/// The checksum of a header after its word `old` has become `new` (RFC 1624, equation 3).
 #[inline]
 pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     let sum = !checksum as u32 + !old as u32 + new as u32;
@@ -124,10 +124,11 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// A change of bytes that a checksum covers: it corrects every checksum over them (RFC 1624).
+/// A change to bytes that a checksum covers. It corrects every checksum over these bytes (RFC
+/// 1624).
 ///
-/// An address is covered by two checksums, that of the IPv4 header and that of TCP, UDP or ICMPv6.
-/// The setters of addresses correct the first and return the change for the second:
+/// An address is covered by two checksums: the one of the IPv4 header and the one of TCP, UDP or
+/// ICMPv6. The setters of addresses correct the first and return the change for the second:
 ///
 /// ```
 /// use hotloop_packet::{build::tcp, ipv4::Ipv4Header, tcp::TcpHeader};
@@ -153,15 +154,15 @@ impl Change {
         Self { sum: Sum { sum: 0 }.number(!old).number(new) }
     }
 
-    /// The change of `N` bytes from `old` to `new`. They begin at an even offset of what the checksum
-    /// covers, and `N` is even.
+    /// The change of `N` bytes from `old` to `new`. They begin at an even offset of the covered
+    /// bytes, and `N` is even.
     #[inline]
     pub fn of_bytes<const N: usize>(old: [u8; N], new: [u8; N]) -> Self {
         const { assert!(N.is_multiple_of(2), "whole words") };
         Self { sum: Sum::default().bytes(&old.map(|byte| !byte)).bytes(&new) }
     }
 
-    /// The checksum that was `checksum` before the change.
+    /// The corrected value of `checksum`.
     #[inline]
     pub const fn apply(self, checksum: u16) -> u16 {
         self.sum.number(!checksum).checksum()

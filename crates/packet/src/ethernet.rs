@@ -13,7 +13,8 @@ pub const HEADER_BYTES: usize = 14;
 /// Length in bytes of one VLAN tag.
 pub const VLAN_TAG_BYTES: usize = 4;
 
-/// How many VLAN tags are looked through. A frame with more has a VLAN tag's EtherType as its own.
+/// The number of VLAN tags that are looked through. A frame with more of them has a VLAN tag's
+/// EtherType as its own.
 const VLAN_TAGS_MAX: usize = 2;
 
 /// Length in bytes of the longest header that is looked through: 22.
@@ -42,7 +43,7 @@ const fn is_tag(ethertype: u16) -> bool {
 struct EthernetHeader {
     destination: MacAddress,
     source: MacAddress,
-    /// What follows: a protocol, or a VLAN tag.
+    /// EtherType of the payload or of a VLAN tag.
     ethertype: U16,
 }
 
@@ -57,8 +58,8 @@ pub struct VlanTag {
 }
 
 impl VlanTag {
-    /// A tag with this EtherType ([`ETHERTYPE_VLAN`] or [`ETHERTYPE_QINQ`]) and this VLAN, of which
-    /// the low twelve bits count.
+    /// A tag with this EtherType ([`ETHERTYPE_VLAN`] or [`ETHERTYPE_QINQ`]) and the low twelve bits
+    /// of `vlan`.
     pub const fn new(ethertype: u16, vlan: u16) -> Self {
         Self { ethertype: U16::new(ethertype), control: U16::new(vlan & 0xfff) }
     }
@@ -79,7 +80,7 @@ impl VlanTag {
     }
 }
 
-/// Which frames are for a station: those to its address, or all.
+/// Selects the frames for a station: the ones sent to its address, or all.
 ///
 /// ```
 /// use hotloop_packet::{build::udp, ethernet::{MacAddress, Station}};
@@ -91,7 +92,7 @@ impl VlanTag {
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Station {
-    /// The address as it lies in memory, in the low 48 bits; and which bits of it count.
+    /// The address as it lies in memory, in the low 48 bits. `mask` selects the bits to compare.
     address: u64,
     mask: u64,
 }
@@ -100,7 +101,7 @@ pub struct Station {
 const ADDRESS_MASK: u64 = (1 << 48) - 1;
 
 impl Station {
-    /// One that all frames are for.
+    /// A station that takes all frames.
     pub const ANY: Self = Self { address: 0, mask: 0 };
 
     /// The station with this address.
@@ -109,7 +110,7 @@ impl Station {
         Self { address: u64::from_le_bytes([a, b, c, d, e, f, 0, 0]), mask: ADDRESS_MASK }
     }
 
-    /// Whether a frame that begins with these addresses is addressed to it.
+    /// Whether a frame that begins with these addresses is addressed to the station.
     #[inline(always)]
     pub(crate) fn is_addressed(&self, addresses: &[u8; 12]) -> bool {
         let [a, b, c, d, e, f, g, h, ..] = *addresses;
@@ -117,8 +118,8 @@ impl Station {
         (word ^ self.address) & self.mask == 0
     }
 
-    /// Whether a frame is for it: addressed to it, or to a group of stations, where that has a meaning.
-    /// A packet to a single host has no business in a frame to many (RFC 1122, section 3.3.6).
+    /// Whether a frame is for the station: addressed to it, or to a group of stations. A packet for
+    /// a single host must not come in a frame for a group (RFC 1122, section 3.3.6).
     pub fn takes(&self, frame: &[u8]) -> bool {
         let Some(addresses) = frame.first_chunk() else { return true };
         if self.is_addressed(addresses) {
@@ -129,7 +130,7 @@ impl Station {
     }
 }
 
-/// Whether a frame carries an IP packet to a single host.
+/// Whether a frame carries an IP packet for a single host.
 fn is_to_host(frame: &[u8]) -> bool {
     let Some((ethertype, l3_offset)) = network_layer(frame) else { return false };
     let packet = frame.get(l3_offset..).unwrap_or_default();
@@ -181,29 +182,29 @@ impl<'a> EthernetView<'a> {
         self.header.source
     }
 
-    /// The VLAN tags, outermost first: none to two.
+    /// The VLAN tags, outermost first: up to two.
     pub fn vlan_tags(&self) -> &'a [VlanTag] {
         self.tags
     }
 
-    /// The EtherType after the VLAN tags. Below 1,536 it is a length (IEEE 802.3).
+    /// The EtherType after the VLAN tags. A value below 1,536 is a length (IEEE 802.3).
     pub fn ethertype(&self) -> u16 {
         self.ethertype
     }
 
-    /// Where the payload begins, in bytes from the frame's start.
+    /// Offset of the payload in bytes from the frame's start.
     pub fn l3_offset(&self) -> usize {
         HEADER_BYTES + size_of_val(self.tags)
     }
 
-    /// What follows the header and its tags, padding included.
+    /// All bytes after the header and its tags, padding included.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 }
 
-/// The EtherType after a frame's VLAN tags, and the offset in bytes of what it announces. `None`
-/// where the frame ends within its header or a tag.
+/// The EtherType after a frame's VLAN tags, and the offset of the payload in bytes. `None` if the
+/// frame ends within its header or a tag.
 #[inline]
 pub fn network_layer(frame: &[u8]) -> Option<(u16, usize)> {
     let header = frame.first_chunk::<HEADER_BYTES>()?;
@@ -227,31 +228,31 @@ fn after_tags(frame: &[u8]) -> Option<(u16, usize)> {
     Some((ethertype_at(offset - 2)?, offset))
 }
 
-/// The offset in bytes of what follows the Ethernet header and its VLAN tags: 14, 18 or 22.
+/// The offset in bytes of the payload after the Ethernet header and its VLAN tags: 14, 18 or 22.
 /// `None` if the frame ends within them.
 #[inline]
 pub fn l3_offset(frame: &[u8]) -> Option<usize> {
     network_layer(frame).map(|(_, offset)| offset)
 }
 
-/// Swaps a frame's source and destination, as a reflector does. A frame below 14 bytes stays as it
-/// is.
+/// Swaps a frame's source and destination, as a reflector does. A frame below 14 bytes is left
+/// unchanged.
 #[inline]
 pub fn swap_addresses<P: PacketBuf>(packet: &mut P) {
     let Some(header) = packet.data_mut().first_chunk_mut::<HEADER_BYTES>() else {
         hint::cold_path();
         return;
     };
-    // As words, with no work on single bytes: the source goes with the two bytes after it, which the end of
-    // the destination then overwrites.
+    // Moves whole words instead of single bytes: the source is copied with the two bytes after it,
+    // which the end of the destination then overwrites.
     let [d0, d1, d2, d3, d4, d5, source @ ..] = *header;
     header[..8].copy_from_slice(&source);
     header[6..10].copy_from_slice(&[d0, d1, d2, d3]);
     header[10..12].copy_from_slice(&[d4, d5]);
 }
 
-/// Writes a frame's source and destination, as a router does. A frame below 14 bytes stays as it
-/// is.
+/// Writes a frame's source and destination, as a router does. A frame below 14 bytes is left
+/// unchanged.
 #[inline]
 pub fn set_addresses<P: PacketBuf>(packet: &mut P, source: MacAddress, destination: MacAddress) {
     let Some(header) = packet.data_mut().first_chunk_mut::<HEADER_BYTES>() else { return };
@@ -259,7 +260,7 @@ pub fn set_addresses<P: PacketBuf>(packet: &mut P, source: MacAddress, destinati
     header[6..12].copy_from_slice(&source.bytes());
 }
 
-/// The VLAN of the first tag of a frame, where that is one of 802.1Q.
+/// The VLAN of a frame's first tag if that is an 802.1Q tag.
 #[inline]
 pub fn vlan(frame: &[u8]) -> Option<u16> {
     let (header, tag) = frame.get(..HEADER_BYTES + 2)?.split_at(HEADER_BYTES);
@@ -267,10 +268,10 @@ pub fn vlan(frame: &[u8]) -> Option<u16> {
     is_tagged.then(|| u16::from_be_bytes([tag[0], tag[1]]) & 0xfff)
 }
 
-/// Takes the first VLAN tag off a frame, which must have one: see [`vlan`].
+/// Removes the first VLAN tag of a frame, which must have one: see [`vlan`].
 ///
 /// # Errors
-/// The frame's first segment is shorter than an Ethernet header and a tag. It stays as it is.
+/// The frame's first segment is shorter than an Ethernet header and a tag. The frame is unchanged.
 #[inline]
 pub fn take_tag<P: PacketBuf>(packet: &mut P) -> Result<(), NoRoom> {
     has_first(packet, HEADER_BYTES + VLAN_TAG_BYTES)?;
@@ -278,12 +279,11 @@ pub fn take_tag<P: PacketBuf>(packet: &mut P) -> Result<(), NoRoom> {
     packet.trim_front(VLAN_TAG_BYTES)
 }
 
-/// Puts a tag of this VLAN, of which the low twelve bits count, ahead of what a frame carries (802.1Q), with
-/// priority 0.
+/// Inserts an 802.1Q tag with the low twelve bits of `vlan` and priority 0 after the addresses.
 ///
 /// # Errors
-/// There are no four bytes of headroom, or the first segment is shorter than two addresses. It stays as it
-/// is.
+/// There are no four bytes of headroom, or the first segment is shorter than two addresses. The
+/// frame is unchanged.
 #[inline]
 pub fn insert_tag<P: PacketBuf>(packet: &mut P, vlan: u16) -> Result<(), NoRoom> {
     has_first(packet, 12)?;
@@ -295,7 +295,7 @@ pub fn insert_tag<P: PacketBuf>(packet: &mut P, vlan: u16) -> Result<(), NoRoom>
     Ok(())
 }
 
-/// That the first segment has so many bytes.
+/// Checks that the first segment has at least `wanted_bytes` bytes.
 fn has_first<P: PacketBuf>(packet: &P, wanted_bytes: usize) -> Result<(), NoRoom> {
     let available_bytes = packet.data().len();
     if available_bytes < wanted_bytes {
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!((packet.data(), vlan(packet.data())), (&tagged[..], Some(42)));
         take_tag(&mut packet).unwrap();
         assert_eq!(packet.data(), plain);
-        // The inner tag stays, and that of 802.1ad is none of this VLAN.
+        // The inner tag remains; an 802.1ad tag does not count as this VLAN.
         let mut inner = MemPacket::new(&udp().qinq(7, 42).build()[..]);
         assert_eq!(vlan(inner.data()), None);
         inner.data_mut()[12..14].copy_from_slice(&ETHERTYPE_VLAN.to_be_bytes());

@@ -1,4 +1,4 @@
-//! What tells flows apart: two addresses, two ports, a protocol.
+//! The fields that tell flows apart: two addresses, two ports, a protocol.
 
 use std::{
     fmt,
@@ -8,7 +8,7 @@ use std::{
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
 
-/// A key as its two parts lie in headers.
+/// A key as it is laid out in headers.
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct Wire<A> {
@@ -58,7 +58,7 @@ macro_rules! flow_key {
                 ports: [u8; 4],
                 protocol: u8,
             ) -> Self {
-                // As one word, which is then written as one.
+                // As one word, so that it is also stored as one.
                 let rest = u64::from(u32::from_le_bytes(ports)) | u64::from(protocol) << 32;
                 zerocopy::transmute!(Wire { addresses, rest: rest.to_le_bytes() })
             }
@@ -75,25 +75,25 @@ macro_rules! flow_key {
                 <$address>::from_octets(self.destination)
             }
 
-            /// The source's port; an echo's identifier; 0 if there are no ports.
+            /// The source's port; an echo's identifier; 0 for other protocols.
             #[inline]
             pub const fn source_port(&self) -> u16 {
                 self.source_port.get()
             }
 
-            /// The destination's port; an echo's identifier; 0 if there are no ports.
+            /// The destination's port; an echo's identifier; 0 for other protocols.
             #[inline]
             pub const fn destination_port(&self) -> u16 {
                 self.destination_port.get()
             }
 
-            /// What the packet carries: see [`crate::ip::protocol`].
+            /// The protocol: see [`crate::ip::protocol`].
             #[inline]
             pub const fn protocol(&self) -> u8 {
                 self.protocol
             }
 
-            /// The key of the packets that go the other way.
+            /// The key of packets in the opposite direction.
             #[inline]
             #[must_use]
             pub const fn reversed(self) -> Self {
@@ -106,14 +106,14 @@ macro_rules! flow_key {
                 }
             }
 
-            /// The key's bytes as whole words, for a table to hash or compare. Their numbers depend
+            /// The key's bytes as whole words, for a table to hash or compare. Their values depend
             /// on the machine's byte order.
             #[inline]
             pub const fn words(self) -> [u64; $words] {
                 zerocopy::transmute!(self)
             }
 
-            /// The key of which [`words`](Self::words) are these.
+            /// The inverse of [`words`](Self::words).
             #[inline]
             pub const fn from_words(words: [u64; $words]) -> Self {
                 zerocopy::transmute!(words)
@@ -140,7 +140,7 @@ macro_rules! flow_key {
 }
 
 flow_key! {
-    /// The key of an IPv4 flow: 16 bytes, in network order, as [`FlowKey`] says.
+    /// The key of an IPv4 flow: 16 bytes, in network order. See [`FlowKey`].
     ///
     /// ```
     /// use hotloop_packet::flow_key::FlowKeyV4;
@@ -153,12 +153,12 @@ flow_key! {
 }
 
 flow_key! {
-    /// The key of an IPv6 flow: 40 bytes, in network order, as [`FlowKey`] says.
+    /// The key of an IPv6 flow: 40 bytes, in network order. See [`FlowKey`].
     FlowKeyV6, Ipv6Addr, 16, 5
 }
 
 impl PartialEq for FlowKeyV4 {
-    /// As one number, for which vectors of 16 bytes are compared where both keys are in memory.
+    /// Compares one number, so that the compiler uses 16-byte vectors when both keys are in memory.
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         let [whole, other]: [u128; 2] = [zerocopy::transmute!(*self), zerocopy::transmute!(*other)];
@@ -173,14 +173,14 @@ impl PartialEq for FlowKeyV6 {
     }
 }
 
-/// What tells flows apart.
+/// The fields that tell flows apart.
 ///
-/// Source and destination stand as in the header that the key was read from: the inner one of an
-/// IP-in-IP packet, the quoted one of an ICMP error, else the packet's own. So the key of an error is
-/// the key of the packet *that it is about*, which went the other way than the error; and the key of
-/// a reply, tunnelled or not, is the [`reversed`](Self::reversed) one of its request. Where both
-/// directions of a flow share an entry, look up the key and, failing that, its reverse; the hashes of
-/// [`Seed`](crate::seed::Seed) are the same for both.
+/// Source and destination are those of the keyed header: the inner one of an IP-in-IP packet, the
+/// quoted one of an ICMP error, else the packet's own. So the key of an error is the key of the
+/// packet *that caused it*, which went the opposite way; and the key of a reply, tunnelled or not,
+/// is the [`reversed`](Self::reversed) key of its request. If both directions of a flow share an
+/// entry, look up the key and, failing that, its reverse; the hashes of [`Seed`](crate::seed::Seed)
+/// are the same for both.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub enum FlowKey {
     /// IPv4.
@@ -190,7 +190,8 @@ pub enum FlowKey {
 }
 
 impl FlowKey {
-    /// The key of packets from `source` to `destination`. `None` if they are of two families.
+    /// The key of packets from `source` to `destination`. `None` if the two are of different
+    /// families.
     pub const fn new(source: SocketAddr, destination: SocketAddr, protocol: u8) -> Option<Self> {
         let ports = (source.port(), destination.port());
         match (source.ip(), destination.ip()) {
@@ -222,7 +223,7 @@ impl FlowKey {
         }
     }
 
-    /// The source's port; an echo's identifier; 0 if there are no ports.
+    /// The source's port; an echo's identifier; 0 for other protocols.
     #[inline]
     pub const fn source_port(&self) -> u16 {
         match self {
@@ -231,7 +232,7 @@ impl FlowKey {
         }
     }
 
-    /// The destination's port; an echo's identifier; 0 if there are no ports.
+    /// The destination's port; an echo's identifier; 0 for other protocols.
     #[inline]
     pub const fn destination_port(&self) -> u16 {
         match self {
@@ -240,7 +241,7 @@ impl FlowKey {
         }
     }
 
-    /// What the packet carries: see [`crate::ip::protocol`].
+    /// The protocol: see [`crate::ip::protocol`].
     #[inline]
     pub const fn protocol(&self) -> u8 {
         match self {
@@ -249,7 +250,7 @@ impl FlowKey {
         }
     }
 
-    /// The key of the packets that go the other way.
+    /// The key of packets in the opposite direction.
     #[inline]
     #[must_use]
     pub const fn reversed(self) -> Self {

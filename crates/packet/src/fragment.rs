@@ -1,6 +1,6 @@
-//! IPv4 packets that are too long for a link, in fragments (RFC 791, section 3.2).
+//! Splits IPv4 packets that are too long for a link into fragments (RFC 791, section 3.2).
 //!
-//! IPv6 packets are fragmented by their senders alone (RFC 8200, section 4.5): see
+//! IPv6 packets are only fragmented by their senders (RFC 8200, section 4.5): see
 //! [`answer::too_big`](crate::answer::too_big).
 
 use crate::{
@@ -9,19 +9,19 @@ use crate::{
     ipv4::{self, Ipv4View},
 };
 
-/// Fragments begin at multiples of so many bytes.
+/// Fragments begin at multiples of this.
 const UNIT_BYTES: usize = 8;
 
-/// Where the last byte of a datagram may be, header apart: offsets are counted in 13 bits.
+/// The highest end of a datagram, without its header: offsets are counted in 13 bits.
 const DATAGRAM_BYTES_MAX: usize = 0xffff;
 
-/// The bit of an option's type that says that every fragment has the option.
+/// The bit in an option's type that copies the option to every fragment.
 const COPIED: u8 = 0x80;
 
-/// Why a packet was not split. It is as it was.
+/// Why a packet was not split. The packet is unchanged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FragmentError {
-    /// The frame carries something else than IPv4.
+    /// The frame carries something other than IPv4.
     #[error(
         "EtherType {ethertype:#06x} is not IPv4, and only packets of IPv4 are fragmented on their way"
     )]
@@ -29,10 +29,10 @@ pub enum FragmentError {
         /// The frame's EtherType, after VLAN tags.
         ethertype: u16,
     },
-    /// The packet's header is cut or inconsistent, or its options are.
+    /// The packet's header or its options are cut or inconsistent.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// The header's checksum is wrong; those of fragments would be right.
+    /// The header's checksum is wrong; the fragments would hide that.
     #[error("the header's checksum is wrong")]
     Checksum,
     /// The packet does not fit, and its sender forbids fragments.
@@ -42,30 +42,30 @@ pub enum FragmentError {
     Forbidden {
         /// The packet's length in bytes, without its Ethernet header.
         packet_bytes: usize,
-        /// What would have fitted.
+        /// The largest packet that fits.
         mtu_bytes: usize,
     },
-    /// Not even a header and eight bytes fit.
+    /// The MTU leaves no room for a header and eight bytes.
     #[error("an MTU of {mtu_bytes} bytes, of which a fragment takes {wanted_bytes} or more")]
     MtuTooSmall {
-        /// What would have fitted.
+        /// The largest packet that fits.
         mtu_bytes: usize,
         /// Length in bytes of the shortest first fragment.
         wanted_bytes: usize,
     },
-    /// There is no memory for a fragment, or no piece of it that holds its headers.
+    /// No memory for a fragment, or no piece of memory that holds its headers.
     #[error("no memory for a fragment (give the mempool more mbufs)")]
     NoMemory,
 }
 
-/// Splits the IPv4 packet of a frame into fragments of at most `mtu_bytes` bytes each, without their
-/// Ethernet header, which is that of the frame. A packet that fits, padding apart, is emitted as it
-/// is.
+/// Splits the IPv4 packet of a frame into fragments of at most `mtu_bytes` bytes each, not counting
+/// the Ethernet header, which every fragment keeps. A packet that fits, padding excluded, is
+/// emitted unchanged.
 ///
-/// Fragments are emitted first to last. Each has the packet's header, those after the first only with
-/// the options that say so and as many bytes as fit. A fragment may be split again. Each but the last
-/// is [copied](PacketBuf::copied), so it has the packet's metadata; the last is the packet's own memory
-/// (or another copy, if it begins after the packet's first segment).
+/// Fragments are emitted first to last. Each has the packet's header; fragments after the first
+/// have only the options with the copy bit. A fragment may be split again. Each fragment except the
+/// last is [copied](PacketBuf::copied), so it has the packet's metadata. The last reuses the
+/// packet's own memory, or is another copy if it begins after the packet's first segment.
 ///
 /// ```
 /// use hotloop_packet::{PacketBuf, build::udp, fragment, memory::MemPacket};
@@ -77,8 +77,8 @@ pub enum FragmentError {
 /// ```
 ///
 /// # Errors
-/// [`FragmentError`], with the packet as it was. With [`FragmentError::NoMemory`] some fragments may
-/// have been emitted already, and stay so: the receiver gives them up after a while.
+/// [`FragmentError`]; the packet is unchanged. With [`FragmentError::NoMemory`] some fragments may
+/// have been emitted already; the receiver discards them after a timeout.
 pub fn split<P: PacketBuf>(
     packet: P,
     mtu_bytes: usize,
@@ -94,20 +94,20 @@ pub fn split<P: PacketBuf>(
     }
 }
 
-/// A packet that is to be split.
+/// A packet to be split.
 struct Whole {
-    /// Where the packet begins in its frame: 14, 18 or 22.
+    /// Offset of the packet in its frame: 14, 18 or 22.
     l3_offset: usize,
     /// Ethernet and IPv4 header of the first fragment.
     first: Front,
-    /// The same of the fragments after it.
+    /// Ethernet and IPv4 header of the fragments after it.
     later: Front,
-    /// Where the payload begins in the frame, and where it ends.
+    /// Offset of the payload in the frame, and its end.
     payload_offset: usize,
     end: usize,
-    /// Where the payload begins in its datagram's, in bytes: more than 0 for a fragment.
+    /// Offset of the payload in its datagram's payload, in bytes: more than 0 for a fragment.
     datagram_offset: usize,
-    /// Whether fragments after this packet follow.
+    /// Whether fragments follow this packet.
     more: bool,
 }
 
@@ -118,7 +118,7 @@ struct Front {
 }
 
 impl Whole {
-    /// What there is to split; `None` if the packet fits.
+    /// Reads the packet to be split; `None` if it fits.
     fn read<P: PacketBuf>(packet: &P, mtu_bytes: usize) -> Result<Option<Self>, FragmentError> {
         let frame = packet.data();
         let cut = Malformed::cut(Header::Ethernet, ethernet::HEADER_BYTES, frame.len());
@@ -181,7 +181,7 @@ impl Whole {
             let piece_bytes = if is_last { left_bytes } else { room_bytes & !(UNIT_BYTES - 1) };
             let position = self.datagram_offset + (offset - self.payload_offset);
             front.set(self.l3_offset, piece_bytes, position, self.more || !is_last);
-            // What comes before the piece is as long as its headers or longer: they go over it.
+            // The bytes before the piece are at least as long as its headers, which overwrite them.
             let start = offset - front.len_bytes;
             if is_last {
                 return last(packet, start, self.end, front, emit);
@@ -218,7 +218,7 @@ fn last<P: PacketBuf>(
 }
 
 impl Front {
-    /// The front of a frame up to its fixed IPv4 header, and these options.
+    /// The front of a frame: the fixed IPv4 header is followed by these options.
     fn new(fixed: &[u8], options: &[u8]) -> Self {
         let mut bytes = [0; ethernet::HEADER_BYTES_MAX + ipv4::HEADER_BYTES_MAX];
         let len_bytes = fixed.len() + options.len();
@@ -227,7 +227,7 @@ impl Front {
         Self { bytes, len_bytes }
     }
 
-    /// Makes the header that of a fragment with so many bytes, at this place in its datagram.
+    /// Sets the header's fields for a fragment of `piece_bytes` at `position` in its datagram.
     fn set(&mut self, l3_offset: usize, piece_bytes: usize, position: usize, more: bool) {
         let header = &mut self.bytes[l3_offset..self.len_bytes];
         let header_bytes = header.len();
@@ -236,26 +236,26 @@ impl Front {
         header[2..4].copy_from_slice(&total.to_be_bytes());
         let flags_fragment = u16::from(more) << 13 | (position / UNIT_BYTES) as u16;
         header[6..8].copy_from_slice(&flags_fragment.to_be_bytes());
-        // The header is whole: it has the length that it says.
+        // The header is whole: its length field was set from its own length.
         let _ = ipv4::fill_checksum(header);
     }
 
-    /// Writes it over the first bytes of `frame`; whether there are as many.
+    /// Writes the front over the first bytes of `frame`. Returns whether it fits.
     fn write(&self, frame: &mut [u8]) -> bool {
         let Some(front) = frame.get_mut(..self.len_bytes) else { return false };
         front.copy_from_slice(&self.bytes[..self.len_bytes]);
         true
     }
 
-    /// A copy of `len_bytes` bytes of a packet, with this at its front.
+    /// A copy of `len_bytes` bytes of a packet, with this front.
     fn piece<P: PacketBuf>(&self, packet: &P, start: usize, len_bytes: usize) -> Option<P> {
         let mut piece = packet.copied(start, len_bytes)?;
         self.write(piece.data_mut()).then_some(piece)
     }
 }
 
-/// Copies the options that every fragment has, filled up with ends of the list to a multiple of four
-/// bytes, and returns their length in bytes.
+/// Copies the options that every fragment needs, pads them with end-of-list options to a multiple
+/// of four bytes, and returns their length in bytes.
 fn copied_options(options: &[u8], copies: &mut [u8; 40]) -> Result<usize, Malformed> {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;

@@ -28,10 +28,11 @@ pub mod kind {
     pub const PARAMETER_PROBLEM: u8 = 12;
 }
 
-/// The code of [`kind::DESTINATION_UNREACHABLE`] for a packet that is too big.
+/// The code of [`kind::DESTINATION_UNREACHABLE`] for a packet that is too big and must not be
+/// fragmented.
 pub const CODE_FRAGMENTATION_NEEDED: u8 = 4;
 
-/// Whether messages of this type quote the packet that they are about.
+/// Whether messages of this type quote the packet that caused them.
 #[inline]
 pub const fn is_error(kind: u8) -> bool {
     matches!(kind, 3 | 4 | 5 | 11 | 12)
@@ -43,7 +44,7 @@ pub const fn is_echo(kind: u8) -> bool {
     matches!(kind, kind::ECHO_REQUEST | kind::ECHO_REPLY)
 }
 
-/// What every ICMP message begins with: 8 bytes, of which the last four depend on the type.
+/// The header of every ICMP message: 8 bytes; the last four depend on the type.
 #[derive(
     Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -98,8 +99,8 @@ impl IcmpHeader {
         if is_echo(self.kind) { Some(self.sequence.get()) } else { None }
     }
 
-    /// The largest size in bytes that fits, in a message that a packet was too big (RFC 1191; 0 from
-    /// routers older than that).
+    /// The largest size in bytes that fits, if the message reports a packet that was too big (RFC
+    /// 1191; 0 from routers older than that).
     pub const fn mtu_bytes(&self) -> Option<u16> {
         match (self.kind, self.code) {
             (kind::DESTINATION_UNREACHABLE, CODE_FRAGMENTATION_NEEDED) => Some(self.sequence.get()),
@@ -107,8 +108,8 @@ impl IcmpHeader {
         }
     }
 
-    /// Writes an echo's identifier and corrects the checksum. Returns whether the message is an echo:
-    /// any other stays as it is.
+    /// Writes an echo's identifier and corrects the checksum. Returns whether the message is an
+    /// echo; any other message is left unchanged.
     #[inline]
     pub fn set_echo_identifier(&mut self, identifier: u16) -> bool {
         let is_echo = is_echo(self.kind);
@@ -120,13 +121,12 @@ impl IcmpHeader {
         is_echo
     }
 
-    /// Corrects the checksum by a change of what it covers: the message. It does not cover the
-    /// addresses.
+    /// Corrects the checksum for a change to the message. Addresses are not covered.
     #[inline]
     pub fn update_checksum(&mut self, change: Change) {
         let checksum = change.apply(self.checksum.get());
-        // A message of zeroes alone, which an echo reply may be, needs the other zero of one's
-        // complement; whatever else comes to 0 may have it (RFC 1624, section 3).
+        // Only a message of all zeroes, which may be an echo reply, needs the other zero of one's
+        // complement. Any other message with a checksum of 0 may use it, too (RFC 1624, section 3).
         let may_be_zeroes = (self.kind, self.identifier.get()) == (kind::ECHO_REPLY, 0);
         self.checksum.set(if checksum == 0 && may_be_zeroes { 0xffff } else { checksum });
     }
@@ -153,7 +153,7 @@ impl<'a> IcmpView<'a> {
         Ok(Self { header, message: bytes, payload })
     }
 
-    /// What follows the header: an echo's data, or the packet that an error quotes.
+    /// The bytes after the header: an echo's data, or the packet that an error quotes.
     #[inline]
     pub const fn payload(&self) -> &'a [u8] {
         self.payload

@@ -32,7 +32,7 @@ pub mod kind {
     pub const ECHO_REPLY: u8 = 129;
 }
 
-/// Whether messages of this type quote the packet that they are about.
+/// Whether messages of this type quote the packet that caused them.
 #[inline]
 pub const fn is_error(kind: u8) -> bool {
     matches!(kind, 1..=4)
@@ -44,7 +44,7 @@ pub const fn is_echo(kind: u8) -> bool {
     matches!(kind, kind::ECHO_REQUEST | kind::ECHO_REPLY)
 }
 
-/// What every ICMPv6 message begins with: 8 bytes, of which the last four depend on the type.
+/// The header of every ICMPv6 message of RFC 4443: 8 bytes; the last four depend on the type.
 #[derive(
     Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -99,14 +99,14 @@ impl Icmpv6Header {
         if is_echo(self.kind) { Some(self.sequence.get()) } else { None }
     }
 
-    /// The largest size in bytes that fits, in a message that a packet was too big.
+    /// The largest size in bytes that fits, if the message reports a packet that was too big.
     pub fn mtu_bytes(&self) -> Option<u32> {
         let word: U32 = zerocopy::transmute!([self.identifier, self.sequence]);
         (self.kind == kind::PACKET_TOO_BIG).then_some(word.get())
     }
 
-    /// Writes an echo's identifier and corrects the checksum. Returns whether the message is an echo:
-    /// any other stays as it is.
+    /// Writes an echo's identifier and corrects the checksum. Returns whether the message is an
+    /// echo; any other message is left unchanged.
     #[inline]
     pub fn set_echo_identifier(&mut self, identifier: u16) -> bool {
         let is_echo = is_echo(self.kind);
@@ -118,7 +118,7 @@ impl Icmpv6Header {
         is_echo
     }
 
-    /// Corrects the checksum by a change of what it covers: the addresses, the payload.
+    /// Corrects the checksum for a change to bytes that it covers: the addresses or the payload.
     #[inline]
     pub fn update_checksum(&mut self, change: Change) {
         self.checksum.set(change.apply(self.checksum.get()));
@@ -146,7 +146,7 @@ impl<'a> Icmpv6View<'a> {
         Ok(Self { header, message: bytes, payload })
     }
 
-    /// What follows the header: an echo's data, or the packet that an error quotes.
+    /// The bytes after the header: an echo's data, or the packet that an error quotes.
     #[inline]
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
@@ -158,7 +158,7 @@ impl<'a> Icmpv6View<'a> {
         if is_error(self.header.kind) { Some(self.payload) } else { None }
     }
 
-    /// Whether the message's checksum is right, sent between these two: it covers them.
+    /// Whether the message's checksum, which covers both addresses, is right.
     pub fn is_checksum_right(&self, source: Ipv6Addr, destination: Ipv6Addr) -> bool {
         checksum::transport_v6(source, destination, protocol::ICMPV6, self.message) == 0
     }

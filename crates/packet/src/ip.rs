@@ -1,4 +1,4 @@
-//! What IPv4 and IPv6 share: protocol numbers, fragments, congestion marks.
+//! Definitions that IPv4 and IPv6 share: protocol numbers, fragments, congestion marks.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use crate::{
     ipv6::{self, Ipv6View},
 };
 
-/// Protocol numbers (IANA's registry), as IPv4's protocol and IPv6's next header hold them.
+/// Protocol numbers (IANA's registry), used in IPv4's protocol and IPv6's next-header field.
 pub mod protocol {
     /// IPv6's hop-by-hop options.
     pub const HOP_BY_HOP: u8 = 0;
@@ -34,7 +34,7 @@ pub mod protocol {
     pub const DESTINATION_OPTIONS: u8 = 60;
 }
 
-/// Which part of a datagram a packet is.
+/// The part of a datagram that a packet holds.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Fragment {
     /// All of it.
@@ -42,7 +42,7 @@ pub enum Fragment {
     None,
     /// Its first fragment, which holds the transport header.
     First,
-    /// Another of its fragments: there is no transport header, so there are no ports.
+    /// Another of its fragments, which has no transport header and so no ports.
     Later,
 }
 
@@ -84,9 +84,9 @@ impl Ecn {
     }
 }
 
-/// Whether an address may be one host's, on a network: not none, loopback, a group or reserved. A
-/// packet with any other source or destination is martian (RFC 1812, section 5.3.7; RFC 4291, section
-/// 2).
+/// Whether an address may belong to one host on a network: not unspecified, loopback, multicast or
+/// reserved. A packet with any other source or destination is martian (RFC 1812, section 5.3.7; RFC
+/// 4291, section 2).
 #[inline(always)]
 pub const fn is_host(address: IpAddr) -> bool {
     match address {
@@ -97,7 +97,8 @@ pub const fn is_host(address: IpAddr) -> bool {
     }
 }
 
-/// By the first octet of an IPv4 address, whether it may be a host's: a load takes less than three comparisons.
+/// Whether an IPv4 address may be a host's, by its first octet: one load is cheaper than three
+/// comparisons.
 const HOSTS_V4: [bool; 256] = {
     let mut hosts = [false; 256];
     let mut octet = 1;
@@ -108,8 +109,9 @@ const HOSTS_V4: [bool; 256] = {
     hosts
 };
 
-/// Whether a frame ends before its IP packet does, by the length in the packet's own header: then it was cut on its way,
-/// or its sender wrote a wrong length. `frame` is the first segment, `len_bytes` the length over all segments.
+/// Whether a frame ends before its IP packet does, by the length in the packet's own header: the
+/// frame was cut on its way, or its sender wrote a wrong length. `frame` is the first segment,
+/// `len_bytes` the length over all segments.
 ///
 /// ```
 /// use hotloop_packet::{build::udp, ip::is_truncated};

@@ -46,8 +46,8 @@ impl Ipv4Header {
     /// The header at the start of `bytes`, to be changed in place.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes end within the header (options included), or its version or
-    /// header length is impossible. The total length is not looked at.
+    /// [`Malformed`] if the bytes end within the header (options included), or if its version or
+    /// header length is impossible. The total length is not checked.
     #[inline]
     pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
         split(bytes)?;
@@ -120,7 +120,7 @@ impl Ipv4Header {
         self.total_length.get()
     }
 
-    /// The identification, by which fragments of one datagram are known.
+    /// The identification, which the fragments of one datagram share.
     #[inline]
     pub const fn identification(&self) -> u16 {
         self.identification.get()
@@ -138,13 +138,13 @@ impl Ipv4Header {
         self.flags_fragment.get() & MORE_FRAGMENTS != 0
     }
 
-    /// Where the fragment's payload begins in the datagram's, in bytes.
+    /// Offset of the fragment's payload in the datagram's payload, in bytes.
     #[inline]
     pub const fn fragment_offset_bytes(&self) -> usize {
         (self.flags_fragment.get() & FRAGMENT_OFFSET) as usize * 8
     }
 
-    /// Which part of a datagram the packet is.
+    /// The part of a datagram that the packet holds.
     #[inline]
     pub const fn fragment(&self) -> Fragment {
         Fragment::new(self.flags_fragment.get() & FRAGMENT_OFFSET, self.more_fragments())
@@ -156,7 +156,7 @@ impl Ipv4Header {
         self.ttl
     }
 
-    /// What the payload is: see [`crate::ip::protocol`].
+    /// The payload's protocol: see [`crate::ip::protocol`].
     #[inline]
     pub const fn protocol(&self) -> u8 {
         self.protocol
@@ -182,8 +182,8 @@ impl Ipv4Header {
         Ipv4Addr::new(a, b, c, d)
     }
 
-    /// Takes one hop off the TTL and corrects the checksum. Returns whether it did: a TTL of 0 stays
-    /// as it is.
+    /// Decrements the TTL and corrects the checksum. Returns `false` and changes nothing if the TTL
+    /// is 0.
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
         if self.ttl == 0 {
@@ -193,12 +193,12 @@ impl Ipv4Header {
         true
     }
 
-    /// As [`decrement_ttl`](Self::decrement_ttl), of a TTL that is known to be above 0.
+    /// [`decrement_ttl`](Self::decrement_ttl) for a TTL that is known to be above 0.
     #[inline(always)]
     pub(crate) fn lower_ttl(&mut self) {
         self.ttl = self.ttl.wrapping_sub(1);
-        // RFC 1624, with words as little-endian numbers: one less there is one more in the checksum, and
-        // one more again where that wraps.
+        // RFC 1624, with words as little-endian numbers: one less in the TTL is one more in the
+        // checksum, plus one on wrap-around.
         let checksum = u16::from_le_bytes(self.checksum.to_bytes());
         let checksum = checksum.wrapping_add(2).wrapping_sub((checksum < 0xfffe).into());
         self.checksum = U16::from_bytes(checksum.to_le_bytes());
@@ -257,11 +257,10 @@ impl Ipv4Header {
     }
 }
 
-/// Writes the checksum of the IPv4 header at the start of `bytes`, computed anew over its options
-/// too.
+/// Recomputes the checksum of the IPv4 header at the start of `bytes`, options included.
 ///
 /// # Errors
-/// [`Malformed`] as [`Ipv4Header::parse_mut`] says.
+/// [`Malformed`], as for [`Ipv4Header::parse_mut`].
 pub fn fill_checksum(bytes: &mut [u8]) -> Result<(), Malformed> {
     let header = Ipv4Header::parse_mut(bytes)?;
     header.checksum.set(0);
@@ -280,11 +279,12 @@ pub struct Ipv4View<'a> {
 }
 
 impl<'a> Ipv4View<'a> {
-    /// The view of the packet at the start of `bytes`; what follows it, padding say, is left out.
+    /// The view of the packet at the start of `bytes`. Bytes after the packet, such as padding, are
+    /// left out.
     ///
     /// # Errors
-    /// [`Malformed`] if version, header length or total length is impossible, or the packet
-    /// longer than `bytes`. The checksum is not looked at: see
+    /// [`Malformed`] if version, header length or total length is impossible, or if the packet is
+    /// longer than `bytes`. The checksum is not checked: see
     /// [`is_checksum_right`](Self::is_checksum_right).
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
@@ -296,12 +296,13 @@ impl<'a> Ipv4View<'a> {
         Ok(view)
     }
 
-    /// The view of a packet with a payload that may go on after `bytes`: in the first segment of several,
-    /// or quoted by an ICMP error. [`payload`](Self::payload) is then what there is of it.
+    /// The view of a packet with a payload that may go on after `bytes`: in the first segment of
+    /// several, or quoted by an ICMP error. [`payload`](Self::payload) then returns the part in
+    /// `bytes`.
     ///
     /// # Errors
-    /// [`Malformed`] if version, header length or total length is impossible, or the header
-    /// itself is cut.
+    /// [`Malformed`] if version, header length or total length is impossible, or if the header is
+    /// cut.
     #[inline]
     pub fn parse_cut(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (header, options, rest) = split(bytes)?;
@@ -313,8 +314,9 @@ impl<'a> Ipv4View<'a> {
         Ok(Self { header, options, payload })
     }
 
-    /// The packet that a frame carries after its VLAN tags, as [`parse_cut`](Self::parse_cut) views
-    /// it. `None` if the frame carries something else, or the header is malformed.
+    /// The packet that a frame carries after its VLAN tags, viewed as by
+    /// [`parse_cut`](Self::parse_cut). `None` if the frame carries something else, or if the header
+    /// is malformed.
     #[inline]
     pub fn of_frame(frame: &'a [u8]) -> Option<Self> {
         match ethernet::network_layer(frame)? {
@@ -329,7 +331,7 @@ impl<'a> Ipv4View<'a> {
         self.options
     }
 
-    /// What the packet carries.
+    /// The packet's payload.
     #[inline]
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
@@ -351,7 +353,7 @@ impl std::ops::Deref for Ipv4View<'_> {
     }
 }
 
-/// The fixed header, the options, and what follows.
+/// The fixed header, the options, and the rest.
 #[inline]
 fn split(bytes: &[u8]) -> Result<(&Ipv4Header, &[u8], &[u8]), Malformed> {
     let cut = |wanted| Malformed::cut(Header::Ipv4, wanted, bytes.len());

@@ -1,16 +1,17 @@
 //! Packets for network functions: header views, checksums, flow keys, hashes, tunnels.
 //!
-//! - [`PacketBuf`]: what a network function needs of a packet's memory. DPDK's mbuf implements it, and
+//! - [`PacketBuf`]: the interface to a packet's memory. DPDK's mbuf implements it, and
 //!   [`memory::MemPacket`] for tests.
-//! - Views, one module a protocol: [`ethernet`] (VLAN, QinQ), [`arp`], [`nd`], [`ipv4`], [`ipv6`],
-//!   [`tcp`], [`udp`], [`icmp`], [`icmpv6`]. `parse` checks once; accessors of what it returns cannot panic.
-//!   `parse_mut` returns the header for writing; its setters correct the checksums that it has.
-//! - [`classify`]: one pass from a frame to what it is and where its headers are, tunnels and ICMP
-//!   errors seen through, in the eight bytes of a packet's metadata.
+//! - Views, one module per protocol: [`ethernet`] (VLAN, QinQ), [`arp`], [`nd`], [`ipv4`],
+//!   [`ipv6`], [`tcp`], [`udp`], [`icmp`], [`icmpv6`]. `parse` checks once; the accessors of the
+//!   returned view cannot panic. `parse_mut` returns the header for writing; its setters also
+//!   correct the header's checksums.
+//! - [`classify`]: one pass over a frame finds its kind and its headers, sees through tunnels and
+//!   ICMP errors, and fits the result into the eight bytes of a packet's metadata.
 //! - [`flow_key`] tells flows apart ([`FlowKey::of`](flow_key::FlowKey::of) reads a frame's key and
 //!   nothing else), [`seed`] spreads them over workers and backends.
 //! - [`ipip`]: in and out of IP-in-IP tunnels, in all four combinations of families.
-//! - [`answer`]: ICMP's answers about a packet, made of it; [`fragment`]: IPv4 packets in pieces;
+//! - [`answer`]: ICMP answers, built from the packet itself; [`fragment`]: IPv4 packets in pieces;
 //!   [`tcp::clamp_mss`].
 //! - [`nat`]: addresses and ports, rewritten in place.
 //! - [`checksum`]: whole and incremental.
@@ -18,10 +19,9 @@
 //!
 //! # Guarantees
 //!
-//! No bytes, however wrong, make a function panic: not a frame's, and not a
-//! [`Layout`](classify::Layout)'s. (The builders, which are for tests, panic on what
-//! cannot be built.) A function that fails leaves the packet as it was. Nothing but [`build`],
-//! [`memory`] and error texts allocates. There is no unsafe code.
+//! No function panics, whatever the bytes of a frame or a [`Layout`](classify::Layout). (The
+//! builders, which are for tests, panic on impossible frames.) A function that fails leaves the
+//! packet unchanged. Only [`build`], [`memory`] and error texts allocate. There is no unsafe code.
 //!
 //! # Example
 //!
@@ -45,8 +45,8 @@
 //!
 //! Headers must lie in a packet's first segment; payloads may go on in others. Two VLAN tags, one
 //! tunnel and eight extension headers are looked through, and a flow's header must begin within a
-//! frame's first 255 bytes. Ports are known of TCP and UDP, identifiers of ICMP echoes. Checksums are
-//! not verified but where a function says so. There are no jumbograms (RFC 2675).
+//! frame's first 255 bytes. Ports are read from TCP and UDP, identifiers from ICMP echoes.
+//! Checksums are verified only by functions that document it. There are no jumbograms (RFC 2675).
 
 #![forbid(unsafe_code)]
 

@@ -36,12 +36,12 @@ impl MacAddress {
     /// The address of every station.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// An address from its bytes, in the order in which they are sent.
+    /// An address from its bytes in wire order.
     pub const fn new(bytes: [u8; 6]) -> Self {
         Self(bytes)
     }
 
-    /// The address' bytes, in the order in which they are sent.
+    /// The address' bytes in wire order.
     pub const fn bytes(self) -> [u8; 6] {
         self.0
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with a header.
+//! Errors in headers.
 
 /// A protocol with a header that can be malformed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -25,7 +25,7 @@ pub enum Header {
 }
 
 impl Header {
-    /// The header with this number, the first one where there is none.
+    /// The header with this number, or the first one if there is none.
     pub(crate) const fn from_index(index: u8) -> Self {
         match index {
             1 => Self::Arp,
@@ -57,7 +57,8 @@ impl std::fmt::Display for Header {
     }
 }
 
-/// A header that cannot be used: it is cut, or contradicts itself or what is around it.
+/// A header that cannot be used: it is cut, or inconsistent in itself or with the headers around
+/// it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Malformed {
     /// There are fewer bytes than the header needs.
@@ -65,12 +66,12 @@ pub enum Malformed {
     Cut {
         /// The header's protocol.
         header: Header,
-        /// How many bytes it needs, as far as could be read.
+        /// Number of bytes needed, as far as could be read.
         wanted_bytes: usize,
-        /// How many there are.
+        /// Number of bytes available.
         available_bytes: usize,
     },
-    /// A field holds a value that cannot be.
+    /// A field holds an impossible value.
     #[error("{header} header with an impossible {field}")]
     Inconsistent {
         /// The header's protocol.

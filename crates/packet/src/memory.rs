@@ -8,7 +8,7 @@ pub const HEADROOM_BYTES: usize = 128;
 /// Tailroom in bytes that [`MemPacket::new`] leaves.
 pub const TAILROOM_BYTES: usize = 128;
 
-/// A packet in plain memory: one segment, with room before and after it that never grows.
+/// A packet in plain memory: one segment with headroom and tailroom of fixed size.
 ///
 /// It is one pointer wide, so that it moves through stages as cheaply as an mbuf does.
 ///
@@ -27,9 +27,9 @@ pub struct MemPacket(Box<Memory>);
 #[derive(Clone)]
 struct Memory {
     bytes: Box<[u8]>,
-    /// Where the data begins: at most `end`.
+    /// Start of the data: at most `end`.
     start: usize,
-    /// Where the data ends: at most `bytes.len()`.
+    /// End of the data: at most `bytes.len()`.
     end: usize,
     metadata: [u8; 8],
     ingress: Option<PortId>,
@@ -43,7 +43,7 @@ impl MemPacket {
         Self::with_room(data, HEADROOM_BYTES, TAILROOM_BYTES)
     }
 
-    /// A packet that holds `data`, with so many bytes before and after it.
+    /// A packet that holds `data`, with this much room before and after it.
     pub fn with_room(data: &[u8], headroom_bytes: usize, tailroom_bytes: usize) -> Self {
         let end = headroom_bytes + data.len();
         let mut bytes = vec![0; end + tailroom_bytes].into_boxed_slice();
@@ -73,8 +73,8 @@ impl MemPacket {
         self
     }
 
-    /// The packet, of which [`copied`](PacketBuf::copied) makes no copies: as if it were the last of
-    /// its pool.
+    /// The packet, with [`copied`](PacketBuf::copied) always failing, as if the pool were
+    /// exhausted.
     #[must_use]
     pub fn without_copies(mut self) -> Self {
         self.0.has_copies = false;

@@ -1,18 +1,18 @@
 //! Network address translation: a packet's source or destination, rewritten in place.
 //!
-//! [`rewrite_source`] and [`rewrite_destination`] write an address and a port of the same family and
-//! correct every checksum that covers them by the difference alone (RFC 1624). A checksum that was
-//! wrong stays wrong, so the receiver still notices. Which address a flow gets is the caller's: look
-//! its [`FlowKey`](crate::flow_key::FlowKey) up, and rewrite.
+//! [`rewrite_source`] and [`rewrite_destination`] write an address and a port of the same family
+//! and correct every checksum that covers them by the difference only (RFC 1624). A checksum that
+//! was wrong stays wrong, so the receiver still notices. The caller chooses a flow's address: look
+//! up its [`FlowKey`](crate::flow_key::FlowKey), and rewrite.
 //!
-//! - TCP and UDP have ports. A UDP checksum of 0, which says that there is none, stays 0.
+//! - TCP and UDP have ports. A UDP checksum of 0, which means "no checksum", stays 0.
 //! - The port of an ICMP or ICMPv6 echo is its identifier (RFC 5508, section 3.1).
 //! - A later fragment has no transport header: only its address is rewritten.
-//! - An ICMP or ICMPv6 error goes the other way than the packet that it quotes. Its own address is
-//!   rewritten on the side that is named, and the quoted address and port on the opposite side (RFC
-//!   5508, section 4), as far as they are quoted.
+//! - An ICMP or ICMPv6 error goes the opposite way of the packet that it quotes. Its own address is
+//!   rewritten on the named side, and the quoted address and port on the opposite side (RFC 5508,
+//!   section 4), as far as they are quoted.
 //!
-//! So one mapping serves packets and errors alike. Of a flow from `10.0.0.1:1000` that leaves as
+//! So one mapping serves packets and errors alike. For a flow from `10.0.0.1:1000` that leaves as
 //! `203.0.113.1:4096`:
 //!
 //! ```
@@ -37,10 +37,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Both functions read the frame's own headers, VLAN tags and IPv6 extension headers included, and
-//! look into no tunnel. After a rewriting the offsets of the packet's
-//! [`Layout`](crate::classify::Layout) are still right; its hash and shard are those of the flow
-//! before.
+//! Both functions skip VLAN tags and IPv6 extension headers, and don't look into tunnels. After
+//! rewriting, the offsets of the packet's [`Layout`](crate::classify::Layout) are still right; its
+//! hash and shard are those from before.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -60,10 +59,10 @@ use crate::{
     udp::UdpHeader,
 };
 
-/// Why a packet was not rewritten. It is as it was.
+/// Why a packet was not rewritten. The packet is unchanged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NatError {
-    /// The frame carries something else than IP.
+    /// The frame carries something other than IP.
     #[error("EtherType {ethertype:#06x} is neither IPv4 nor IPv6")]
     NotIp {
         /// The frame's EtherType, after VLAN tags.
@@ -81,15 +80,15 @@ pub enum NatError {
     /// The packet is not TCP, UDP, an ICMP echo or an ICMP error; or an error quotes such a packet.
     #[error("a packet of protocol {protocol} without a port or an echo's identifier")]
     NoPort {
-        /// What the packet carries: see [`crate::ip::protocol`].
+        /// The packet's protocol: see [`crate::ip::protocol`].
         protocol: u8,
     },
 }
 
-/// Rewrites a packet's source; of an ICMP error also the destination of what it quotes.
+/// Rewrites a packet's source. For an ICMP error, also rewrites the quoted packet's destination.
 ///
-/// An error from inside may come from another host than the quoted packet was for, a router: it gets
-/// the new address all the same, as RFC 5508, section 4.2 (REQ-5) says.
+/// An error from inside may come from another host, such as a router, than the quoted packet's
+/// destination. It gets the new address all the same (RFC 5508, section 4.2, REQ-5).
 ///
 /// # Errors
 /// [`NatError`]; the packet is as it was.

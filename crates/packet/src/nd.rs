@@ -35,10 +35,11 @@ const ADVERTISEMENT: u8 = 136;
 const SOURCE_MAC: u8 = 1;
 const TARGET_MAC: u8 = 2;
 
-/// Only a message that no router forwarded still has this hop limit.
+/// A message with this hop limit has not been forwarded by a router.
 const HOP_LIMIT: u8 = 255;
 
-/// Flags of an advertisement: its sender is a router; it answers a solicitation; it replaces what was known.
+/// Flags of an advertisement: its sender is a router; it answers a solicitation; it overrides the
+/// known address.
 const ROUTER: u8 = 0x80;
 const SOLICITED: u8 = 0x40;
 const OVERRIDE: u8 = 0x20;
@@ -49,7 +50,7 @@ pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// Length in bytes of a message with its IPv6 header and one option.
 const PACKET_BYTES: usize = size_of::<Packet>();
 
-/// What both messages begin with, before their options.
+/// The beginning of both messages, before their options.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Fixed {
@@ -61,7 +62,7 @@ struct Fixed {
     target: [u8; 16],
 }
 
-/// A whole message as it is sent, from the IPv6 header on.
+/// A whole message in wire order, from the IPv6 header on.
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct Packet {
@@ -83,7 +84,7 @@ pub struct NdMessage {
     source: Ipv6Addr,
     destination: Ipv6Addr,
     target: Ipv6Addr,
-    /// Those of an advertisement; a solicitation has none.
+    /// An advertisement's flags; a solicitation has none.
     flags: u8,
     mac: Option<MacAddress>,
 }
@@ -116,12 +117,12 @@ impl NdMessage {
         is_valid.then_some(Self { is_solicitation, source, destination, target, flags, mac })
     }
 
-    /// Whether it is a solicitation, which asks for the target's Ethernet address.
+    /// Whether the message is a solicitation, which asks for the target's Ethernet address.
     pub const fn is_solicitation(&self) -> bool {
         self.is_solicitation
     }
 
-    /// The sender's address; `::` where a solicitation only looks for duplicates.
+    /// The sender's address; `::` if a solicitation only looks for duplicates.
     pub const fn source(&self) -> Ipv6Addr {
         self.source
     }
@@ -131,22 +132,24 @@ impl NdMessage {
         self.destination
     }
 
-    /// Whether it's an advertisement that answers a solicitation (RFC 4861, section 4.4: the S flag).
+    /// Whether the message is an advertisement that answers a solicitation (RFC 4861, section 4.4:
+    /// the S flag).
     pub const fn is_solicited(&self) -> bool {
         self.flags & SOLICITED != 0
     }
 
-    /// Whether it's an advertisement that is to replace what was known (the O flag).
+    /// Whether the message is an advertisement that overrides the known address (the O flag).
     pub const fn is_override(&self) -> bool {
         self.flags & OVERRIDE != 0
     }
 
-    /// Whether it's an advertisement of a router (the R flag).
+    /// Whether the message is an advertisement of a router (the R flag).
     pub const fn is_router(&self) -> bool {
         self.flags & ROUTER != 0
     }
 
-    /// The Ethernet address that the message has: a solicitation's sender's, or an advertisement's target's.
+    /// The Ethernet address in the message: the sender's in a solicitation, the target's in an
+    /// advertisement.
     pub const fn mac(&self) -> Option<MacAddress> {
         self.mac
     }
@@ -156,16 +159,17 @@ impl NdMessage {
         self.target
     }
 
-    /// The neighbour that the message makes known: a solicitation's sender, an advertisement's target.
-    /// `None` where it has no Ethernet address, as a solicitation that only looks for duplicates.
+    /// The neighbour that the message makes known: a solicitation's sender, an advertisement's
+    /// target. `None` if the message has no Ethernet address, as when a solicitation only looks for
+    /// duplicates.
     pub fn neighbour(&self) -> Option<(Ipv6Addr, MacAddress)> {
         let address = if self.is_solicitation { self.source } else { self.target };
         self.mac.filter(|mac| !mac.is_multicast()).map(|mac| (address, mac))
     }
 }
 
-/// Whether a frame carries a solicitation or an advertisement by its type, be it [valid](NdMessage::of_frame)
-/// or not.
+/// Whether a frame carries a solicitation or an advertisement by its type,
+/// [valid](NdMessage::of_frame) or not.
 pub fn is_message(frame: &[u8]) -> bool {
     let Some((ETHERTYPE_IPV6, offset)) = ethernet::network_layer(frame) else { return false };
     let (next_header, kind) = (frame.get(offset + 6), frame.get(offset + ipv6::HEADER_BYTES));
@@ -200,11 +204,11 @@ pub fn mac_of_group(group: Ipv6Addr) -> MacAddress {
     MacAddress::new([0x33, 0x33, a, b, c, d])
 }
 
-/// Appends the frame that asks the stations of `target`'s group for its Ethernet address. The packet
-/// is empty before: it then is the frame.
+/// Appends the frame that asks the stations of `target`'s group for its Ethernet address. The
+/// packet must be empty; it then holds this frame.
 ///
 /// # Errors
-/// [`NoRoom`] if the packet has no room for 86 bytes; it is as it was.
+/// [`NoRoom`] if the packet has no room for 86 bytes; the packet is unchanged.
 pub fn solicit<P: PacketBuf>(
     packet: &mut P,
     (source, mac): (Ipv6Addr, MacAddress),
@@ -214,11 +218,11 @@ pub fn solicit<P: PacketBuf>(
     solicit_at(packet, (source, mac), (group, mac_of_group(group)), target)
 }
 
-/// As [`solicit`], but asks one station, whether it still has `target`: the one with this Ethernet address
-/// (RFC 4861, section 7.3.3).
+/// [`solicit`] for one station: asks the station with this Ethernet address whether it still has
+/// `target` (RFC 4861, section 7.3.3).
 ///
 /// # Errors
-/// As of [`solicit`].
+/// As for [`solicit`].
 pub fn solicit_one<P: PacketBuf>(
     packet: &mut P,
     source: (Ipv6Addr, MacAddress),
@@ -246,8 +250,8 @@ fn solicit_at<P: PacketBuf>(
 /// segment; any other frame is left unchanged.
 ///
 /// # Errors
-/// [`NoRoom`] if the solicitation is shorter than the advertisement and the packet has no room for up
-/// to 8 bytes more; it is as it was.
+/// [`NoRoom`] if the solicitation is shorter than the advertisement and the packet has no room for
+/// up to 8 bytes more; the packet is unchanged.
 pub fn advertise<P: PacketBuf>(packet: &mut P, mac: MacAddress) -> Result<bool, NoRoom> {
     let frame = packet.data();
     let solicitation = NdMessage::of_frame(frame).filter(NdMessage::is_solicitation);
@@ -260,7 +264,7 @@ pub fn advertise<P: PacketBuf>(packet: &mut P, mac: MacAddress) -> Result<bool, 
         return Ok(false);
     }
     let client = MacAddress::new(*client);
-    // One that looks for duplicates has no address yet: all nodes get the answer.
+    // A station that looks for duplicates has no address yet: all nodes get the answer.
     let (destination, flags, client) = if source.is_unspecified() {
         (ALL_NODES, OVERRIDE, mac_of_group(ALL_NODES))
     } else {
@@ -433,7 +437,7 @@ mod tests {
             assert_eq!(NdMessage::of_frame(&frame[..length]), None);
         }
         for at in 14..frame.len() {
-            // Nothing covers the traffic class and the flow label.
+            // No checksum covers the traffic class and the flow label.
             if !(14..18).contains(&at) {
                 let mut changed = frame.clone();
                 changed[at] ^= 1;

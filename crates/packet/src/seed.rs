@@ -1,15 +1,15 @@
-//! The two hashes by which flows are spread, seeded from the configuration.
+//! The two hashes that spread flows, seeded from the configuration.
 
 use crate::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 
-/// The seed of the hashes by which flows are spread over workers and backends.
+/// The seed of the hashes that spread flows over workers and backends.
 ///
-/// Both hashes are symmetric: the two directions of a flow have one value. Both are good in all
-/// their 32 bits, so `(u64::from(hash) * count) >> 32` spreads over `count` evenly. They are the same
-/// on every machine that has the same seed.
+/// Both hashes are symmetric: the two directions of a flow have the same value. All 32 bits are
+/// well mixed, so `(u64::from(hash) * count) >> 32` spreads evenly over `count`. They are the same
+/// on every machine with the same seed.
 ///
-/// Neither is for a flow table, which needs a secret seed of its own: all flows of a worker share a
-/// part of their shard's range.
+/// Don't use either for a flow table, which needs a secret seed of its own: all flows of a worker
+/// share a part of their shard's range.
 ///
 /// ```
 /// use hotloop_packet::{flow_key::FlowKey, seed::Seed};
@@ -24,7 +24,7 @@ use crate::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Seed {
-    /// Random numbers; those that are multiplied by alone are odd.
+    /// Random numbers. Those used as sole multipliers are odd.
     words: [u64; 7],
 }
 
@@ -42,8 +42,8 @@ impl Seed {
         Self { words }
     }
 
-    /// A seed from a secret of 128 random bits: without the secret it is not known which flows share a
-    /// hash. It keeps hashes from being computed in advance; they are no message authentication code.
+    /// A seed from a secret of 128 random bits. Without the secret, flows that share a hash can't
+    /// be computed in advance. The hashes are not message authentication codes.
     pub const fn from_key(key: u128) -> Self {
         let (high, low) = ((key >> 64) as u64, key as u64);
         let mut words = [0; 7];
@@ -59,8 +59,8 @@ impl Seed {
         Self { words }
     }
 
-    /// The hash of the two addresses alone. It decides which worker owns a flow: fragments, which
-    /// have no ports, and quoted packets meet there with the rest.
+    /// The hash of the two addresses only. It decides which worker owns a flow: fragments, which
+    /// have no ports, and quoted packets meet the rest of the flow there.
     #[inline]
     pub fn shard(&self, key: &FlowKey) -> u32 {
         match key {
@@ -69,7 +69,7 @@ impl Seed {
         }
     }
 
-    /// The hash of all five fields. It decides which backend a flow goes to.
+    /// The hash of all five fields. It decides a flow's backend.
     #[inline]
     pub fn hash(&self, key: &FlowKey) -> u32 {
         match key {
@@ -120,11 +120,12 @@ impl Seed {
         let [k0, k1, k2, k3, k4, ..] = self.words;
         let a = fold_multiply((low >> 64) as u64 ^ k0, low as u64 ^ k1);
         let b = fold_multiply((high >> 64) as u64 ^ k2, high as u64 ^ k3);
-        // Rotated: the two would cancel out where both addresses are equal and the words alike.
+        // Rotated: without that, the two would cancel out if both addresses are equal and the words
+        // alike.
         fold_multiply(a ^ b.rotate_left(23), k4)
     }
 
-    /// A second round: one leaves the product's outer bits thin.
+    /// A second round, because after one the product's outer bits are poorly mixed.
     #[inline]
     fn finish(&self, hash: u64) -> u32 {
         let [.., k5, k6] = self.words;

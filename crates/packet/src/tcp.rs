@@ -13,7 +13,7 @@ use crate::{
 /// Length in bytes of a header without options.
 pub const HEADER_BYTES: usize = 20;
 
-/// The flags of a TCP segment, to be joined by `|`.
+/// The flags of a TCP segment, combined with `|`.
 pub mod flags {
     /// The sender has no more to send.
     pub const FIN: u8 = 0x01;
@@ -50,8 +50,8 @@ impl TcpHeader {
     /// The header at the start of `bytes`, to be changed in place.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes end within the header's first 20, or its length is below that.
-    /// The options are not looked at: they may be cut, as in the quote of an ICMP error.
+    /// [`Malformed`] if the bytes end within the header's first 20, or if its length is below that.
+    /// The options are not checked: they may be cut, as in the quote of an ICMP error.
     #[inline]
     pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
         let available_bytes = bytes.len();
@@ -82,7 +82,7 @@ impl TcpHeader {
         self.sequence_number.get()
     }
 
-    /// The number of the byte expected next, where [`flags::ACK`] is set.
+    /// The number of the byte expected next, valid if [`flags::ACK`] is set.
     #[inline]
     pub const fn acknowledgment_number(&self) -> u32 {
         self.acknowledgment_number.get()
@@ -112,7 +112,7 @@ impl TcpHeader {
         self.checksum.get()
     }
 
-    /// Where urgent data ends, where [`flags::URG`] is set.
+    /// The end of urgent data, valid if [`flags::URG`] is set.
     #[inline]
     pub const fn urgent_pointer(&self) -> u16 {
         self.urgent_pointer.get()
@@ -134,7 +134,7 @@ impl TcpHeader {
         self.update_checksum(change);
     }
 
-    /// Corrects the checksum by a change of what it covers: the addresses, the payload.
+    /// Corrects the checksum for a change to bytes that it covers: the addresses or the payload.
     #[inline]
     pub fn update_checksum(&mut self, change: Change) {
         self.checksum.set(change.apply(self.checksum.get()));
@@ -153,7 +153,7 @@ impl<'a> TcpView<'a> {
     /// The view of the segment in `bytes`, an IP packet's payload.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes end within the header (options included), or its length is
+    /// [`Malformed`] if the bytes end within the header (options included), or if its length is
     /// below 20.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
@@ -192,12 +192,12 @@ impl std::ops::Deref for TcpView<'_> {
     }
 }
 
-/// Lowers the maximum segment size that a SYN announces to `mss_max_bytes` where it is more, and
-/// corrects the checksum (RFC 9293, section 3.2; RFC 1624). It never raises one, and adds none where
-/// there is none. Returns whether it lowered one.
+/// Lowers the maximum segment size that a SYN announces to `mss_max_bytes` and corrects the
+/// checksum (RFC 9293, section 3.2; RFC 1624). Never raises or adds one. Returns whether the size
+/// was lowered.
 ///
-/// `segment` is a TCP segment, of which the header is all that is looked at. One without a SYN, which
-/// announces nothing, stays as it is, as does one with a header that is cut or inconsistent.
+/// Only the header of `segment` is read. A segment without SYN, or with a header that is cut or
+/// inconsistent, is left unchanged.
 ///
 /// ```
 /// use hotloop_packet::{build::tcp, tcp::clamp_mss};
@@ -223,7 +223,7 @@ pub fn clamp_mss(segment: &mut [u8], mss_max_bytes: u16) -> bool {
             && mss > mss_max_bytes
         {
             field.copy_from_slice(&mss_max_bytes.to_be_bytes());
-            // At an odd place its two bytes count as if swapped (RFC 1071, section 2 (B)).
+            // At an odd offset, two bytes count as if swapped (RFC 1071, section 2 (B)).
             let is_odd = offset % 2 == 1;
             let word = |value: u16| if is_odd { value.swap_bytes() } else { value };
             if let Some(Ok(sum)) = header.get_mut(CHECKSUM_OFFSET..).map(U16::mut_from_prefix) {
@@ -241,8 +241,8 @@ const OPTION_NONE: u8 = 1;
 const OPTION_MSS: u8 = 2;
 const OPTION_MSS_BYTES: usize = 4;
 
-/// Kind and length in bytes of the option that begins at `offset` of a header; `None` at the end of
-/// the list, and where the option is cut or shorter than it can be.
+/// Kind and length in bytes of the option at `offset` of a header. `None` at the end of the list,
+/// or if the option is cut or too short.
 fn option_at(header: &[u8], offset: usize) -> Option<(u8, usize)> {
     let rest = header.get(offset..)?;
     match *rest.first()? {
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(TcpView::parse(&bytes).unwrap_err(), expected);
     }
 
-    /// The segment's options after its size was held to this, with the checksum checked.
+    /// The segment's options after clamping; the checksum is checked, too.
     fn clamped(options: &[u8], mss_max_bytes: u16) -> (bool, Vec<u8>) {
         let frame = tcp().tcp_flags(flags::SYN | flags::ACK).tcp_options(options).payload([7; 9]);
         let mut frame = frame.build();

@@ -23,7 +23,7 @@ impl UdpHeader {
     /// The header at the start of `bytes`, to be changed in place.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes end within the header, or its length is below 8.
+    /// [`Malformed`] if the bytes end within the header, or if its length is below 8.
     #[inline]
     pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
         let available_bytes = bytes.len();
@@ -54,7 +54,7 @@ impl UdpHeader {
         self.length.get()
     }
 
-    /// The checksum, as sent: 0 where the sender made none (IPv4 only).
+    /// The checksum, as sent: 0 if the sender made none (IPv4 only).
     #[inline]
     pub const fn checksum(&self) -> u16 {
         self.checksum.get()
@@ -76,16 +76,17 @@ impl UdpHeader {
         self.update_checksum(change);
     }
 
-    /// Corrects the checksum by a change of what it covers: the addresses, the payload. A checksum of
-    /// 0 says that there is none and stays; one that becomes 0 is written as 0xffff (RFC 768).
+    /// Corrects the checksum for a change to bytes that it covers: the addresses or the payload. A
+    /// checksum of 0 means "no checksum" and stays; one that becomes 0 is written as 0xffff (RFC
+    /// 768).
     #[inline]
     pub fn update_checksum(&mut self, change: Change) {
         self.checksum.set(update_checksum(self.checksum.get(), change));
     }
 }
 
-/// The checksum after a change: none stays none, and what comes to 0 is sent as 0xffff, the same number
-/// in one's complement.
+/// The checksum after a change. 0 means "no checksum" and stays; a result of 0 is sent as 0xffff,
+/// the same number in one's complement.
 #[inline]
 const fn update_checksum(checksum: u16, change: Change) -> u16 {
     match (checksum, change.apply(checksum)) {
@@ -106,8 +107,8 @@ impl<'a> UdpView<'a> {
     /// The view of the datagram at the start of `bytes`, an IP packet's payload.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes end within the header or before the length that it states, or
-    /// that is below 8.
+    /// [`Malformed`] if the bytes end within the header or before the stated length, or if that
+    /// length is below 8.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let view = Self::parse_cut(bytes)?;
@@ -122,7 +123,7 @@ impl<'a> UdpView<'a> {
     /// several, in a first fragment, or quoted by an ICMP error.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes end within the header, or its length is below 8.
+    /// [`Malformed`] if the bytes end within the header, or if its length is below 8.
     #[inline]
     pub fn parse_cut(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let Ok((header, rest)) = UdpHeader::ref_from_prefix(bytes) else {

@@ -20,11 +20,11 @@ const INFORMATIONAL_V6: u8 = 128;
 
 /// A packet's own IP header, checked.
 pub(super) struct About {
-    /// Where the packet begins in its frame: 14, 18 or 22.
+    /// Offset of the packet in its frame: 14, 18 or 22.
     pub l3_offset: usize,
     /// Length in bytes of the header, options or extension headers included.
     pub header_bytes: usize,
-    /// Length in bytes of the packet, padding apart.
+    /// Length in bytes of the packet, without padding.
     pub total_bytes: usize,
     pub ends: Ends,
     pub protocol: u8,
@@ -57,7 +57,7 @@ impl Ends {
 }
 
 impl About {
-    /// Looks at a packet's own header; nothing inside a tunnel.
+    /// Reads the packet's own header, but nothing inside a tunnel.
     pub(super) fn read<P: PacketBuf>(packet: &P) -> Result<Self, AnswerError> {
         let frame = packet.data();
         let cut = Malformed::cut(Header::Ethernet, ethernet::HEADER_BYTES, frame.len());
@@ -106,7 +106,7 @@ impl About {
         })
     }
 
-    /// The type of the ICMP message that the packet is: `None` if it is another protocol's.
+    /// The type of the packet's ICMP message. `None` if the packet carries another protocol.
     pub(super) fn icmp_kind(&self, frame: &[u8]) -> Result<Option<u8>, Malformed> {
         let (protocol, header) = match self.ends {
             Ends::V4(..) => (protocol::ICMP, Header::Icmp),
@@ -123,8 +123,8 @@ impl About {
         }
     }
 
-    /// Whether there may be an error about the packet. Only one that says that it is too big may go
-    /// back for a packet that was sent to many, and only in IPv6 (RFC 4443, section 2.4 (e.3)).
+    /// Checks that an error may be sent about the packet. If the packet was sent to many, only a
+    /// packet-too-big error of IPv6 is allowed (RFC 4443, section 2.4 (e.3)).
     pub(super) fn allow_error(&self, frame: &[u8], is_too_big: bool) -> Result<(), AnswerError> {
         if self.fragment == Fragment::Later {
             return Err(AnswerError::Fragment);
@@ -141,7 +141,7 @@ impl About {
         if may_be_group { Ok(()) } else { self.need_single() }
     }
 
-    /// That the packet was sent by one host to one host.
+    /// Checks that the packet was sent by one host to one host.
     pub(super) fn need_single(&self) -> Result<(), AnswerError> {
         self.need_host(self.ends.source(), self.is_link_group)?;
         self.need_host(self.ends.destination(), false)
@@ -151,7 +151,7 @@ impl About {
         if is_group || !is_host(address) { Err(AnswerError::Group { address }) } else { Ok(()) }
     }
 
-    /// Checks that an answer may come from `from`, and where it goes.
+    /// Checks that an answer may come from `from`, and returns its two ends.
     pub(super) fn back_from(&self, from: IpAddr) -> Result<Ends, AnswerError> {
         match (from, self.ends) {
             (IpAddr::V4(from), Ends::V4(source, _)) => Ok(Ends::V4(from, source)),

@@ -20,12 +20,12 @@ const SERVICES: u8 = 0xfc;
 /// Turns an echo request into the reply to it, from its destination to its source (RFC 792; RFC 1122,
 /// section 3.2.2.6; RFC 4443, section 4.2).
 ///
-/// The message stays but for its type and checksum, so any number of segments stay too. Its checksum
-/// is verified first (RFC 1122, section 3.2.2; RFC 4443, section 2.3) and computed anew for the reply:
-/// an incremental update has no 0xffff, which the message of all zeroes needs (RFC 1624, section 3).
-/// Differentiated services are the request's, as are an IPv4 header's identification and whether it
-/// forbids fragments; there is no congestion mark. IPv4 options and IPv6 extension headers are left
-/// out.
+/// Only the message's type and checksum change, so the packet may have any number of segments. The
+/// request's checksum is verified first (RFC 1122, section 3.2.2; RFC 4443, section 2.3), and the
+/// reply's is computed from scratch: an incremental update never yields 0xffff, which a message of
+/// all zeroes needs (RFC 1624, section 3). The reply keeps the request's differentiated services,
+/// IPv4 identification and don't-fragment flag, but not its congestion mark. IPv4 options and IPv6
+/// extension headers are left out.
 ///
 /// # Errors
 /// [`AnswerError`]; the packet is as it was.
@@ -63,13 +63,13 @@ pub fn echo_reply<P: PacketBuf>(packet: &mut P) -> Result<(), AnswerError> {
     Ok(())
 }
 
-/// What an echo message's checksum covers.
+/// The parts of an echo message that its checksum covers.
 struct Message {
     code: u8,
-    /// As the request has it.
+    /// The request's checksum.
     checksum: u16,
-    /// Everything but type, code and checksum: in IPv6 with the pseudo-header. Its sum is the same in
-    /// both directions.
+    /// Everything except type, code and checksum; for IPv6, the pseudo-header too. The sum is the
+    /// same in both directions.
     rest: Sum,
 }
 
@@ -118,8 +118,8 @@ fn sum_of<P: PacketBuf>(packet: &P, range: Range<usize>, sum: Sum) -> Sum {
     sum
 }
 
-/// Takes `count` bytes out of a packet, after its first `front_bytes`: the only thing that can fail
-/// comes first.
+/// Removes `count` bytes that follow the first `front_bytes` of a packet. The only step that can
+/// fail comes first.
 fn leave_out<P: PacketBuf>(
     packet: &mut P,
     front_bytes: usize,

@@ -1,4 +1,4 @@
-//! Errors: what a packet could not do, and the packet, as far as it fits.
+//! ICMP errors, each quoting as much as fits of the packet that caused it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,26 +14,26 @@ use crate::{
     ipv4, ipv6,
 };
 
-/// Length in bytes of the longest IPv4 packet that an error makes (RFC 1812, section 4.3.2.3).
+/// Length in bytes of the longest IPv4 packet that carries an error (RFC 1812, section 4.3.2.3).
 const QUOTING_BYTES_MAX_V4: usize = 576;
 
-/// Length in bytes of the longest IPv6 packet that an error makes: IPv6's smallest MTU (RFC 4443,
+/// Length in bytes of the longest IPv6 packet that carries an error: IPv6's smallest MTU (RFC 4443,
 /// section 2.4 (c)).
 const QUOTING_BYTES_MAX_V6: usize = 1280;
 
-/// Differentiated services of errors: the class of what runs the network (RFC 1812, section 4.3.2.5;
-/// RFC 2474, section 4.2.2.2).
+/// Differentiated services of errors: the class for network control (RFC 1812, section 4.3.2.5; RFC
+/// 2474, section 4.2.2.2).
 const TRAFFIC_CLASS: u8 = 0xc0;
 
 /// Length in bytes of an error's headers.
 const GROWN_V4: usize = ipv4::HEADER_BYTES + icmp::HEADER_BYTES;
 const GROWN_V6: usize = ipv6::HEADER_BYTES + icmpv6::HEADER_BYTES;
 
-/// Turns a packet into the message, from `from` to its source, that its TTL or hop limit ran out
-/// (RFC 792; RFC 4443, section 3.3).
+/// Turns a packet into a time-exceeded message from `from` to its source: its TTL or hop limit ran
+/// out (RFC 792; RFC 4443, section 3.3).
 ///
-/// The message quotes the packet as it is, as much as lies in its first segment and fits into 576
-/// bytes of IPv4 or 1,280 of IPv6; other segments are freed.
+/// The message quotes the packet unchanged, up to the end of its first segment and to a total of
+/// 576 bytes for IPv4 or 1,280 for IPv6. Other segments are freed.
 ///
 /// # Errors
 /// [`AnswerError`]; the packet is as it was.
@@ -50,11 +50,12 @@ pub fn time_exceeded<P: PacketBuf>(
     turn(packet, &about, from.into(), message)
 }
 
-/// Turns a packet into the message, from `from` to its source, that it is too big, and that packets
-/// of up to `mtu_bytes` bytes, IP header included, are not: fragmentation needed (RFC 1191, section
-/// 4), packet too big (RFC 4443, section 3.2). Quotes as [`time_exceeded`] does.
+/// Turns a packet into a message from `from` to its source that it is too big: fragmentation needed
+/// (RFC 1191, section 4) or packet too big (RFC 4443, section 3.2). `mtu_bytes` is the largest
+/// packet that fits, IP header included. Quotes as [`time_exceeded`] does.
 ///
-/// In IPv4 this is for packets that forbid fragments; others are [split](crate::fragment::split).
+/// In IPv4 this is for packets that must not be fragmented; others are
+/// [split](crate::fragment::split).
 ///
 /// # Errors
 /// [`AnswerError`]; the packet is as it was.
@@ -77,9 +78,10 @@ pub fn too_big<P: PacketBuf>(
     turn(packet, &about, from.into(), message)
 }
 
-/// Turns a packet into the message, from `from` to its source, that a field of its headers can't be
-/// heeded: the one `pointer` bytes from the start of its IP header, of which IPv4's message says the
-/// lowest 8 bits (RFC 792; RFC 4443, section 3.4, code 0). Quotes as [`time_exceeded`] does.
+/// Turns a packet into a parameter-problem message from `from` to its source: the header field at
+/// `pointer`, in bytes from the start of the IP header, is invalid. IPv4's message holds only the
+/// lowest 8 bits of `pointer` (RFC 792; RFC 4443, section 3.4, code 0). Quotes as [`time_exceeded`]
+/// does.
 ///
 /// # Errors
 /// [`AnswerError`]; the packet is as it was.
@@ -99,7 +101,7 @@ pub fn parameter_problem<P: PacketBuf>(
     turn(packet, &about, from.into(), message)
 }
 
-/// What an error says.
+/// Type, code and parameter of an error.
 #[derive(Clone, Copy)]
 struct Message {
     kind: u8,
@@ -109,14 +111,14 @@ struct Message {
 }
 
 impl Message {
-    /// The message's header, its checksum being zero.
+    /// The message's header with a checksum of zero.
     fn header(self) -> [u8; 8] {
         let [a, b, c, d] = self.rest.to_be_bytes();
         [self.kind, self.code, 0, 0, a, b, c, d]
     }
 }
 
-/// Puts the error's headers before the packet: the only thing that can fail comes first.
+/// Puts the error's headers in front of the packet. The only step that can fail comes first.
 fn turn<P: PacketBuf>(
     packet: &mut P,
     about: &About,
@@ -142,7 +144,7 @@ fn turn<P: PacketBuf>(
     Ok(())
 }
 
-/// Writes the headers of an answer of which the quote is there.
+/// Writes the headers of an answer that already holds its quote.
 fn fill_v4(answer: &mut [u8], source: Ipv4Addr, destination: Ipv4Addr, message: Message) {
     let total = answer.len() as u16;
     let Some((headers, quote)) = answer.split_first_chunk_mut::<GROWN_V4>() else { return };
@@ -160,7 +162,7 @@ fn fill_v4(answer: &mut [u8], source: Ipv4Addr, destination: Ipv4Addr, message: 
     headers[20..].copy_from_slice(&icmp);
 }
 
-/// As [`fill_v4`].
+/// [`fill_v4`] for IPv6.
 fn fill_v6(answer: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr, message: Message) {
     let payload_bytes = answer.len().saturating_sub(ipv6::HEADER_BYTES) as u16;
     let Some((headers, quote)) = answer.split_first_chunk_mut::<GROWN_V6>() else { return };

@@ -1,13 +1,13 @@
-//! ICMP's answers about a packet, made of the packet itself.
+//! ICMP answers to a packet, built from the packet itself.
 //!
-//! [`time_exceeded`], [`too_big`], [`parameter_problem`] and [`echo_reply`] turn a packet in place into the answer to it: no
-//! memory is taken, and nothing is copied but headers. Whether the packet's own IP header is IPv4 or
-//! IPv6 decides between ICMP (RFC 792) and ICMPv6 (RFC 4443).
+//! [`time_exceeded`], [`too_big`], [`parameter_problem`] and [`echo_reply`] turn a packet in place
+//! into its answer: nothing is allocated, and only headers are copied. The packet's own IP header
+//! decides between ICMP for IPv4 (RFC 792) and ICMPv6 (RFC 4443).
 //!
-//! An answer keeps the frame's Ethernet header, VLAN tags included: the sender sets addresses.
-//! Its TTL is 64 and all its checksums are right. A stage counts an answer as created, and what
-//! it is about as dropped. The caller limits how many are sent (RFC 1812, section 4.3.2.8; RFC 4443,
-//! section 2.4 (f)).
+//! An answer keeps the frame's Ethernet header, VLAN tags included: the sender sets addresses. Its
+//! TTL is 64 and all its checksums are right. A stage counts the answer as created, and the packet
+//! as dropped. The caller limits the rate of answers (RFC 1812, section 4.3.2.8; RFC 4443, section
+//! 2.4 (f)).
 //!
 //! ```
 //! use hotloop_packet::{PacketBuf, answer, build::{time_exceeded, udp}, icmp, ipv4, memory::MemPacket};
@@ -38,10 +38,10 @@ use crate::{Malformed, NoRoom};
 /// TTL or hop limit of answers.
 const ANSWER_TTL: u8 = 64;
 
-/// Why a packet was not answered. It is as it was.
+/// Why a packet was not answered. The packet is unchanged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AnswerError {
-    /// The frame carries something else than IP.
+    /// The frame carries something other than IP.
     #[error("EtherType {ethertype:#06x} is neither IPv4 nor IPv6")]
     NotIp {
         /// The frame's EtherType, after VLAN tags.
@@ -50,34 +50,35 @@ pub enum AnswerError {
     /// The packet's header is cut or inconsistent.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// The checksum of the IPv4 header is wrong, so that it is unknown which host the answer would
-    /// reach; or that of an echo request's message.
+    /// The checksum of the IPv4 header is wrong, so the answer might reach the wrong host; or the
+    /// checksum of an echo request's message is wrong.
     #[error("the checksum of the header or the message is wrong")]
     Checksum,
     /// The answer would come from an address of the other family.
     #[error("an answer from {from} to {to}: both must be of one family")]
     MixedFamilies {
-        /// Where the answer would come from.
+        /// The answer's source.
         from: IpAddr,
-        /// Where it would go: the packet's source.
+        /// The answer's destination: the packet's source.
         to: IpAddr,
     },
     /// The packet is an ICMP error, or a redirect: errors about errors would never end (RFC 1122,
     /// section 3.2.2; RFC 4443, section 2.4 (e)).
     #[error("the packet is an ICMP error: there are no errors about errors")]
     AboutError,
-    /// The packet is a fragment: a later one, about which there are no errors (RFC 1122, section
-    /// 3.2.2), or any of an echo request, which is answered whole.
+    /// The packet is a later fragment, which gets no errors (RFC 1122, section 3.2.2), or any
+    /// fragment of an echo request, which is only answered whole.
     #[error("the packet is a fragment")]
     Fragment,
-    /// The packet's source is no single host, or it was sent to many (RFC 1122, section 3.2.2; RFC
-    /// 4443, section 2.4 (e)).
+    /// The packet's source isn't a single host, or the packet was sent to many (RFC 1122, section
+    /// 3.2.2; RFC 4443, section 2.4 (e)).
     #[error("{address} is no single host")]
     Group {
-        /// The packet's source or destination; the source too where the frame was sent to many.
+        /// The packet's source or destination. If the frame was sent to a group of stations, the
+        /// source.
         address: IpAddr,
     },
-    /// The packet is no echo request.
+    /// The packet isn't an echo request.
     #[error("the packet is no echo request")]
     NotEchoRequest,
     /// There is no headroom for the answer's headers.

@@ -1,4 +1,4 @@
-//! What a built packet carries.
+//! Messages in built packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -19,7 +19,7 @@ pub(super) enum Message {
     Other { protocol: u8 },
 }
 
-/// What an ICMP or ICMPv6 error says.
+/// ICMP and ICMPv6 errors.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Error {
     PortUnreachable,
@@ -160,7 +160,7 @@ pub(super) fn quote(about: &[u8]) -> (IpAddr, Vec<u8>) {
     (view.source().into(), bytes[..total.min(1280 - 48)].to_vec())
 }
 
-/// Where errors come from, by the family of their destination.
+/// The source of errors to this destination.
 pub(super) fn router(destination: IpAddr) -> IpAddr {
     match destination {
         IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 254).into(),

@@ -1,9 +1,9 @@
-//! Frames for tests: each function begins one, each method changes it, [`PacketBuilder::build`] ends
-//! it.
+//! Frames for tests: a function begins a frame, methods change it, and [`PacketBuilder::build`]
+//! finishes it.
 //!
-//! What is not given has a default: from `10.0.0.1:1000` to `192.0.2.1:80` (or from
-//! `[2001:db8::1]:1000` to `[2001:db8:ffff::1]:80` where the other end is IPv6), TTL 64, no payload.
-//! Lengths and checksums are right.
+//! Defaults: from `10.0.0.1:1000` to `192.0.2.1:80` (from `[2001:db8::1]:1000` to
+//! `[2001:db8:ffff::1]:80` if the given end is IPv6), TTL 64, no payload. Lengths and checksums are
+//! right.
 //!
 //! ```
 //! use hotloop_packet::build::{tcp, time_exceeded, udp};
@@ -17,9 +17,9 @@
 //! ```
 //!
 //! # Panics
-//! All of this is for tests, so what cannot be built panics with a message that names it: an address
-//! that does not parse, two families in one header, options of a wrong length, or more bytes than a
-//! length field can count.
+//! Because this is for tests, impossible frames panic with a message that names the mistake: an
+//! address that does not parse, two families in one header, options of a wrong length, or more
+//! bytes than a length field can count.
 
 mod message;
 mod network;
@@ -45,10 +45,10 @@ use crate::{
     tcp::flags,
 };
 
-/// The Ethernet source where none is given.
+/// The default Ethernet source.
 pub const SOURCE_MAC: MacAddress = MacAddress::new([2, 0, 0, 0, 0, 1]);
 
-/// The Ethernet destination where none is given.
+/// The default Ethernet destination.
 pub const DESTINATION_MAC: MacAddress = MacAddress::new([2, 0, 0, 0, 0, 2]);
 
 /// Length in bytes of the shortest frame on a wire, without its check sequence.
@@ -66,11 +66,11 @@ pub struct PacketBuilder {
     ip: IpFields,
     message: Message,
     payload: Vec<u8>,
-    /// From the innermost to the outermost.
+    /// From innermost to outermost.
     tunnels: Vec<(IpAddr, IpAddr)>,
 }
 
-/// An address, where one was given, and a port.
+/// An optional address, and a port.
 #[derive(Clone, Copy, Debug)]
 struct Endpoint {
     address: Option<IpAddr>,
@@ -82,7 +82,7 @@ pub fn udp() -> PacketBuilder {
     PacketBuilder::new(Message::Udp)
 }
 
-/// Begins a TCP segment: a SYN, unless [`PacketBuilder::tcp_flags`] says otherwise.
+/// Begins a TCP segment: a SYN, unless [`PacketBuilder::tcp_flags`] sets other flags.
 pub fn tcp() -> PacketBuilder {
     let options = Vec::new();
     PacketBuilder::new(Message::Tcp { flags: flags::SYN, sequence: 1, acknowledgment: 0, options })
@@ -106,9 +106,9 @@ pub fn protocol(protocol: u8) -> PacketBuilder {
 /// Begins the ICMP or ICMPv6 error that no program listens on the port to which the frame
 /// `about` was sent.
 ///
-/// Errors come from a router, `192.0.2.254` or `2001:db8::fe`, unless [`PacketBuilder::from`] says
-/// otherwise; they go to the quoted packet's source, and quote as much of it as fits into 576 or
-/// 1,280 bytes.
+/// The error comes from a router, `192.0.2.254` or `2001:db8::fe`, unless [`PacketBuilder::from`]
+/// sets another source. It goes to the quoted packet's source, and quotes as much of that packet as
+/// fits into 576 or 1,280 bytes.
 pub fn unreachable(about: &[u8]) -> PacketBuilder {
     PacketBuilder::error(Error::PortUnreachable, about)
 }
@@ -125,8 +125,8 @@ pub fn too_big(about: &[u8], mtu_bytes: u16) -> PacketBuilder {
     PacketBuilder::error(Error::TooBig { mtu_bytes }, about)
 }
 
-/// Begins the ICMP or ICMPv6 error that a header of the frame `about` has a wrong field: in
-/// its protocol, or its next header. See [`unreachable()`].
+/// Begins the ICMP or ICMPv6 error that the protocol or next-header field in the frame `about` is
+/// wrong. See [`unreachable()`].
 pub fn parameter_problem(about: &[u8]) -> PacketBuilder {
     PacketBuilder::error(Error::ParameterProblem, about)
 }
@@ -174,19 +174,19 @@ impl PacketBuilder {
         builder
     }
 
-    /// Where the packet comes from: an address, or an address and a port.
+    /// Sets the packet's source: an address, or an address and a port.
     pub fn from(mut self, source: impl Display) -> Self {
         self.source.set(&source.to_string());
         self
     }
 
-    /// Where the packet goes: an address, or an address and a port.
+    /// Sets the packet's destination: an address, or an address and a port.
     pub fn to(mut self, destination: impl Display) -> Self {
         self.destination.set(&destination.to_string());
         self
     }
 
-    /// What the message carries; of an error, what it quotes.
+    /// Sets the message's payload, or an error's quote.
     pub fn payload(mut self, payload: impl AsRef<[u8]>) -> Self {
         self.payload = payload.as_ref().to_vec();
         self
@@ -210,7 +210,7 @@ impl PacketBuilder {
         self
     }
 
-    /// Identification: of fragments in IPv6, of whole packets too in IPv4. 1 where none is given.
+    /// Identification: of any packet in IPv4, of fragments in IPv6. 1 by default.
     pub fn identification(mut self, identification: u16) -> Self {
         self.ip.identification = identification;
         self
@@ -228,9 +228,9 @@ impl PacketBuilder {
         self
     }
 
-    /// Adds an IPv6 extension header after those added before: all of its bytes but the first two,
-    /// which are next header and length. With those it must be a multiple of eight bytes long (of
-    /// four for the authentication header).
+    /// Adds an IPv6 extension header after those added before. `body` is the header without its
+    /// first two bytes, next header and length. The whole header must be a multiple of eight bytes
+    /// long (of four for the authentication header).
     pub fn extension(mut self, next_header: u8, body: &[u8]) -> Self {
         self.ip.extensions.push((next_header, body.to_vec()));
         self
@@ -272,7 +272,7 @@ impl PacketBuilder {
         self
     }
 
-    /// Adds two VLAN tags, the outer one marked as 802.1ad says.
+    /// Adds two VLAN tags, the outer one of type 802.1ad.
     pub fn qinq(mut self, outer: u16, inner: u16) -> Self {
         self.tags.push(VlanTag::new(ETHERTYPE_QINQ, outer));
         self.vlan(inner)
@@ -284,7 +284,7 @@ impl PacketBuilder {
         self
     }
 
-    /// Wraps the packet into an IP-in-IP packet; again, into another one.
+    /// Wraps the packet into an IP-in-IP packet. Further calls add more tunnels around that.
     pub fn tunnelled(mut self, source: impl Display, destination: impl Display) -> Self {
         let ends = [source.to_string(), destination.to_string()]
             .map(|text| text.parse().unwrap_or_else(|_| panic!("{text:?} is no IP address")));
@@ -300,8 +300,8 @@ impl PacketBuilder {
         self.finish(packet.is_v6(), bytes)
     }
 
-    /// The frames of the packet's fragments, each with an IP packet of at most `mtu_bytes` bytes;
-    /// just one, which is no fragment, where it fits. A tunnel is put around each.
+    /// The frames of the packet's fragments, each with an IP packet of at most `mtu_bytes` bytes; a
+    /// single unfragmented frame if the packet fits. Each fragment is wrapped in the tunnels.
     #[must_use]
     pub fn build_fragments(self, mtu_bytes: usize) -> Vec<Vec<u8>> {
         let packet = self.packet();

@@ -18,7 +18,8 @@ pub(super) struct IpFields {
     pub dont_fragment: bool,
     /// IPv4 only.
     pub options: Vec<u8>,
-    /// IPv6 only: the next-header value of each, and its bytes after the first two.
+    /// IPv6 only: the next-header value of each extension header, and its bytes after the first
+    /// two.
     pub extensions: Vec<(u8, Vec<u8>)>,
 }
 
@@ -50,7 +51,7 @@ enum Addresses {
     V6(Ipv6Addr, Ipv6Addr),
 }
 
-/// Where a fragment is in its datagram.
+/// The position of a fragment in its datagram.
 #[derive(Clone, Copy)]
 struct Position {
     offset_bytes: usize,
@@ -59,7 +60,7 @@ struct Position {
 
 const WHOLE: Position = Position { offset_bytes: 0, more: false };
 
-/// What a tunnel's outer header calls the inner packet.
+/// Protocol number of the inner packet in a tunnel's outer header.
 pub(super) const fn tunnel_protocol(is_v6: bool) -> u8 {
     if is_v6 { protocol::IPV6 } else { protocol::IPV4 }
 }
@@ -149,8 +150,8 @@ impl Packet {
         packet
     }
 
-    /// Headers up to the last that routers look at are repeated in each fragment; what follows is
-    /// fragmented (RFC 8200, section 4.5).
+    /// Repeats headers up to the last one that routers read in each fragment, and fragments the
+    /// rest (RFC 8200, section 4.5).
     fn fragments_v6(&self, source: Ipv6Addr, destination: Ipv6Addr, mtu: usize) -> Vec<Vec<u8>> {
         let all = &self.fields.extensions;
         let is_repeated =
@@ -173,7 +174,8 @@ impl Packet {
     }
 }
 
-/// Cuts `bytes` into pieces of at most `bytes_max`, all but the last a multiple of eight long.
+/// Cuts `bytes` into pieces of at most `bytes_max` bytes. Lengths are multiples of eight, except
+/// the last.
 fn pieces(bytes: &[u8], bytes_max: usize) -> impl Iterator<Item = (Position, &[u8])> {
     let step = bytes_max & !7;
     assert!(step > 0, "an MTU that leaves {bytes_max} bytes for a fragment");
@@ -183,7 +185,7 @@ fn pieces(bytes: &[u8], bytes_max: usize) -> impl Iterator<Item = (Position, &[u
     })
 }
 
-/// The kind of the first of these extension headers, and their bytes; `last` follows them.
+/// The kind of the first of these extension headers, and the bytes of all; `last` follows them.
 fn extensions(headers: &[(u8, Vec<u8>)], last: u8) -> (u8, Vec<u8>) {
     let mut bytes = Vec::new();
     for (index, (kind, body)) in headers.iter().enumerate() {

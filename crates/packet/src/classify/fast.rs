@@ -1,4 +1,5 @@
-//! The fast path: packets whose headers are at fixed offsets, so that no header is walked through.
+//! The fast path: packets with all headers at fixed offsets, so that no header has to be walked
+//! through.
 
 use std::hint;
 
@@ -16,7 +17,7 @@ pub(super) const L3_OFFSET: usize = 14;
 pub(super) const L4_OFFSET_V4: usize = 34;
 pub(super) const L4_OFFSET_V6: usize = 54;
 
-/// The headers of TCP in IPv4, and no options: frames of Ethernet are longer, whatever they carry.
+/// The headers of TCP in IPv4 without options. Every Ethernet frame is longer, whatever it carries.
 pub(super) const FRONT_BYTES_V4: usize = L4_OFFSET_V4 + tcp::HEADER_BYTES;
 
 /// Ethernet, IPv4 and the first eight bytes of TCP or UDP.
@@ -56,7 +57,7 @@ pub(super) struct HeadersV6 {
     udp_checksum: U16,
 }
 
-/// A UDP datagram in a plain frame: of IPv4, without VLAN tags, options and fragments.
+/// A UDP datagram in a plain frame: IPv4 without VLAN tags, options or fragments.
 ///
 /// ```
 /// use hotloop_packet::{build::udp, classify::PlainDatagram};
@@ -77,9 +78,9 @@ pub struct PlainDatagram {
 }
 
 impl PlainDatagram {
-    /// Returns the datagram in a frame, whose first segment is `frame`, of `len_bytes` over all segments, in fewer
-    /// instructions than [`Summary::of`] and a second look at its header. Returns `None` for all other
-    /// frames, in which [`Summary::of`] may still find a datagram.
+    /// Returns the datagram in a frame, or `None` for any other frame, in which [`Summary::of`] may
+    /// still find a datagram. `frame` is the first segment, and `len_bytes` the length over all
+    /// segments. Takes fewer instructions than [`Summary::of`] and a second look at the UDP header.
     #[inline]
     pub fn of(frame: &[u8], len_bytes: usize) -> Option<Self> {
         let headers = HeadersV4::find(frame, len_bytes)?;
@@ -87,28 +88,28 @@ impl PlainDatagram {
         (headers.protocol == protocol::UDP).then(|| Self {
             destination_port: u16::from_be_bytes([high, low]),
             payload_offset: (L4_OFFSET_V4 + udp::HEADER_BYTES) as u16,
-            // `find` has seen that it is no shorter than a header.
+            // `find` has checked that the length covers at least a header.
             payload_bytes: headers.udp_length.get().wrapping_sub(udp::HEADER_BYTES as u16),
         })
     }
 }
 
-/// The protocol of a frame in which the fast path finds TCP or UDP in IPv4, all of whose headers are then in
-/// the first segment.
+/// The protocol of a frame if the fast path finds TCP or UDP in IPv4. All headers are then in the
+/// first segment.
 #[inline(always)]
 pub(crate) fn plain_protocol_v4(frame: &[u8], len_bytes: usize) -> Option<u8> {
     HeadersV4::find(frame, len_bytes).map(|headers| headers.protocol)
 }
 
 impl HeadersV4 {
-    /// The headers of a packet of TCP or UDP, whole, in IPv4 without options, no fragment, in a frame
-    /// without VLAN tag. [`Summary::walk`] finds the same.
+    /// The headers of a whole TCP or UDP packet in IPv4, without options, fragmentation or VLAN
+    /// tags. [`Summary::walk`] finds the same.
     #[inline]
     pub(super) fn find(frame: &[u8], len_bytes: usize) -> Option<&Self> {
         Self::find_for(frame, len_bytes, &Station::ANY)
     }
 
-    /// As [`find`](Self::find), in a frame that is addressed to the station.
+    /// [`find`](Self::find) for a frame that is addressed to the station.
     #[inline(always)]
     pub(super) fn find_for<'a>(
         frame: &'a [u8],
@@ -121,7 +122,7 @@ impl HeadersV4 {
         }
         let is_ipv4 = headers.ethertype == ethernet::ETHERTYPE_IPV4
             && headers.version_ihl == ipv4::VERSION_IHL;
-        // The flag that forbids fragments may be set.
+        // The don't-fragment flag may be set.
         let is_fragment = headers.flags_fragment.get() & 0x3fff != 0;
         if !is_ipv4 || is_fragment {
             return None;
@@ -144,8 +145,8 @@ impl HeadersV4 {
 }
 
 impl HeadersV6 {
-    /// The headers of a packet of TCP or UDP, whole, in IPv6 without extension headers, in a frame
-    /// without VLAN tag. [`Summary::walk`] finds the same.
+    /// The headers of a whole TCP or UDP packet in IPv6, without extension headers or VLAN tags.
+    /// [`Summary::walk`] finds the same.
     #[inline]
     pub(super) fn find(frame: &[u8], len_bytes: usize) -> Option<&Self> {
         let (headers, rest) = Self::ref_from_prefix(frame).ok()?;
@@ -169,8 +170,8 @@ impl HeadersV6 {
     }
 }
 
-/// The key of TCP or UDP in the IPv4 header without options at this offset, whatever else is wrong
-/// there; `None` if it is anything else.
+/// The key of TCP or UDP in the IPv4 header without options at this offset, even if other fields
+/// are wrong. `None` for anything else.
 #[inline]
 pub(super) fn key_v4(frame: &[u8], l3_offset: usize) -> Option<FlowKeyV4> {
     let header = frame.get(l3_offset..)?.first_chunk::<24>()?;
@@ -195,8 +196,8 @@ const fn summary(kind: Kind, protocol: u8, l4_offset: usize) -> Summary {
     }
 }
 
-/// Whether this is a TCP or UDP header that fits. `rest` is what follows its first eight bytes, and
-/// `l4_bytes` its length with its payload: below zero where the IP header's own length is wrong.
+/// Checks that a TCP or UDP header fits. `rest` begins after the header's first eight bytes.
+/// `l4_bytes` is the length of header and payload, and negative if the IP header's length is wrong.
 #[inline]
 fn is_transport_whole(protocol: u8, udp_length: U16, rest: &[u8], l4_bytes: i32) -> bool {
     match protocol {
@@ -209,7 +210,7 @@ fn is_transport_whole(protocol: u8, udp_length: U16, rest: &[u8], l4_bytes: i32)
     }
 }
 
-/// Two branches that are always taken are faster than a condition made of both.
+/// Two branches that are always taken are faster than one combined condition.
 #[inline]
 const fn is_between(least: i32, length: i32, most: i32) -> bool {
     if length < least {

@@ -1,7 +1,7 @@
 //! The headers of a frame, one by one.
 //!
-//! Offsets are counted from the frame's start. `end` is where a packet ends by what encloses it; it
-//! may lie after the first segment, which is all of the frame that is read.
+//! Offsets are counted from the frame's start. `end` is the end of a packet according to the header
+//! around it, and may lie after the first segment. Only the first segment is read.
 
 use zerocopy::FromBytes;
 
@@ -16,21 +16,21 @@ use crate::{
     udp::UdpHeader,
 };
 
-/// An IP header, and what follows it.
+/// An IP header and the position of its payload.
 #[derive(Clone, Copy)]
 pub(super) struct Ip {
     pub is_v6: bool,
     pub protocol: u8,
     pub fragment: Fragment,
     pub l3_offset: usize,
-    /// Where the payload begins, after options and extension headers.
+    /// Offset of the payload, after options and extension headers.
     pub payload_offset: usize,
-    /// Where the packet ends, as it says itself.
+    /// End of the packet according to its own header.
     pub end: usize,
 }
 
 impl Ip {
-    /// What there is of the payload in the first segment.
+    /// The part of the payload that lies in the first segment.
     fn payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         frame.get(self.payload_offset..self.end.min(frame.len())).unwrap_or_default()
     }
@@ -62,7 +62,7 @@ pub(super) fn ipv6(frame: &[u8], l3_offset: usize, end: usize) -> Result<Ip, Hea
     ipv6_chain(frame, header, l3_offset, packet_end)
 }
 
-/// The inner packet, where `outer` is an IP-in-IP packet and not a fragment of one.
+/// The inner packet if `outer` is an IP-in-IP packet and not a fragment of one.
 #[inline]
 pub(super) fn tunnelled(frame: &[u8], outer: &Ip) -> Result<Option<Ip>, Header> {
     match (outer.fragment, outer.protocol) {
@@ -72,7 +72,7 @@ pub(super) fn tunnelled(frame: &[u8], outer: &Ip) -> Result<Option<Ip>, Header> 
     }
 }
 
-/// The packet that `ip` quotes, with its payload's offset, where it is an ICMP error and not a
+/// The packet that `ip` quotes, with its payload's offset, if `ip` is an ICMP error and not a
 /// fragment of one.
 #[inline]
 pub(super) fn quoted(frame: &[u8], ip: &Ip) -> Result<Option<(Ip, usize)>, Header> {
@@ -86,7 +86,7 @@ pub(super) fn quoted(frame: &[u8], ip: &Ip) -> Result<Option<(Ip, usize)>, Heade
         false if icmp::is_error(*kind) => ipv4_cut(frame, offset, ip.end)?,
         _ => return Ok(None),
     };
-    // A quote is enough to find its flow: it has eight bytes after the IP header (RFC 792).
+    // Eight bytes after the quoted IP header are enough to find the flow (RFC 792).
     let end = quoted.end.min(ip.end).min(frame.len());
     let shown_bytes = end.saturating_sub(quoted.payload_offset);
     let has_ports = quoted.fragment != Fragment::Later && shown_bytes >= 8;
@@ -148,7 +148,7 @@ fn ipv6_cut(frame: &[u8], l3_offset: usize, end: usize) -> Result<Ip, Header> {
     let shows_transport = |ip: &Ip| {
         ip.fragment == Fragment::Later || shown_end.min(frame.len()) >= ip.payload_offset + 8
     };
-    // Where the quote ends too early, it is known by its addresses alone.
+    // A quote that ends within its extension headers is known by its addresses only.
     let unknown = Ip {
         is_v6: true,
         protocol: header.next_header(),
@@ -187,7 +187,7 @@ fn ipv6_chain(
     })
 }
 
-/// The key at these offsets, whatever lies there; `None` if the frame ends before.
+/// Reads the key at these offsets without further checks. `None` if the frame ends before.
 #[inline]
 pub(super) fn key_v4(frame: &[u8], l3_offset: usize, l4_offset: usize) -> Option<FlowKeyV4> {
     let header = frame.get(l3_offset..)?.first_chunk::<20>()?;
@@ -196,7 +196,7 @@ pub(super) fn key_v4(frame: &[u8], l3_offset: usize, l4_offset: usize) -> Option
     Some(FlowKeyV4::from_wire(*header[12..].first_chunk()?, ports, protocol))
 }
 
-/// The key at these offsets, whatever lies there; `None` if the frame ends before.
+/// Reads the key at these offsets without further checks. `None` if the frame ends before.
 #[inline]
 pub(super) fn key_v6(
     frame: &[u8],
@@ -207,7 +207,8 @@ pub(super) fn key_v6(
     let rest = frame.get(l3_offset..)?;
     let header = rest.first_chunk::<40>()?;
     let next_header = header[6];
-    // No transport header, yet no fragment: a quote, of which nothing more is known.
+    // A packet that is not a fragment but has no transport header is a cut quote: nothing more is
+    // known.
     let is_cut = l4_offset == 0 && !is_later_fragment;
     let protocol = if is_cut || l4_offset == l3_offset + ipv6::HEADER_BYTES {
         next_header
@@ -218,7 +219,7 @@ pub(super) fn key_v6(
     Some(FlowKeyV6::from_wire(*header[8..].first_chunk()?, ports, protocol))
 }
 
-/// Both ports; twice the identifier of an echo; zeroes where there are none.
+/// Both ports; the identifier of an echo, twice; zeroes for other protocols.
 #[inline]
 fn ports(frame: &[u8], l4_offset: usize, protocol: u8, icmp_protocol: u8) -> Option<[u8; 4]> {
     match protocol {
@@ -236,15 +237,15 @@ fn ports(frame: &[u8], l4_offset: usize, protocol: u8, icmp_protocol: u8) -> Opt
     }
 }
 
-/// Where the payload of the IPv4 header at this offset begins; `None` if the frame ends before.
+/// The payload's offset for the IPv4 header at this offset. `None` if the frame ends before.
 #[inline]
 pub(super) fn payload_v4(frame: &[u8], l3_offset: usize) -> Option<usize> {
     let first = frame.get(l3_offset)?;
     Some(l3_offset + usize::from(first & 0xf) * 4)
 }
 
-/// Where the payload of the IPv6 header at this offset begins, after extension headers; `None` where
-/// the frame ends before.
+/// The payload's offset for the IPv6 header at this offset, after extension headers. `None` if the
+/// frame ends before.
 #[inline]
 pub(super) fn payload_v6(frame: &[u8], l3_offset: usize) -> Option<usize> {
     let rest = frame.get(l3_offset..)?;

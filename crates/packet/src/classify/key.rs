@@ -12,7 +12,7 @@ impl FlowKey {
     /// The key of the flow of a frame. `frame` is its first segment, and `len_bytes` its length over
     /// all segments. `None` if it is not IP, or malformed.
     ///
-    /// The same as [`Summary::of`] and then [`Summary::key`], and faster.
+    /// The same as [`Summary::of`] followed by [`Summary::key`], but faster.
     ///
     /// ```
     /// use hotloop_packet::{build::udp, flow_key::FlowKey};
@@ -31,7 +31,7 @@ impl FlowKey {
     }
 }
 
-/// [`FlowKey::of`] for any frame. It is not inlined, so that its callers stay small.
+/// [`FlowKey::of`] for any frame. Not inlined, to keep its callers small.
 #[inline(never)]
 fn of_any(frame: &[u8], len_bytes: usize) -> Option<FlowKey> {
     match HeadersV6::find(frame, len_bytes) {

@@ -1,4 +1,4 @@
-//! What classification leaves in a packet's metadata.
+//! The layout that classification leaves in a packet's metadata.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -21,11 +21,11 @@ const KIND_ARP: u8 = 1;
 const KIND_IPV4: u8 = 2;
 const KIND_IPV6: u8 = 3;
 const KIND_MALFORMED: u8 = 4;
-/// IPv4 and IPv6, as the fast path of classification found them: without VLAN tags, options, extension
-/// headers or fragments, and TCP or UDP.
+/// TCP or UDP that the fast path of classification found, in IPv4 or IPv6, without VLAN tags,
+/// options, extension headers or fragments.
 const KIND_FAST_V4: u8 = 5;
 const KIND_FAST_V6: u8 = 6;
-/// Another station's.
+/// Frames for another station.
 const KIND_FOREIGN: u8 = 7;
 const TUNNEL: u8 = 1 << 3;
 const ICMP_ERROR: u8 = 1 << 4;
@@ -35,24 +35,24 @@ const LATER_FRAGMENT: u8 = 1 << 6;
 const CUT: u8 = 1 << 7;
 /// In a malformed frame, which has no other flags, the bits above the kind name the header.
 const HEADER_SHIFT: u32 = KIND.count_ones();
-/// The bits of a hash that are kept of a shard's.
+/// The bits that are kept of a shard's hash.
 const SHARD: u32 = 0xffff_0000;
 
-/// What classification found, in the eight bytes of a packet's metadata: the hash of its flow, its
-/// shard, where the keyed header is (see [`crate::classify`]), and what it is.
+/// The result of classification in the eight bytes of a packet's metadata: the hash of its flow,
+/// its shard, the offset of the keyed header (see [`crate::classify`]), and the kind of packet.
 ///
-/// The flow key is read again from the frame's bytes where it is needed. That frame should
-/// be as it was when it was classified: a packet that was changed must be classified again. With
-/// another frame, or a layout made of any eight bytes, the answers mean nothing; but no method ever
-/// panics.
+/// The flow key is read from the frame when it is needed, so classify a packet again after changing
+/// it. With another frame, or a layout made from arbitrary bytes, the answers mean nothing; but no
+/// method ever panics.
 #[derive(
     Clone, Copy, Debug, Default, Eq, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
 pub struct Layout {
-    /// From the lowest bits on: 8 flags, which are looked at most and are a byte of a register there; 8
-    /// of the offset of the keyed header; 16 of the shard, the upper half of its hash: enough to share
-    /// flows evenly among 127 workers; 32 of the hash. One word, which is made and written as one.
+    /// A single word, so that it is built and written as one. From the lowest bit: 8 flags, which
+    /// are read most often and can be addressed as a byte register; 8 bits for the offset of the
+    /// keyed header; 16 bits for the shard, the upper half of its hash, which is enough to share
+    /// flows evenly among 127 workers; 32 bits for the hash.
     bits: u64,
 }
 
@@ -70,7 +70,7 @@ impl Layout {
         }
     }
 
-    /// [`of`](Self::of) for any frame. It is not inlined, so that the callers of `of` stay small.
+    /// [`of`](Self::of) for any frame. Not inlined, to keep the callers of `of` small.
     #[inline(never)]
     fn of_any(frame: &[u8], len_bytes: usize, seed: &Seed) -> Self {
         let layout = Self::any_at(frame, len_bytes, &Station::ANY);
@@ -81,11 +81,11 @@ impl Layout {
     }
 
     /// The layout of a frame at a station, without hashes: [`hash`](Self::hash) and
-    /// [`shard`](Self::shard) are 0. Where few packets need theirs, that spares the others a third of
-    /// classification; a [`Seed`] makes them of the [key](Self::key).
+    /// [`shard`](Self::shard) are 0. Leaving hashes out saves a third of classification, which pays
+    /// off if few packets need them; a [`Seed`] computes them from the [key](Self::key).
     ///
-    /// A frame that isn't [for the station](Station::takes) is [foreign](Self::is_foreign) there, and
-    /// nothing else is found out about it.
+    /// A frame that isn't [for the station](Station::takes) is [foreign](Self::is_foreign), and
+    /// isn't classified any further.
     #[inline(always)]
     pub fn at(frame: &[u8], len_bytes: usize, station: &Station) -> Self {
         match Self::fast_at(frame, len_bytes, station) {
@@ -94,17 +94,18 @@ impl Layout {
         }
     }
 
-    /// [`at`](Self::at) and the key, for a frame that the [fast path](Self::is_fast_v4) takes; `None` for any
-    /// other, and where the first segment has fewer than the 54 bytes of all headers of TCP.
+    /// [`at`](Self::at) and the key, for a frame that the [fast path](Self::is_fast_v4) takes.
+    /// `None` for any other frame, or if the first segment has fewer than the 54 bytes of all
+    /// headers of TCP.
     #[inline(always)]
     pub fn fast_at(frame: &[u8], len_bytes: usize, station: &Station) -> Option<(Self, FlowKeyV4)> {
-        // With one look at the length, of whatever protocol it is.
+        // A single check of the length covers both protocols.
         let front = frame.first_chunk::<{ fast::FRONT_BYTES_V4 }>()?;
         let headers = HeadersV4::find_for(front, len_bytes, station)?;
         Some((Self::plain(KIND_FAST_V4), headers.key()))
     }
 
-    /// [`at`](Self::at) for any frame. It is not inlined, so that the callers of `at` stay small.
+    /// [`at`](Self::at) for any frame. Not inlined, to keep the callers of `at` small.
     #[inline(never)]
     fn any_at(frame: &[u8], len_bytes: usize, station: &Station) -> Self {
         if !station.takes(frame) {
@@ -141,7 +142,7 @@ impl Layout {
         self.bits as u8
     }
 
-    /// Header by header. It is not inlined, so that what comes ahead of it saves no registers.
+    /// Walks header by header. Not inlined, so that the code before this call saves no registers.
     #[inline(never)]
     fn walk(frame: &[u8], len_bytes: usize) -> Self {
         let summary = Summary::walk(frame, len_bytes);
@@ -161,7 +162,7 @@ impl Layout {
         )
     }
 
-    /// The layout that these eight bytes hold: [`PacketBuf::metadata`](crate::PacketBuf::metadata).
+    /// The layout in these eight bytes of [`PacketBuf::metadata`](crate::PacketBuf::metadata).
     #[inline]
     pub const fn from_metadata(metadata: [u8; 8]) -> Self {
         zerocopy::transmute!(metadata)
@@ -173,21 +174,21 @@ impl Layout {
         zerocopy::transmute!(self)
     }
 
-    /// The symmetric hash of the flow's five fields: [`Seed::hash`]; 0 if the frame is not IP, and where
-    /// the layout was made [without hashes](Self::at).
+    /// The symmetric hash of the flow's five fields: [`Seed::hash`]. 0 if the frame is not IP, or
+    /// if the layout was made [without hashes](Self::at).
     #[inline]
     pub const fn hash(&self) -> u32 {
         (self.bits >> 32) as u32
     }
 
-    /// Whether the frame is for another station than the one that it was classified [at](Self::at).
-    /// Its [kind](Self::kind) is [`Kind::Other`].
+    /// Whether the frame is for another station than the one given to [`at`](Self::at). Its
+    /// [kind](Self::kind) is [`Kind::Other`].
     #[inline]
     pub const fn is_foreign(&self) -> bool {
         self.flags() == KIND_FOREIGN
     }
 
-    /// What the frame carries.
+    /// The kind of frame.
     #[inline]
     pub const fn kind(&self) -> Kind {
         match self.flags() & KIND {
@@ -205,7 +206,7 @@ impl Layout {
         matches!(self.flags() & KIND, KIND_IPV4 | KIND_IPV6 | KIND_FAST_V4 | KIND_FAST_V6)
     }
 
-    /// Whether it is plain IP: no tunnel, no ICMP error, no fragment.
+    /// Whether the packet is plain IP: not tunnelled, not an ICMP error, not a fragment.
     #[inline]
     pub const fn is_plain(&self) -> bool {
         matches!(self.flags(), KIND_IPV4 | KIND_IPV6 | KIND_FAST_V4 | KIND_FAST_V6)
@@ -223,14 +224,14 @@ impl Layout {
         self.has(TUNNEL)
     }
 
-    /// Whether the keyed header is quoted by an ICMP or ICMPv6 error: its source sent the packet that
-    /// the error is about, and receives the error.
+    /// Whether the keyed header is quoted by an ICMP or ICMPv6 error. Its source sent the packet
+    /// that caused the error, and receives the error.
     #[inline]
     pub const fn is_icmp_error(&self) -> bool {
         self.has(ICMP_ERROR)
     }
 
-    /// Which part of a datagram the keyed header begins.
+    /// The part of a datagram that follows the keyed header.
     #[inline]
     pub const fn fragment(&self) -> Fragment {
         if self.has(LATER_FRAGMENT) {
@@ -242,15 +243,15 @@ impl Layout {
         }
     }
 
-    /// Where the keyed header begins, in bytes; 0 if there is none.
+    /// Offset of the keyed header in bytes; 0 if there is none.
     #[inline]
     pub const fn l3_offset(&self) -> usize {
         (self.bits >> 8) as u8 as usize
     }
 
-    /// Where what the keyed header carries begins, in bytes, read from `frame`: the first segment of
-    /// the packet that the layout is of. `None` for later fragments, for quotes that end before, and
-    /// where there is no keyed header.
+    /// Offset of the keyed header's payload in bytes. `frame` is the first segment of the packet
+    /// that was classified. `None` for later fragments, for quotes that end before, and for packets
+    /// without a keyed header.
     #[inline]
     pub fn l4_offset(&self, frame: &[u8]) -> Option<usize> {
         if self.flags() & (LATER_FRAGMENT | CUT) != 0 {
@@ -265,8 +266,8 @@ impl Layout {
         }
     }
 
-    /// The key of the packet's flow, oriented as [`FlowKey`] says, read from `frame`: the first
-    /// segment of the packet that the layout is of. `None` if it is not IP.
+    /// The key of the packet's flow, oriented as described at [`FlowKey`]. `frame` is the first
+    /// segment of the packet that was classified. `None` if the packet is not IP.
     #[inline]
     pub fn key(&self, frame: &[u8]) -> Option<FlowKey> {
         if let Some(key) = self.fast_key_v4(frame) {
@@ -275,8 +276,8 @@ impl Layout {
         self.any_key(frame)
     }
 
-    /// The key of a packet of which [`is_fast_v4`](Self::is_fast_v4) holds, read from `frame`; `None` of
-    /// any other. [`key`](Self::key) returns the same.
+    /// The key of a packet for which [`is_fast_v4`](Self::is_fast_v4) is true, read from `frame`;
+    /// `None` for any other. [`key`](Self::key) returns the same.
     #[inline(always)]
     pub fn fast_key_v4(&self, frame: &[u8]) -> Option<FlowKeyV4> {
         if self.flags() != KIND_FAST_V4 {
@@ -285,8 +286,8 @@ impl Layout {
         HeadersV4::ref_from_prefix(frame).ok().map(|(headers, _)| headers.key())
     }
 
-    /// [`fast_key_v4`](Self::fast_key_v4) for IPv6: the key of a packet of which
-    /// [`is_fast_v6`](Self::is_fast_v6) holds.
+    /// [`fast_key_v4`](Self::fast_key_v4) for IPv6: the key of a packet for which
+    /// [`is_fast_v6`](Self::is_fast_v6) is true.
     #[inline(always)]
     pub fn fast_key_v6(&self, frame: &[u8]) -> Option<FlowKeyV6> {
         if !self.is_fast_v6() {
@@ -295,16 +296,16 @@ impl Layout {
         HeadersV6::ref_from_prefix(frame).ok().map(|(headers, _)| headers.key())
     }
 
-    /// Whether the packet is TCP or UDP, whole, in IPv6 without extension headers, in no tunnel, in a frame
-    /// without VLAN tag: all of its headers are at fixed offsets.
+    /// Whether the packet is a whole TCP or UDP packet in IPv6, without extension headers, tunnel
+    /// or VLAN tag. All of its headers are at fixed offsets.
     #[inline(always)]
     pub const fn is_fast_v6(&self) -> bool {
         self.flags() == KIND_FAST_V6
     }
 
-    /// Whether the fast path takes the packet: it is TCP or UDP, whole, in IPv4 without options, in no
-    /// tunnel and no fragment, in a frame without VLAN tag. So are nearly all packets of IPv4, and all of
-    /// their headers are at fixed offsets.
+    /// Whether the fast path takes the packet: whole TCP or UDP in IPv4, without options,
+    /// fragmentation, tunnel or VLAN tag. Nearly all IPv4 packets are like that, and all of their
+    /// headers are at fixed offsets.
     #[inline(always)]
     pub const fn is_fast_v4(&self) -> bool {
         self.flags() == KIND_FAST_V4
@@ -332,8 +333,8 @@ impl Layout {
     }
 
     /// The upper half of the symmetric hash of the flow's two addresses, [`Seed::shard`], in the
-    /// upper half of the result; 0 if the frame is not IP, and where the layout was made
-    /// [without hashes](Self::at).
+    /// upper half of the result. 0 if the frame is not IP, or if the layout was made [without
+    /// hashes](Self::at).
     #[inline]
     pub const fn shard(&self) -> u32 {
         self.bits as u32 & SHARD

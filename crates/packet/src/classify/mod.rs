@@ -1,15 +1,14 @@
-//! One pass over a frame: what it is, where its headers are, which flow it belongs to.
+//! One pass over a frame finds its kind, its headers and its flow.
 //!
 //! A packet belongs to the flow of its *keyed* header, which is
 //! - the inner header of an IP-in-IP packet (unwrapped once);
 //! - the quoted header of an ICMP error, tunnelled or not;
 //! - else the packet's own IP header.
 //!
-//! So a request, its fragments, its reply, the reply in a tunnel, and an error that a router sends
-//! about any of them have the same two addresses in their keys, and the same shard. Nothing is looked
-//! for inside a fragmented tunnel packet or a fragmented ICMP error: their later fragments don't show
-//! what they carry, and all must meet. A fragment of a whole tunnel's inner packet is a fragment like
-//! any other.
+//! So a request, its fragments, its reply, the reply in a tunnel, and an error about any of them
+//! have the same two addresses in their keys, and the same shard. Fragmented tunnel packets and
+//! fragmented ICMP errors are not looked into: all fragments must meet, and the later ones don't
+//! show their contents. A fragment inside a whole tunnel packet is a fragment like any other.
 //!
 //! ```
 //! use hotloop_packet::{build::{tcp, time_exceeded}, classify::{Kind, classify}, seed::Seed};
@@ -173,7 +172,8 @@ mod tests {
                 assert_eq!(seen(frame.clone(), other), (true, Kind::Other, false));
             }
         }
-        // To the station itself, it is a packet of the fast path, as short as it may be; to a group, none.
+        // For the station itself, this is a fast-path packet however short it is; for a group it
+        // never is.
         for length in [0, 12] {
             let group = udp().to("224.0.0.5:9").payload(vec![7; length]).build();
             let is_fast = |to: [u8; 6]| {

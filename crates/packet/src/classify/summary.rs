@@ -1,4 +1,4 @@
-//! What a frame is, and where its headers are.
+//! A frame's kind, and the offsets of its headers.
 
 use crate::{
     Header,
@@ -11,7 +11,7 @@ use crate::{
     ip::Fragment,
 };
 
-/// What a frame carries.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Kind {
     /// Neither IP nor ARP.
@@ -22,31 +22,32 @@ pub enum Kind {
     Ipv4,
     /// The keyed header is IPv6.
     Ipv6,
-    /// A header is cut, or contradicts itself or what is around it.
+    /// A header is cut, or is inconsistent in itself or with the headers around it.
     Malformed(Header),
 }
 
-/// What one pass over a frame found.
+/// The result of one pass over a frame.
 ///
-/// The keyed header is the one that the packet's flow is read from: see [`crate::classify`].
+/// The keyed header is the one that the flow is read from: see [`crate::classify`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Summary {
-    /// What the frame carries.
+    /// The kind of frame.
     pub kind: Kind,
-    /// What the keyed header carries: see [`crate::ip::protocol`]; 0 if there is none.
+    /// The protocol after the keyed header: see [`crate::ip::protocol`]; 0 if there is no keyed
+    /// header.
     pub protocol: u8,
-    /// Which part of a datagram the keyed header begins.
+    /// The part of a datagram that follows the keyed header.
     pub fragment: Fragment,
     /// Whether the keyed header is inside an IP-in-IP tunnel.
     pub is_tunnel: bool,
     /// Whether the keyed header is quoted by an ICMP or ICMPv6 error.
     pub is_icmp_error: bool,
-    /// Where the frame's own (outermost) IP header begins, in bytes; 0 if there is none.
+    /// Offset of the frame's own (outermost) IP header in bytes; 0 if there is none.
     pub outer_l3_offset: usize,
-    /// Where the keyed header begins, in bytes: 14 to 255; 0 if there is none.
+    /// Offset of the keyed header in bytes: 14 to 255; 0 if there is none.
     pub l3_offset: usize,
-    /// Where what the keyed header carries begins, in bytes; 0 for later fragments, for quotes that
-    /// end before, and where there is no keyed header.
+    /// Offset of the keyed header's payload in bytes; 0 for later fragments, for quotes that end
+    /// before, and for frames without a keyed header.
     pub l4_offset: usize,
 }
 
@@ -54,8 +55,8 @@ impl Summary {
     /// Reads the headers of a frame. `frame` is its first segment, which holds all headers, and
     /// `len_bytes` its length over all segments.
     ///
-    /// Versions, lengths and bounds of each header are checked, of TCP, UDP and ICMP too; checksums
-    /// are not.
+    /// Checks versions, lengths and bounds of each header, including TCP, UDP and ICMP, but no
+    /// checksums.
     #[inline]
     pub fn of(frame: &[u8], len_bytes: usize) -> Self {
         match HeadersV4::find(frame, len_bytes) {
@@ -64,7 +65,7 @@ impl Summary {
         }
     }
 
-    /// [`of`](Self::of) for any frame. It is not inlined, so that the callers of `of` stay small.
+    /// [`of`](Self::of) for any frame. Not inlined, to keep the callers of `of` small.
     #[inline(never)]
     fn of_any(frame: &[u8], len_bytes: usize) -> Self {
         match HeadersV6::find(frame, len_bytes) {
@@ -73,7 +74,7 @@ impl Summary {
         }
     }
 
-    /// What kinds without a keyed header look like.
+    /// The summary of a frame without a keyed header.
     pub(super) const fn without_header(kind: Kind) -> Self {
         Self {
             kind,
@@ -104,7 +105,7 @@ impl Summary {
         }
     }
 
-    /// Looks into a tunnel, and at what an ICMP error quotes.
+    /// Looks into a tunnel, and at the quote of an ICMP error.
     fn from_ip(frame: &[u8], outer: Ip) -> Result<Self, Header> {
         let inner = headers::tunnelled(frame, &outer)?;
         let (ip, is_tunnel) = inner.map_or((outer, false), |inner| (inner, true));
@@ -128,8 +129,8 @@ impl Summary {
         })
     }
 
-    /// The key of the packet's flow, read from the frame that this summary is of. `None` if it is
-    /// not IP.
+    /// The key of the packet's flow, read from the summarised frame. `None` if the packet is not
+    /// IP.
     #[inline]
     pub fn key(&self, frame: &[u8]) -> Option<FlowKey> {
         let later = self.fragment == Fragment::Later;

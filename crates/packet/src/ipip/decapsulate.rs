@@ -1,4 +1,4 @@
-//! Out of the tunnel.
+//! Takes packets out of tunnels.
 
 use std::net::IpAddr;
 
@@ -20,15 +20,15 @@ pub struct Decapsulated {
     pub destination: IpAddr,
 }
 
-/// Takes the outer IP header, with its options or extension headers, off the IP-in-IP packet of a
-/// frame, whatever its addresses are.
+/// Removes the outer IP header, with its options or extension headers, from the IP-in-IP packet of
+/// a frame. The outer addresses are not checked.
 ///
-/// The inner packet stays as it is, its TTL and differentiated services included: a router
-/// then counts the hop, as for any packet. Only its congestion mark becomes what RFC 6040, section
-/// 4.2 says. What follows the inner packet is cut off.
+/// The inner packet is unchanged, its TTL and differentiated services included: a router then
+/// counts the hop, as for any packet. Only its congestion mark is combined with the outer one (RFC
+/// 6040, section 4.2). Bytes after the inner packet are cut off.
 ///
 /// # Errors
-/// [`DecapsulateError`]; the packet is as it was.
+/// [`DecapsulateError`]; the packet is unchanged.
 pub fn decapsulate<P: PacketBuf>(packet: &mut P) -> Result<Decapsulated, DecapsulateError> {
     let frame = packet.data();
     let cut = Malformed::cut(Header::Ethernet, ethernet::HEADER_BYTES, frame.len());
@@ -56,8 +56,7 @@ pub fn decapsulate<P: PacketBuf>(packet: &mut P) -> Result<Decapsulated, Decapsu
     Ok(Decapsulated { source: outer.source, destination: outer.destination })
 }
 
-/// Copies the Ethernet header, by a length that the compiler knows, and VLAN tags where there are
-/// any.
+/// Copies the Ethernet header with a length known at compile time, then any VLAN tags.
 #[inline]
 fn copy_link_header(to: &mut [u8], from: &[u8], l3_offset: usize) {
     const PLAIN: usize = ethernet::HEADER_BYTES;
@@ -86,7 +85,7 @@ struct Outer {
     protocol: u8,
     /// Length in bytes, options or extension headers included.
     header_bytes: usize,
-    /// Length in bytes of what the outer packet carries.
+    /// Length in bytes of the outer packet's payload.
     payload_bytes: usize,
 }
 
@@ -145,7 +144,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Reads the header after `outer`, with which `bytes` begin.
+    /// Reads the header after `outer`, at the start of `bytes`.
     fn read(bytes: &[u8], outer: &Outer) -> Result<Self, DecapsulateError> {
         let bytes = bytes.get(outer.header_bytes..).unwrap_or_default();
         let bytes = bytes.get(..outer.payload_bytes).unwrap_or(bytes);
@@ -171,7 +170,7 @@ impl Inner {
     }
 
     fn set_ecn(&self, bytes: &mut [u8], ecn: Ecn) {
-        // Both succeed: `read` has seen the header.
+        // Both succeed: `read` has checked the header.
         if self.ethertype == ETHERTYPE_IPV4 {
             if let Ok(header) = Ipv4Header::parse_mut(bytes) {
                 header.set_ecn(ecn);

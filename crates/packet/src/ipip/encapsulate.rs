@@ -1,4 +1,4 @@
-//! Into the tunnel.
+//! Puts packets into tunnels.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -24,18 +24,18 @@ use crate::{
 /// - TTL 64; protocol 4 or 41 by the inner family;
 /// - differentiated services and congestion mark copied (RFC 2983, section 3.1; RFC 6040, section
 ///   4.1, normal mode);
-/// - an outer IPv4 header forbids fragments where the inner one does, and around IPv6. Then the
-///   identification is 0 (RFC 6864), else it is the inner one's plus the fragment's offset, so that
-///   the fragments of one inner datagram differ;
+/// - an outer IPv4 header forbids fragments if the inner one does, or if the inner packet is IPv6.
+///   Its identification is then 0 (RFC 6864). Otherwise it is the inner packet's plus the
+///   fragment's offset, so that the fragments of one inner datagram differ;
 /// - an outer IPv6 header's flow label is 0.
 ///
-/// The inner TTL is reduced by one (RFC 2003, section 3.1), its checksum corrected. Padding after
-/// the inner packet, as short Ethernet frames have, is cut off first.
+/// The inner TTL is reduced by one (RFC 2003, section 3.1), and its checksum corrected. Padding
+/// after the inner packet, as in short Ethernet frames, is cut off first.
 ///
-/// For many packets to one destination, keep a [`Tunnel`].
+/// For many packets to one destination, use a [`Tunnel`].
 ///
 /// # Errors
-/// [`EncapsulateError`]; the packet is as it was.
+/// [`EncapsulateError`]; the packet is unchanged.
 #[inline]
 pub fn encapsulate<P: PacketBuf>(
     packet: &mut P,
@@ -45,7 +45,7 @@ pub fn encapsulate<P: PacketBuf>(
     Tunnel::new(source, destination)?.wrap(packet)
 }
 
-/// The outer header of packets to one destination, as far as it is the same for all.
+/// The part of the outer header that is the same for all packets to one destination.
 ///
 /// ```
 /// use hotloop_packet::{PacketBuf, build::tcp, ipip::Tunnel, memory::MemPacket};
@@ -92,11 +92,11 @@ impl Tunnel {
         Ok(Self { outer })
     }
 
-    /// A tunnel to `destination` from the addresses of a prefix, which is given by an address in it
-    /// and its length in bits: [`wrap_flow`](Self::wrap_flow) takes one by the flow, so that a
-    /// receiver which shares its work out by outer addresses shares out flows.
+    /// A tunnel to `destination` with sources from a prefix, given as an address in the prefix and
+    /// its length in bits. [`wrap_flow`](Self::wrap_flow) picks the source by flow, so that a
+    /// receiver that distributes work by outer addresses distributes flows.
     ///
-    /// Of IPv6 prefixes shorter than 64 bits the bits from the prefix to the 64th are 0.
+    /// For IPv6 prefixes shorter than 64 bits, the bits from the prefix to the 64th are 0.
     ///
     /// # Errors
     /// [`TunnelError`]: the ends are of two families, or there are no prefixes of such a length.
@@ -128,7 +128,7 @@ impl Tunnel {
         Ok(Self { outer })
     }
 
-    /// The source of what [`wrap_flow`](Self::wrap_flow) sends for a flow with this hash.
+    /// The source that [`wrap_flow`](Self::wrap_flow) uses for a flow with this hash.
     #[inline]
     pub fn source(&self, flow_hash: u32) -> IpAddr {
         match &self.outer {
@@ -137,7 +137,7 @@ impl Tunnel {
         }
     }
 
-    /// Where the tunnel ends.
+    /// The tunnel's destination.
     #[inline]
     pub fn destination(&self) -> IpAddr {
         match &self.outer {
@@ -164,11 +164,11 @@ impl Tunnel {
         }
     }
 
-    /// Wraps the IP packet of a frame, as [`encapsulate`] says. The source of a tunnel that is spread
+    /// Wraps the IP packet of a frame, as [`encapsulate`] does. If the tunnel is spread, the source
     /// is the first address of its prefix.
     ///
     /// # Errors
-    /// [`EncapsulateError`]; the packet is as it was.
+    /// [`EncapsulateError`]; the packet is unchanged.
     #[inline]
     pub fn wrap<P: PacketBuf>(&self, packet: &mut P) -> Result<(), EncapsulateError> {
         match &self.outer {
@@ -181,14 +181,14 @@ impl Tunnel {
         }
     }
 
-    /// Wraps the IP packet of a frame, as [`encapsulate`] says, but
-    /// - the frame has these addresses: destination and source, of six bytes each;
-    /// - where the tunnel is [spread](Self::spread), the source is the one for the flow with this hash:
-    ///   [`source`](Self::source);
+    /// Wraps the IP packet of a frame as [`encapsulate`] does, with these differences:
+    /// - the frame gets these addresses: destination and source, of six bytes each;
+    /// - if the tunnel is [spread](Self::spread), the source is [`source`](Self::source) for this
+    ///   flow hash;
     /// - an outer IPv4 header that does not forbid fragments has the next identification.
     ///
     /// # Errors
-    /// [`EncapsulateError`]; the packet is as it was.
+    /// [`EncapsulateError`]; the packet is unchanged.
     #[inline(always)]
     pub fn wrap_flow<P: PacketBuf>(
         &self,
@@ -206,8 +206,8 @@ impl Tunnel {
         self.wrap_any(packet, Some(addresses), Some((hash, identifications)))
     }
 
-    /// The outer header of packets of the flow with this hash, with which the [fast path](FlowHeader::wrap_fast) wraps
-    /// them. `None` for a tunnel of IPv6.
+    /// The outer header for packets of the flow with this hash, used by the [fast
+    /// path](FlowHeader::wrap_fast). `None` for an IPv6 tunnel.
     #[inline(always)]
     pub fn flow_header(&self, flow_hash: u32) -> Option<FlowHeader> {
         match &self.outer {
@@ -216,7 +216,8 @@ impl Tunnel {
         }
     }
 
-    /// As [`FlowHeader::wrap_fast`], for a packet of IPv6 that [`Layout::is_fast_v6`] holds of, and a tunnel of IPv6.
+    /// [`FlowHeader::wrap_fast`] for an IPv6 tunnel and a packet for which [`Layout::is_fast_v6`]
+    /// is true.
     #[inline(always)]
     pub fn wrap_fast_v6<P: PacketBuf>(
         &self,
@@ -231,7 +232,7 @@ impl Tunnel {
             && wrap_checked_v6(packet, outer, addresses, flow_hash, mtu_bytes).is_some()
     }
 
-    /// Wraps any packet. It is not inlined, so that its callers stay small.
+    /// Wraps any packet. Not inlined, to keep its callers small.
     #[inline(never)]
     fn wrap_any<P: PacketBuf>(
         &self,
@@ -266,29 +267,29 @@ impl Tunnel {
     }
 }
 
-/// The four bytes with which an outer IPv4 header and its EtherType begin, as they lie in memory from the
-/// lowest on: up to the traffic class.
+/// The first four bytes of EtherType and outer IPv4 header, up to the traffic class, in memory
+/// order from the lowest byte.
 const fn start(traffic_class: u8) -> u32 {
     let [high, low] = ETHERTYPE_IPV4.to_be_bytes();
     u32::from_le_bytes([high, low, ipv4::VERSION_IHL, traffic_class])
 }
 
-/// What the outer header takes from the packet that is to be wrapped.
+/// The inputs of the outer header that come from the packet to be wrapped.
 pub(super) struct Inner {
-    /// Where the packet begins in its frame: 14, 18 or 22.
+    /// Offset of the packet in its frame: 14, 18 or 22.
     pub l3_offset: usize,
-    /// Length in bytes of the packet, padding apart.
+    /// Length in bytes of the packet, without padding.
     pub total_bytes: usize,
     pub protocol: u8,
     /// [`start`] with the packet's traffic class.
     pub start: u32,
     pub dont_fragment: bool,
-    /// Of the outer header, where no flow gives one.
+    /// The outer header's identification, unless the flow provides one.
     pub identification: u16,
 }
 
 impl Inner {
-    /// Checks all that can prevent a packet from being wrapped, but for the room that it needs.
+    /// Checks everything that can prevent wrapping, except the room for the header.
     #[inline]
     fn read(frame: &[u8], len_bytes: usize) -> Result<Self, EncapsulateError> {
         let (ethertype, l3_offset) = ethernet::network_layer(frame).ok_or(Malformed::cut(
@@ -345,7 +346,7 @@ impl Inner {
     }
 }
 
-/// Makes room, and writes the outer EtherType and header into it: all that can fail comes first.
+/// Makes room and writes the outer EtherType and header. All steps that can fail come first.
 #[inline]
 fn place<P: PacketBuf, const N: usize>(
     packet: &mut P,
@@ -358,7 +359,7 @@ fn place<P: PacketBuf, const N: usize>(
     bytes.copy_within(grown_bytes..grown_bytes + ethertype_offset, 0);
     bytes[ethertype_offset..ethertype_offset + N].copy_from_slice(&outer());
     let inner_bytes = &mut bytes[ethertype_offset + N..];
-    // The header is there, and the TTL is above 1: `Inner::read` has seen it.
+    // The header is there and the TTL is above 1: `Inner::read` has checked both.
     if inner.protocol == protocol::IPV4 {
         if let Ok((header, _)) = Ipv4Header::mut_from_prefix(inner_bytes) {
             header.decrement_ttl();

@@ -1,4 +1,4 @@
-//! Into the tunnel, for packets whose headers are at fixed offsets.
+//! The fast path into the tunnel, for packets with all headers at fixed offsets.
 
 use std::hint;
 
@@ -14,9 +14,9 @@ use crate::{
     ipv6::{self, Ipv6Header},
 };
 
-/// The fast path: wraps a plain packet, which lies whole in a frame without VLAN tags and has an IPv4
-/// header without options: all headers are at fixed offsets, so that a third of the work remains. Returns
-/// `None` for any other packet, and where something is wrong: then the packet is as it was.
+/// Wraps a plain packet: whole, in a frame without VLAN tags, with an IPv4 header without options.
+/// All headers are at fixed offsets, which saves two thirds of the work. Returns `None` for any
+/// other packet, or if something is wrong; the packet is then unchanged.
 #[inline(always)]
 pub(super) fn wrap_plain<P: PacketBuf>(
     packet: &mut P,
@@ -36,8 +36,8 @@ pub(super) fn wrap_plain<P: PacketBuf>(
     wrap_checked(packet, outer, addresses, identifications, u16::MAX)
 }
 
-/// [`wrap_plain`] for a packet that is known to be plain, and to be wrapped where it is not longer than
-/// `mtu_bytes` afterwards.
+/// [`wrap_plain`] for a packet that is known to be plain. It is wrapped unless it would exceed
+/// `mtu_bytes`.
 #[inline(always)]
 pub(super) fn wrap_checked<P: PacketBuf>(
     packet: &mut P,
@@ -55,14 +55,14 @@ pub(super) fn wrap_checked<P: PacketBuf>(
     let inner_bytes = usize::from(plain.ip.total_length());
     let inner_bytes_max = usize::from(mtu_bytes).saturating_sub(ipv4::HEADER_BYTES);
     if inner_bytes > inner_bytes_max || plain.ip.ttl() <= 1 {
-        // Two branches that are never taken are fewer instructions than a condition made of both.
+        // Two branches that are never taken cost fewer instructions than one combined condition.
         hint::cold_path();
         return None;
     }
     let bytes = packet.prepend(ipv4::HEADER_BYTES).ok()?;
     let bytes = bytes.first_chunk_mut::<{ OUTER + ipv4::HEADER_BYTES }>()?;
     let start_bytes: [u8; START] = *bytes[OUTER - ETHERTYPE_BYTES..].first_chunk()?;
-    // At once, so that no register keeps it for long.
+    // Stored at once, so that it doesn't occupy a register for long.
     bytes[12..12 + START].copy_from_slice(&start_bytes);
     let start = u32::from_le_bytes(start_bytes);
     let (ip, _) = Ipv4Header::mut_from_prefix(&mut bytes[OUTER..]).ok()?;

@@ -1,4 +1,4 @@
-//! How often a packet may be wrapped again.
+//! The limit on how often a packet may be wrapped again.
 
 use crate::{
     ip::protocol,
@@ -11,19 +11,19 @@ const OPTION: u8 = 4;
 /// Type of the option that is one byte of padding.
 const PAD_1: u8 = 0;
 
-/// A Tunnel Encapsulation Limit, as the destination options of an IPv6 packet state it (RFC 2473,
-/// section 4.1.1).
+/// A Tunnel Encapsulation Limit from the destination options of an IPv6 packet (RFC 2473, section
+/// 4.1.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct EncapsulationLimit {
-    /// How many more tunnels the packet may enter.
+    /// Number of further tunnels that the packet may enter.
     pub limit: u8,
-    /// Where the limit is in the packet, in bytes from its IPv6 header: what an ICMPv6 parameter
-    /// problem points at.
+    /// Offset of the limit in bytes from the packet's IPv6 header: the pointer of an ICMPv6
+    /// parameter problem.
     pub pointer: u32,
 }
 
-/// The encapsulation limit of the packet that begins with this IPv6 header; none if it states none.
-/// The search ends at a fragment header: the headers of tunnels come before it.
+/// The encapsulation limit of the packet that begins with this IPv6 header, or `None`. The search
+/// ends at a fragment header: the headers of tunnels come before that.
 ///
 /// ```
 /// use hotloop_packet::{build::udp, ipip};
@@ -55,7 +55,7 @@ pub fn encapsulation_limit(packet: &[u8]) -> Option<EncapsulationLimit> {
     None
 }
 
-/// Where the limit is in a header of options.
+/// The offset of the limit in an options header.
 fn find_option(header: &[u8]) -> Option<usize> {
     let mut at = 2;
     while let Some(kind) = header.get(at) {
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(found(packet()), None);
         assert_eq!(found(packet().extension(60, &[4, 1, 0, 1, 1, 0])), Some((0, 44)));
         assert_eq!(found(packet().extension(60, &[0, 0, 0, 4, 1, 255])), Some((255, 47)));
-        // After other headers and options; of the wrong length it is another option.
+        // After other headers and options; with a wrong length it is another option.
         let second = packet().extension(0, &[1, 4, 0, 0, 0, 0]).extension(43, &[0; 14]);
         assert_eq!(found(second.extension(60, &[1, 1, 0, 4, 1, 3])), Some((3, 40 + 8 + 16 + 7)));
         assert_eq!(found(packet().extension(60, &[4, 2, 0, 0, 1, 0])), None);

@@ -1,9 +1,9 @@
 //! IP in IP, in all four combinations of families (RFC 2003, RFC 2473, RFC 4213).
 //!
-//! [`encapsulate`] puts an outer IP header between a frame's Ethernet header and its packet;
-//! [`decapsulate`] takes it away. VLAN tags and addresses of the Ethernet header stay, its EtherType
-//! follows the outermost packet. Only headers are touched, so a packet may have any number of
-//! segments; its headers must lie in the first.
+//! [`encapsulate`] inserts an outer IP header between a frame's Ethernet header and its packet;
+//! [`decapsulate`] removes it. The Ethernet header keeps its VLAN tags and addresses, and its
+//! EtherType follows the outermost packet. Only headers are touched, so a packet may have any
+//! number of segments; its headers must lie in the first.
 //!
 //! ```
 //! use hotloop_packet::{PacketBuf, build::udp, ipip, memory::MemPacket};
@@ -39,10 +39,10 @@ use crate::{Malformed, NoRoom};
 /// TTL or hop limit of outer headers.
 const OUTER_TTL: u8 = 64;
 
-/// Why a packet was not encapsulated. It is as it was.
+/// Why a packet was not encapsulated. The packet is unchanged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EncapsulateError {
-    /// The two ends of the tunnel are of two families.
+    /// The two ends of the tunnel are of different families.
     #[error("a tunnel from {source_address} to {destination}: both ends must be of one family")]
     MixedFamilies {
         /// The tunnel's source.
@@ -50,7 +50,7 @@ pub enum EncapsulateError {
         /// The tunnel's destination.
         destination: IpAddr,
     },
-    /// The frame carries something else than IP.
+    /// The frame carries something other than IP.
     #[error("EtherType {ethertype:#06x} is neither IPv4 nor IPv6")]
     NotIp {
         /// The frame's EtherType, after VLAN tags.
@@ -62,7 +62,7 @@ pub enum EncapsulateError {
     /// The packet would leave with a TTL of 0 (RFC 2003, section 3.1).
     #[error("the packet's TTL has expired")]
     TtlExpired,
-    /// The packet would be longer than its outer header can say.
+    /// The packet would exceed the outer header's length field.
     #[error("a packet of {packet_bytes} bytes does not fit into a tunnel's")]
     TooBig {
         /// The packet's length in bytes before it is wrapped.
@@ -73,13 +73,13 @@ pub enum EncapsulateError {
     NoRoom(#[from] NoRoom),
 }
 
-/// Why there is no such tunnel.
+/// Why a tunnel can't be made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TunnelError {
-    /// The two ends are of two families.
+    /// The two ends are of different families.
     #[error("a tunnel from {source_address} to {destination}: both ends must be of one family")]
     MixedFamilies {
-        /// An address of the prefix that sources are taken from.
+        /// An address of the sources' prefix.
         source_address: IpAddr,
         /// The tunnel's destination.
         destination: IpAddr,
@@ -91,24 +91,24 @@ pub enum TunnelError {
         address: IpAddr,
         /// The prefix's length in bits.
         prefix_bits: u8,
-        /// How many there may be: 32 or 128.
+        /// The maximum: 32 or 128.
         bits_max: u8,
     },
 }
 
-/// Why a packet was not decapsulated. It is as it was.
+/// Why a packet was not decapsulated. The packet is unchanged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DecapsulateError {
-    /// The frame carries something else than IP.
+    /// The frame carries something other than IP.
     #[error("EtherType {ethertype:#06x} is neither IPv4 nor IPv6")]
     NotIp {
         /// The frame's EtherType, after VLAN tags.
         ethertype: u16,
     },
-    /// The outer packet carries no IP.
+    /// The outer packet doesn't carry IP.
     #[error("protocol {protocol} is neither IPv4 nor IPv6 in IP")]
     NotTunnel {
-        /// What it carries: see [`crate::ip::protocol`].
+        /// The outer packet's protocol: see [`crate::ip::protocol`].
         protocol: u8,
     },
     /// The outer or the inner header is cut or inconsistent.
@@ -120,11 +120,11 @@ pub enum DecapsulateError {
     /// The outer packet is a fragment.
     #[error("the outer packet is a fragment")]
     Fragment,
-    /// The outer packet met congestion, which the inner one's sender would not understand: it must
-    /// be dropped (RFC 6040, section 4.2).
+    /// The outer packet met congestion, but the inner packet's sender does not understand marks:
+    /// the packet must be dropped (RFC 6040, section 4.2).
     #[error("congestion that the inner packet cannot show")]
     Congestion,
-    /// The packet's memory did not let go of the outer header.
+    /// The outer header can't be removed from the packet's memory.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
 }

@@ -24,8 +24,9 @@ pub(super) type HeaderV6 = [u8; ETHERTYPE_BYTES + ipv6::HEADER_BYTES];
 
 /// The identifications of a sender's outer IPv4 headers that do not forbid fragments.
 ///
-/// Senders that share a source address start at different numbers and count in steps of how many they
-/// are: then no two of their packets have the same identification until it wraps (RFC 6864, section 5.3).
+/// Senders that share a source address start at different numbers and count in steps of the number
+/// of senders: no two of their packets have the same identification until it wraps (RFC 6864,
+/// section 5.3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Identifications {
     next: u16,
@@ -38,7 +39,7 @@ impl Identifications {
         Self { next: first, step }
     }
 
-    /// Returns the next one.
+    /// Returns the next identification.
     #[inline(always)]
     const fn take(&mut self) -> u16 {
         let taken = self.next;
@@ -47,14 +48,14 @@ impl Identifications {
     }
 }
 
-/// An outer IPv4 header, as far as it is the same for all packets of a tunnel: words in little-endian
-/// order, as one's complement sums may be taken in any byte order (RFC 1071, section 2).
+/// The part of an outer IPv4 header that is the same for all packets of a tunnel. Words are
+/// little-endian, as one's complement sums may be taken in any byte order (RFC 1071, section 2).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OuterV4 {
-    /// The sum over what is the same, folded. It has the flag that forbids fragments and the protocol of
-    /// an inner IPv4 packet, as nearly all packets do.
+    /// The folded sum over the constant part, with the don't-fragment flag and the protocol of an
+    /// inner IPv4 packet, as nearly all packets have them.
     sum: u32,
-    /// The bits of the source that come from a flow's hash: they are 0 in `addresses`.
+    /// The bits of the source that come from a flow's hash. They are 0 in `addresses`.
     host_mask: u32,
     /// Source and destination.
     addresses: u64,
@@ -93,7 +94,7 @@ impl OuterV4 {
         (spread(flow_hash) as u32).swap_bytes() & self.host_mask
     }
 
-    /// The header of packets of the flow with this hash; of no flow where none is given.
+    /// The header for packets of the flow with this hash, or for no particular flow if `None`.
     #[inline(always)]
     pub(super) fn flow_header(&self, flow_hash: Option<u32>) -> FlowHeader {
         let host = flow_hash.map_or(0, |hash| self.host(hash));
@@ -102,22 +103,22 @@ impl OuterV4 {
     }
 }
 
-/// The outer IPv4 header of a flow's packets, as far as it is the same for all of them: 12 bytes to be kept with a flow
-/// that has many. [`Tunnel::flow_header`](super::Tunnel::flow_header) makes it.
+/// The part of an outer IPv4 header that is the same for all packets of a flow: 12 bytes to store
+/// with a flow that has many packets. [`Tunnel::flow_header`](super::Tunnel::flow_header) makes it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FlowHeader {
-    /// As that of [`OuterV4`], with the whole source, and below 2^18.
+    /// The sum of [`OuterV4`] including the whole source; below 2^18.
     sum: u32,
-    /// Source and destination, as they lie in the header.
+    /// Source and destination in header order.
     addresses: [u8; 8],
 }
 
 impl FlowHeader {
-    /// One that is never written: of no flow.
+    /// A placeholder that belongs to no flow and is never written to a packet.
     pub const UNSPECIFIED: Self = Self { sum: 0, addresses: [0; 8] };
 
-    /// The EtherType and the header of a packet, which has at most 65,515 bytes. Where fragments are not forbidden, its
-    /// identification is the next of the sender's, or else as [`Inner`] has it.
+    /// The EtherType and header of a packet of at most 65,515 bytes. If fragments are allowed, the
+    /// identification is the sender's next one, or the one in [`Inner`] without a sender.
     #[inline(always)]
     pub(super) fn header(
         &self,
@@ -138,7 +139,7 @@ impl FlowHeader {
             length |= identification << 16;
             ttl &= !u32::from(DONT_FRAGMENT);
         }
-        // Both halves added twice, so that the upper sum has the carry of the lower.
+        // Adding the sum rotated by half makes the upper half include the carry of the lower.
         let sum = sum.wrapping_add(sum.rotate_left(16)) >> 16;
 
         let mut bytes = [0; _];
@@ -150,13 +151,13 @@ impl FlowHeader {
         bytes
     }
 
-    /// Wraps the IP packet of a frame as [`Tunnel::wrap_flow`](super::Tunnel::wrap_flow) does for the flow: a packet of IPv4
-    /// that the [fast path](Layout::is_fast_v4) takes, as `layout` says. Its headers have been checked, and are not
-    /// checked again.
+    /// Wraps the IP packet of a frame as [`Tunnel::wrap_flow`](super::Tunnel::wrap_flow) does for
+    /// the flow. `layout` must report an IPv4 packet for the [fast path](Layout::is_fast_v4): its
+    /// headers are not checked again.
     ///
-    /// Returns whether it was wrapped. Any other packet is as it was, and `wrap_flow` wraps it or returns why not: the fast
-    /// path does not take it, its TTL has expired, there is no headroom, or it would be longer than `mtu_bytes`, outer
-    /// header included.
+    /// Returns whether the packet was wrapped. If not, it is unchanged, and `wrap_flow` wraps it or
+    /// returns the reason: the fast path does not take it, its TTL has expired, there is no
+    /// headroom, or it would be longer than `mtu_bytes`, outer header included.
     #[inline(always)]
     pub fn wrap_fast<P: PacketBuf>(
         &self,
@@ -172,12 +173,13 @@ impl FlowHeader {
     }
 }
 
-/// An outer IPv6 header, as far as it is the same for all packets of a tunnel.
+/// The part of an outer IPv6 header that is the same for all packets of a tunnel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OuterV6 {
     /// Source and destination.
     addresses: [Ipv6Addr; 2],
-    /// How many bits of the source come from a flow's hash, the lowest ones: they are 0 in `addresses`.
+    /// The number of bits of the source that come from a flow's hash, the lowest ones. They are 0
+    /// in `addresses`.
     host_bits: u8,
 }
 
@@ -200,8 +202,8 @@ impl OuterV6 {
         self.addresses[1]
     }
 
-    /// The EtherType and the header of a packet, which has at most 65,535 bytes, and of its flow this hash; of no flow
-    /// where none is given.
+    /// The EtherType and header of a packet of at most 65,535 bytes, for the flow with this hash,
+    /// or for no particular flow if `None`.
     #[inline(always)]
     pub(super) fn header(&self, inner: &Inner, flow_hash: Option<u32>) -> HeaderV6 {
         let mut bytes = [0; _];
@@ -231,9 +233,9 @@ const fn host_mask(host_bits: u8) -> u64 {
     }
 }
 
-/// 64 bits that differ by the flow. The lower half depends on all bits of the hash.
+/// 64 bits that differ by flow. The lower half depends on all bits of the hash.
 #[inline(always)]
 const fn spread(flow_hash: u32) -> u64 {
-    // By an odd number, so that no two hashes share a product. Its upper half is the better one.
+    // The multiplier is odd, so no two hashes share a product. The upper half is better mixed.
     (flow_hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
 }

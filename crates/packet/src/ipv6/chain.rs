@@ -1,4 +1,4 @@
-//! The extension headers between IPv6's fixed header and what the packet carries.
+//! The extension headers between IPv6's fixed header and the payload.
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,
@@ -10,9 +10,9 @@ use crate::{
     ip::{Fragment, protocol},
 };
 
-/// How many extension headers are walked through; more of them make a packet malformed. RFC 8504,
-/// section 5.3 allows a limit of eight options in a header; a limit on headers bounds a packet's
-/// work in the same way.
+/// The number of extension headers that are walked through; a packet with more is malformed. RFC
+/// 8504, section 5.3 allows a limit of eight options in a header; a limit on headers bounds the
+/// work for a packet in the same way.
 pub(crate) const EXTENSION_HEADERS_MAX: usize = 8;
 
 /// IPv6's fragment header (RFC 8200, section 4.5): 8 bytes.
@@ -28,7 +28,7 @@ pub(crate) struct FragmentHeader {
 }
 
 impl FragmentHeader {
-    /// A header; of `offset_bytes` the multiples of eight count, and less than 65,536.
+    /// A header. `offset_bytes` must be a multiple of eight below 65,536; other bits are ignored.
     pub const fn new(
         next_header: u8,
         offset_bytes: usize,
@@ -48,39 +48,40 @@ impl FragmentHeader {
         self.offset_more.get() & 1 == 1
     }
 
-    /// The identification, by which fragments of one datagram are known.
+    /// The identification, which the fragments of one datagram share.
     pub const fn identification(&self) -> u32 {
         self.identification.get()
     }
 
-    /// Which part of a datagram the packet is. [`Fragment::None`] for an atomic fragment, which is a
-    /// whole datagram (RFC 6946).
+    /// The part of a datagram that the packet holds. [`Fragment::None`] for an atomic fragment,
+    /// which is a whole datagram (RFC 6946).
     pub const fn fragment(&self) -> Fragment {
         Fragment::new(self.offset_more.get() >> 3, self.more_fragments())
     }
 }
 
-/// What follows an IPv6 packet's extension headers.
+/// The payload after an IPv6 packet's extension headers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Chain {
-    /// What the packet carries: see [`crate::ip::protocol`].
+    /// The payload's protocol: see [`crate::ip::protocol`].
     pub protocol: u8,
-    /// Where that begins, in bytes after the fixed header.
+    /// Offset of the payload in bytes after the fixed header.
     pub offset_bytes: usize,
-    /// Which part of a datagram the packet is. Of a later fragment `protocol` is what the fragmented
-    /// part begins with, which may be an extension header.
+    /// The part of a datagram that the packet holds. For a later fragment, `protocol` is the first
+    /// header of the fragmented part, which may be an extension header.
     pub fragment: Fragment,
-    /// By which fragments of one datagram are known; 0 if it is none.
+    /// The identification, which the fragments of one datagram share; 0 for a packet that is not a
+    /// fragment.
     pub identification: u32,
 }
 
 /// Walks through the extension headers: hop-by-hop options, routing, fragment, authentication,
-/// destination options, mobility (RFC 6275), HIP (RFC 7401) and Shim6 (RFC 5533). `payload` is what
-/// follows the fixed header, and `next_header` what that header calls it. After the header of a
-/// later fragment nothing can be read, and the walk ends.
+/// destination options, mobility (RFC 6275), HIP (RFC 7401) and Shim6 (RFC 5533). `payload` begins
+/// after the fixed header, and `next_header` is that header's field. The walk ends at the header of
+/// a later fragment, because nothing after it can be read.
 ///
 /// # Errors
-/// [`Malformed`] if a header is cut, or there are more than eight.
+/// [`Malformed`] if a header is cut, or if there are more than eight.
 #[inline]
 pub fn walk(next_header: u8, payload: &[u8]) -> Result<Chain, Malformed> {
     let chain = Chain {

@@ -34,8 +34,8 @@ impl Ipv6Header {
     /// The header at the start of `bytes`, to be changed in place.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes end within the header, or the version is not 6. The payload's
-    /// length is not looked at.
+    /// [`Malformed`] if the bytes end within the header, or if the version is not 6. The payload's
+    /// length is not checked.
     #[inline]
     pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
         split(bytes)?;
@@ -76,13 +76,13 @@ impl Ipv6Header {
         self.version_class_label.get() & 0xf_ffff
     }
 
-    /// Length in bytes of all that follows this header, extension headers included.
+    /// Length in bytes of everything after this header, extension headers included.
     #[inline]
     pub const fn payload_length(&self) -> u16 {
         self.payload_length.get()
     }
 
-    /// What follows this header: an extension header, or what the packet carries.
+    /// The type of an extension header, or the payload's protocol.
     #[inline]
     pub const fn next_header(&self) -> u8 {
         self.next_header
@@ -106,7 +106,7 @@ impl Ipv6Header {
         Ipv6Addr::from_bits(u128::from_be_bytes(self.destination))
     }
 
-    /// Takes one hop off the hop limit. Returns whether it did: a limit of 0 stays as it is.
+    /// Decrements the hop limit. Returns `false` and changes nothing if the limit is 0.
     #[inline]
     pub fn decrement_hop_limit(&mut self) -> bool {
         let Some(hop_limit) = self.hop_limit.checked_sub(1) else { return false };
@@ -166,11 +166,12 @@ pub struct Ipv6View<'a> {
 }
 
 impl<'a> Ipv6View<'a> {
-    /// The view of the packet at the start of `bytes`; what follows it, padding say, is left out.
+    /// The view of the packet at the start of `bytes`. Bytes after the packet, such as padding, are
+    /// left out.
     ///
     /// # Errors
-    /// [`Malformed`] if the version is not 6, or the packet is longer than `bytes`. Extension
-    /// headers are looked at by [`chain`](Self::chain).
+    /// [`Malformed`] if the version is not 6, or if the packet is longer than `bytes`. Only
+    /// [`chain`](Self::chain) checks extension headers.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let view = Self::parse_cut(bytes)?;
@@ -181,11 +182,12 @@ impl<'a> Ipv6View<'a> {
         Ok(view)
     }
 
-    /// The view of a packet with a payload that may go on after `bytes`: in the first segment of several,
-    /// or quoted by an ICMPv6 error. [`payload`](Self::payload) is then what there is of it.
+    /// The view of a packet with a payload that may go on after `bytes`: in the first segment of
+    /// several, or quoted by an ICMPv6 error. [`payload`](Self::payload) then returns the part in
+    /// `bytes`.
     ///
     /// # Errors
-    /// [`Malformed`] if the version is not 6, or the header itself is cut.
+    /// [`Malformed`] if the version is not 6, or if the header is cut.
     #[inline]
     pub fn parse_cut(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (header, rest) = split(bytes)?;
@@ -193,16 +195,16 @@ impl<'a> Ipv6View<'a> {
         Ok(Self { header, payload })
     }
 
-    /// All that follows the fixed header, extension headers included.
+    /// Everything after the fixed header, extension headers included.
     #[inline]
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// What follows the extension headers.
+    /// The payload after the extension headers.
     ///
     /// # Errors
-    /// [`Malformed`] as [`walk`] says.
+    /// [`Malformed`], as for [`walk`].
     #[inline]
     pub fn chain(&self) -> Result<Chain, Malformed> {
         walk(self.header.next_header, self.payload)

@@ -1,5 +1,5 @@
-//! Answers are those that the builders build, or the RFCs draw; and no packet that must not be
-//! answered is.
+//! Answers equal the frames of the builders or the RFCs' drawings, and a packet that must not be
+//! answered never is.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -26,14 +26,14 @@ use crate::{
     segmented::Segmented,
 };
 
-/// Where answers come from, by the family of what they are about.
+/// The sources of answers, one per family.
 const FROM: [&str; 2] = ["203.0.113.10", "2001:db8:ffff::10"];
 
 fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Time exceeded and too big about a frame, as they should be but for the differences that are made.
+/// The expected time-exceeded and too-big errors about a frame.
 fn expected_errors(about: &[u8], from: &str) -> [PacketBuilder; 2] {
     [time_exceeded(about), too_big(about, 1400)]
         .map(|error| error.from(from).tos(0xc0).identification(0).dont_fragment())
@@ -47,7 +47,7 @@ fn errors(packet: &MemPacket, from: &str) -> [Result<MemPacket, AnswerError>; 2]
     ]
 }
 
-/// What both errors about a frame fail with.
+/// The error that both kinds of answer fail with.
 fn refusal(frame: &[u8]) -> AnswerError {
     let is_v6 = ethernet::network_layer(frame).is_some_and(|(kind, _)| kind == 0x86dd);
     let [late, long] = errors(&MemPacket::new(frame), FROM[usize::from(is_v6)]);
@@ -85,7 +85,7 @@ fn errors_quote_no_more_than_may_be() {
         for answer in errors(&MemPacket::new(&about), router) {
             assert_eq!(answer.unwrap().len_bytes(), 14 + bytes_max);
         }
-        // What is in other segments is not quoted, though there were room.
+        // Bytes in other segments are not quoted, even if there is room.
         let mut packet = Segmented::new(&about, 100);
         answer::time_exceeded(&mut packet, address(router)).unwrap();
         let [expected, _] = expected_errors(&about, router);
@@ -114,7 +114,7 @@ fn no_errors_about_errors() {
         let hidden = hidden.extension(number::DESTINATION_OPTIONS, &[0; 6]).build();
         assert_eq!(refusal(&hidden), AnswerError::AboutError);
     }
-    // Echoes and others are no errors.
+    // Echoes and others are not errors.
     for (message, router) in [
         (echo_request(1, 1).build(), FROM[0]),
         (echo_reply(1, 1).build(), FROM[0]),
@@ -151,7 +151,7 @@ fn no_errors_about_later_fragments_and_groups() {
     let macs = (MacAddress::new([2, 0, 0, 0, 0, 1]), MacAddress::BROADCAST);
     let frame = udp().from("10.0.0.1").macs(macs.0, macs.1).build();
     assert_eq!(refusal(&frame), AnswerError::Group { address: address("10.0.0.1") });
-    // RFC 4443, section 2.4 (e.3): but for packets that are too big for a path of many.
+    // RFC 4443, section 2.4 (e.3): packets to many may be reported as too big, but nothing else.
     let many = udp().to("ff0e::1").macs(macs.0, macs.1).build();
     let [late, long] = errors(&MemPacket::new(&many), FROM[1]);
     let sender = address("2001:db8::1");
@@ -214,7 +214,7 @@ fn echoes_are_turned_round() {
     }
 }
 
-/// RFC 1624, section 3: the sum of nothing but zeroes is 0, so its checksum is 0xffff.
+/// RFC 1624, section 3: the sum of a message of all zeroes is 0, so its checksum is 0xffff.
 #[test]
 fn the_reply_of_all_zeroes_has_the_checksum_0xffff() {
     for payload_bytes in [0, 1, 56] {
@@ -225,7 +225,7 @@ fn the_reply_of_all_zeroes_has_the_checksum_0xffff() {
         assert_eq!(packet.data()[34..38], [0, 0, 0xff, 0xff]);
         assert!(is_right(&packet.data()[14..]));
     }
-    // Where the sum is that of something, 0 is its only spelling.
+    // For any other message, 0 is the only representation.
     let mut packet = MemPacket::new(&echo_request(0xffff, 0).build());
     answer::echo_reply(&mut packet).unwrap();
     assert_eq!(packet.data()[34..38], [0, 0, 0, 0]);
@@ -323,7 +323,7 @@ proptest! {
         payload in prop::collection::vec(any::<u8>(), 0..80),
         is_v6: bool,
         flaw in prop_oneof![Just(0u8), any::<u8>()],
-        // Bytes in a second segment: an odd number of them too, and none of the message's head.
+        // Bytes in a second segment: also an odd number of them, but none of the message's header.
         cut in 0usize..60,
     ) {
         let (from, to) = ENDS[usize::from(is_v6)];
@@ -347,7 +347,7 @@ proptest! {
 
 #[test]
 fn an_answer_can_be_distinguished_from_its_flow() {
-    // The quoted packet's own checksums are not looked at: they are quoted as they were.
+    // The quoted packet's own checksums are not verified: they are quoted unchanged.
     let mut about = udp().payload([1; 9]).build();
     about[41] ^= 1;
     let mut packet = MemPacket::new(&about);

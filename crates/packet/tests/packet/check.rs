@@ -1,4 +1,4 @@
-//! What holds for every frame, whatever its bytes. The fuzzer checks it too.
+//! Properties that hold for every frame, whatever its bytes. The fuzzer checks them too.
 
 use std::net::SocketAddr;
 
@@ -51,10 +51,10 @@ fn read_all(bytes: &[u8]) -> usize {
     parsed
 }
 
-/// Everything that takes a frame. What fails must leave it alone.
+/// Calls every function that takes a frame. A call that fails must leave the frame unchanged.
 ///
 /// # Panics
-/// When something doesn't agree, or changed a frame that it refused.
+/// If results disagree, or if a failed call changed the frame.
 pub fn check(frame: &[u8]) {
     read_all(frame);
     let layout = classify(frame, &SEED);
@@ -96,7 +96,7 @@ pub fn check(frame: &[u8]) {
     check_changes(frame);
 }
 
-/// Answers about a frame; what is not answered stays as it was.
+/// Answers about a frame; a packet that is not answered is unchanged.
 fn check_answers(frame: &[u8]) {
     type Answer = fn(&mut MemPacket, std::net::IpAddr) -> Result<(), answer::AnswerError>;
     let answers: [Answer; 3] = [
@@ -117,8 +117,8 @@ fn check_answers(frame: &[u8]) {
     }
 }
 
-/// New addresses and ports; what is refused must stay as it was, and what is rewritten belongs to the
-/// flow that has them.
+/// New addresses and ports. A refused packet must be unchanged, and a rewritten one belongs to the
+/// flow with the new fields.
 fn check_rewritings(frame: &[u8]) {
     type Rewrite = fn(&mut MemPacket, SocketAddr) -> Result<(), nat::NatError>;
     let rewritings: [(Rewrite, bool); 2] = [
@@ -135,7 +135,7 @@ fn check_rewritings(frame: &[u8]) {
             }
             let after = classify(packet.data(), &SEED);
             assert_eq!((after.kind(), after.l3_offset()), (layout.kind(), layout.l3_offset()));
-            // What is rewritten of a malformed frame belongs to no flow.
+            // The rewritten part of a malformed frame belongs to no flow.
             let Some(key) = after.key(packet.data()) else { continue };
             let is_key_source = is_source != after.is_icmp_error();
             let (address, port) = match is_key_source {
@@ -147,7 +147,7 @@ fn check_rewritings(frame: &[u8]) {
     }
 }
 
-/// Tunnels by flow, fragments and segment sizes; what fails must leave the frame alone.
+/// Tunnels by flow, fragments and segment sizes; a call that fails must leave the frame unchanged.
 fn check_changes(frame: &[u8]) {
     let source = "2001:db8::".parse().unwrap();
     let tunnel = ipip::Tunnel::spread((source, 64), std::net::Ipv6Addr::LOCALHOST).unwrap();

@@ -1,4 +1,4 @@
-//! Out of tunnels: what RFC 6040 says of congestion marks, and what is refused.
+//! Decapsulation: RFC 6040's rules for congestion marks, and refused packets.
 
 use std::net::Ipv4Addr;
 
@@ -28,7 +28,7 @@ fn congestion_marks_join_as_rfc_6040_says() {
     const ECT_1: u8 = 1;
     const ECT_0: u8 = 2;
     const CE: u8 = 3;
-    // Figure 4: the inner mark, and what comes out under outer Not-ECT, ECT(0), ECT(1), CE.
+    // Figure 4: the inner mark, and the resulting marks under outer Not-ECT, ECT(0), ECT(1), CE.
     let figure = [
         (NOT_ECT, [Some(NOT_ECT), Some(NOT_ECT), Some(NOT_ECT), None]),
         (ECT_0, [Some(ECT_0), Some(ECT_0), Some(ECT_1), Some(CE)]),
@@ -67,7 +67,7 @@ fn outer_options_and_extension_headers_are_taken_off() {
             .extension(60, &[4, 1, 4, 1, 1, 0]),
     ];
     for outer in outers {
-        // Something after the inner packet, inside the outer one.
+        // Bytes after the inner packet, inside the outer one.
         let mut payload = inner[14..].to_vec();
         payload.extend([0xee; 5]);
         let frame = outer.payload(payload).build();

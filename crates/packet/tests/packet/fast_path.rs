@@ -1,4 +1,4 @@
-//! The fast path into the tunnel writes what any other packet gets.
+//! The fast path into the tunnel writes the same bytes as the slow path.
 
 use hotloop_packet::{
     PacketBuf,
@@ -75,7 +75,7 @@ proptest! {
         prop_assert!(is_fast(&frame));
         let tunnel = tunnel(prefix_bits);
 
-        // The same packet takes the long way in a frame with a VLAN tag.
+        // A VLAN tag forces the same packet through the slow path.
         let tagged = [&frame[..12], &[0x81, 0, 0, 7], &frame[12..]].concat();
         let (mut short, mut long) = (MemPacket::new(&frame), MemPacket::new(&tagged));
         for packet in [&mut short, &mut long] {
@@ -87,7 +87,7 @@ proptest! {
         }
         prop_assert_eq!(&short.data()[12..], &long.data()[16..]);
 
-        // What has been checked is not checked again.
+        // Headers that were checked before are not checked again.
         let layout = classify_packet(&MemPacket::new(&frame), &SEED);
         let wrap = |packet: &mut MemPacket, mtu_bytes: usize| {
             let mut identifications = Identifications::new(identification, 3);

@@ -1,4 +1,4 @@
-//! Fragments are those that the builders build, and give back the packet.
+//! Fragments equal those of the builders, and reassemble to the packet.
 
 use std::net::Ipv4Addr;
 
@@ -27,7 +27,8 @@ fn split(frame: &[u8], mtu_bytes: usize) -> Result<Vec<MemPacket>, FragmentError
     }
 }
 
-/// What receivers make of fragments that come in order: their payloads, one after the other.
+/// The datagram that a receiver reassembles from fragments in order: their payloads, one after the
+/// other.
 fn joined(pieces: &[Vec<u8>], l3_offset: usize) -> Vec<u8> {
     let views: Vec<_> =
         pieces.iter().map(|frame| Ipv4View::parse(&frame[l3_offset..]).unwrap()).collect();
@@ -45,7 +46,7 @@ fn joined(pieces: &[Vec<u8>], l3_offset: usize) -> Vec<u8> {
 
 #[test]
 fn fragments_equal_built_ones() {
-    // Of these options all are copied, as the builders do with any.
+    // All of these options are copied, as the builders do with any option.
     let options = [0x88, 4, 0x12, 0x34];
     for room_bytes in [8, 48, 80, 552, 1456, 2000] {
         for (builder, header_bytes) in [
@@ -190,7 +191,7 @@ fn what_must_not_be_split_is_not() {
     let mut wrong = long(|builder| builder);
     wrong[24] ^= 1;
     assert_eq!(split(&wrong, 100).unwrap_err(), FragmentError::Checksum);
-    // The last of a datagram of more than 65,535 bytes.
+    // The last fragment of a datagram of more than 65,535 bytes.
     let mut far = long(|builder| builder);
     far[20..22].copy_from_slice(&0x1fff_u16.to_be_bytes());
     ipv4::fill_checksum(&mut far[14..]).unwrap();

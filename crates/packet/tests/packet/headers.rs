@@ -1,4 +1,4 @@
-//! Setters write what the builders write, checksums included.
+//! Setters write the same bytes as the builders, checksums included.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 
 use crate::frames::ENDS;
 
-/// Where the transport header is in a plain frame to this address.
+/// Offset of the transport header in a plain frame to this address.
 fn l4_offset(to: SocketAddr) -> usize {
     if to.is_ipv6() { 54 } else { 34 }
 }
@@ -51,7 +51,7 @@ fn built(builder: PacketBuilder, from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     builder.from(from).to(to).build()
 }
 
-/// The two ends in [`ENDS`] of the family of this address.
+/// The two ends in [`ENDS`] of the same family as this address.
 fn ends_like(address: SocketAddr) -> (SocketAddr, SocketAddr) {
     let (from, to) = ENDS[usize::from(address.is_ipv6())];
     (from.parse().unwrap(), to.parse().unwrap())

@@ -1,4 +1,4 @@
-//! Tunnels: what goes in comes out, and headers are what the RFCs say.
+//! Tunnels: packets come out as they went in, and headers follow the RFCs.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,7 +23,7 @@ fn tunnels() -> [(IpAddr, IpAddr); 2] {
     TUNNELS.map(|(source, destination)| (source.parse().unwrap(), destination.parse().unwrap()))
 }
 
-/// The frame after one more hop, without padding: what comes out of a tunnel.
+/// The frame after one more hop, without padding, as it leaves a tunnel.
 fn one_hop_on(frame: &[u8]) -> Vec<u8> {
     let (_, l3_offset) = ethernet::network_layer(frame).unwrap();
     let mut frame = frame.to_vec();
@@ -45,7 +45,7 @@ fn encapsulated(frame: &[u8], tunnel: (IpAddr, IpAddr)) -> MemPacket {
     packet
 }
 
-/// Wraps a frame of which one TOS byte or traffic class was set, and returns the outer IPv4 packet.
+/// Sets a frame's TOS byte or traffic class, wraps the frame, and returns the outer IPv4 packet.
 fn outer_v4(builder: PacketBuilder) -> Vec<u8> {
     let packet = encapsulated(&builder.build(), tunnels()[0]);
     Ipv4View::parse(&packet.data()[14..]).unwrap();

@@ -1,5 +1,5 @@
-//! What the crate promises as a whole: no panics, packets of a flow that meet, tunnels and fragments
-//! that give back what went in, answers that others understand.
+//! The crate's guarantees: no panics, packets of a flow that meet, tunnels and fragments that
+//! return the original packet, answers that others understand.
 
 mod answers;
 mod check;

@@ -1,4 +1,4 @@
-//! A rewritten packet is the packet that would have been built with the new address and port.
+//! A rewritten packet equals one built with the new address and port.
 
 use std::net::SocketAddr;
 
@@ -29,7 +29,7 @@ fn rewritten(frame: &[u8], rewrite: Rewrite, to: SocketAddr) -> Vec<u8> {
     packet.data().to_vec()
 }
 
-/// A refused packet is as it was.
+/// Checks that a packet is refused and unchanged.
 fn refusal(frame: &[u8], to: SocketAddr) -> NatError {
     let errors = [SOURCE, DESTINATION].map(|rewrite| {
         let mut packet = MemPacket::new(frame);
@@ -134,7 +134,7 @@ fn datagrams_without_a_checksum() {
     }
 }
 
-/// Errors about a packet that was rewritten, from outside; and about one to inside, from there.
+/// Errors from outside about a packet that was rewritten, and from inside about one sent there.
 #[test]
 fn errors_quote_the_packet_before_it_was_rewritten() {
     let errors: [fn(&[u8]) -> PacketBuilder; 3] =
@@ -181,12 +181,13 @@ fn short_quotes_are_rewritten_as_far_as_they_go() {
                 let frame = rewritten(&arrived, DESTINATION, inside);
                 let expected = quoting(&sent);
                 match shown_bytes {
-                    // Less than an error must quote: it shows an address.
+                    // Shorter than an error must quote: only an address is there.
                     0..8 => assert_eq!(
                         frame[frame.len() - shown_bytes..],
                         arrived[arrived.len() - shown_bytes..]
                     ),
-                    // The checksum of TCP is shown, but not all of its header: it stays.
+                    // The quote includes TCP's checksum, but not the whole header: the checksum
+                    // stays.
                     17..20 if frame != expected => {}
                     _ => assert_eq!(frame, expected, "{shown_bytes}"),
                 }
@@ -196,7 +197,7 @@ fn short_quotes_are_rewritten_as_far_as_they_go() {
     }
 }
 
-/// That a plain ICMP or ICMPv6 message has a right checksum.
+/// Checks that a plain ICMP or ICMPv6 message has a right checksum.
 fn assert_icmp_checksum(frame: &[u8]) {
     use hotloop_packet::{icmp::IcmpView, icmpv6::Icmpv6View, ipv4::Ipv4View, ipv6::Ipv6View};
     if let Ok(view) = Ipv4View::parse(&frame[14..]) {
@@ -233,7 +234,7 @@ fn what_has_no_port_is_refused() {
         assert_eq!(refusal(&quoting, to), NatError::NoPort { protocol: 47 });
         let about_error = unreachable(&unreachable(&udp().to(to).build()).build()).build();
         assert_eq!(refusal(&about_error, to), NatError::NoPort { protocol: icmp });
-        // A timestamp request, or what is no such message of ICMPv6.
+        // A timestamp request, or a message that ICMPv6 does not have.
         let timestamp = protocol(icmp).to(to).payload([13, 0, 0, 0, 0, 0, 0, 0]).build();
         let foreign = protocol(59 - icmp).to(to).payload([8; 16]).build();
         assert_eq!(refusal(&foreign, to), NatError::NoPort { protocol: 59 - icmp });

@@ -1,4 +1,4 @@
-//! No bytes make anything panic, and no failure changes a packet.
+//! No input causes a panic, and no failure changes a packet.
 
 use hotloop_packet::{
     build::{tcp, udp},
@@ -64,7 +64,7 @@ fn mutated_frame() -> impl Strategy<Value = Vec<u8>> {
     (frame, prop::collection::vec(change, 0..6), prop::option::of(any::<prop::sample::Index>()))
         .prop_map(|(mut frame, changes, length)| {
             for (index, byte) in changes {
-                // Mostly headers: they are what is read.
+                // Mostly headers, because only they are read.
                 let index = index.index(frame.len().min(120));
                 frame[index] = byte;
             }

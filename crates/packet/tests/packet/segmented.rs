@@ -4,8 +4,8 @@ use std::{cell::Cell, rc::Rc};
 
 use hotloop_packet::{NoRoom, PacketBuf, memory::MemPacket};
 
-/// Two segments, of which the headers are in the first. How many copies may be made of it and of its
-/// copies is counted.
+/// Two segments; the headers are in the first. Counts how many copies may still be made of the
+/// packet and of its copies.
 #[derive(Clone, Debug)]
 pub struct Segmented {
     first: MemPacket,
@@ -14,7 +14,7 @@ pub struct Segmented {
 }
 
 impl Segmented {
-    /// A frame of which `first_bytes` bytes are in the first segment.
+    /// Puts the first `first_bytes` bytes of a frame into the first segment.
     pub fn new(frame: &[u8], first_bytes: usize) -> Self {
         let (first, rest) = frame.split_at(first_bytes.min(frame.len()));
         let copies_left = Rc::new(Cell::new(usize::MAX));
@@ -26,7 +26,7 @@ impl Segmented {
         self
     }
 
-    /// All of its bytes.
+    /// All bytes of both segments.
     pub fn bytes(&self) -> Vec<u8> {
         [self.first.data(), &self.rest].concat()
     }

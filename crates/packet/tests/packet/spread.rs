@@ -17,7 +17,7 @@ fn key(source: (u64, u16), destination: (u64, u16), is_v6: bool) -> FlowKey {
     FlowKey::new(end(source), end(destination), 6).unwrap()
 }
 
-/// The largest deviation from an even share, in parts of that share.
+/// The largest deviation from an even share, as a fraction of that share.
 fn unevenness(hashes: &[u32], worker_count: usize) -> f64 {
     let mut counts = vec![0usize; worker_count];
     for hash in hashes {
@@ -112,7 +112,7 @@ fn flows_have_few_hashes_in_common() {
         let mut hashes: Vec<u32> = keys.map(|key| seed.hash(&key)).collect();
         hashes.sort_unstable();
         hashes.dedup();
-        // Of 2^16 random numbers of 32 bits, half a pair is expected to be equal.
+        // Among 2^16 random numbers of 32 bits, half a pair is expected to be equal.
         assert!(hashes.len() > 65_536 - 8, "{}", hashes.len());
     }
 }

@@ -1,4 +1,4 @@
-//! Tunnels with many sources, of which the flow decides one.
+//! Tunnels with many sources, chosen by flow.
 
 use std::{
     collections::HashSet,
@@ -26,7 +26,7 @@ fn wrapped(builder: PacketBuilder, tunnel: &Tunnel, hash: u32, identification: u
     packet
 }
 
-/// How many bits of two addresses agree, from the first on.
+/// Number of leading bits in which two addresses agree.
 fn common_bits(a: IpAddr, b: IpAddr) -> u32 {
     match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
@@ -48,7 +48,7 @@ fn flows_use_all_sources_of_a_prefix() {
         assert_eq!(source.octets()[..3], [192, 0, 2]);
         counts[usize::from(source.octets()[3]) - 64] += 1;
     }
-    // 100 each on average, ten more or less as a rule.
+    // 100 each on average, usually within ten.
     assert!(counts.iter().all(|count| (50..150).contains(count)), "{counts:?}");
 }
 
@@ -74,7 +74,7 @@ fn a_tunnel_of_one_source_wraps_any_flow_from_it() {
         for builder in [udp(), udp().to("[2001:db8::2]:53"), udp().dont_fragment()] {
             let mut expected = builder.clone().identification(9).packet_in_memory();
             alone.wrap(&mut expected).unwrap();
-            // The identification is the inner packet's if no other is given.
+            // Without a sender's identifications, the inner packet's identification is used.
             let inner = builder.identification(9);
             for tunnel in [alone, spread] {
                 assert_eq!(tunnel.source(77), source);
