@@ -1,19 +1,19 @@
-//! Time as entries keep it: in steps, 32 bits of them.
+//! Times of entries: 32-bit numbers of steps.
 
 use crate::config::{CLASS_COUNT, Class};
 
-/// The steps in which a table keeps when flows were last seen, in nanoseconds: 16.8 ms.
+/// Length of a step in nanoseconds: 16.8 ms. A table records in steps when flows were last seen.
 pub const STEP_NS: u64 = 1 << 24;
 
-/// The latest time that a table was given.
+/// The latest time passed to a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clock {
     step: u64,
 }
 
 impl Clock {
-    /// Takes notice of `now_ns`, and returns the latest step there was, as entries keep it: without
-    /// what doesn't fit 32 bits. No time that entries keep is later than this one.
+    /// Advances to `now_ns` unless that is in the past, and returns the latest step, truncated to
+    /// 32 bits as in entries. Times in entries are never later than this.
     #[inline(always)]
     pub(crate) fn advance(&mut self, now_ns: u64) -> u32 {
         let step = now_ns / STEP_NS;
@@ -23,47 +23,48 @@ impl Clock {
         self.step as u32
     }
 
-    /// Out of the way: nearly all packets come in the step of the one before.
+    /// Kept out of line: nearly all packets come in the same step as the one before.
     #[cold]
     #[inline(never)]
     fn go_on_to(&mut self, step: u64) {
         self.step = step;
     }
 
-    /// What [`advance`](Self::advance) would return, without taking notice.
+    /// The step that [`advance`](Self::advance) would return, without advancing.
     #[inline(always)]
     pub(crate) fn peek(&self, now_ns: u64) -> u32 {
         self.step.max(now_ns / STEP_NS) as u32
     }
 
-    /// The step that was `ns` nanoseconds before the latest one. What is longer ago than steps tell apart
-    /// counts as the longest time that they do.
+    /// The step `ns` nanoseconds before the latest one. Times too long ago for 32-bit steps count
+    /// as the longest time that steps can express.
     pub(crate) fn earlier(&self, ns: u64) -> u32 {
         let steps = u32::try_from(ns / STEP_NS).unwrap_or(u32::MAX);
         (self.step as u32).wrapping_sub(steps)
     }
 }
 
-/// How many steps without a packet the flows of each class outlast.
+/// For each class, the number of steps without a packet that flows outlast.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdleTimeouts([u32; CLASS_COUNT]);
 
 impl IdleTimeouts {
-    /// Rounded up: a step in which a flow was seen began up to a whole step earlier, which
-    /// [`is_over`](Self::is_over) allows for. What doesn't fit is kept for ever.
+    /// Rounds up: a step in which a flow was seen may have begun up to a whole step earlier, which
+    /// [`is_over`](Self::is_over) allows for. A timeout that doesn't fit means forever.
     pub(crate) fn new(idle_ns: [u64; CLASS_COUNT]) -> Self {
         let steps = |ns: u64| u32::try_from(ns.div_ceil(STEP_NS)).unwrap_or(u32::MAX);
         Self(idle_ns.map(steps))
     }
 
-    /// The idle timeouts of a caller that counts flows as gone after `recent_ns` of silence, if it is less.
+    /// The idle timeouts for a caller that counts flows as gone after `recent_ns` of silence, if
+    /// that is less.
     pub(crate) fn recent(self, recent_ns: u64) -> Self {
-        // Where two packets are so far apart, their steps are at least as many whole steps apart.
+        // Two packets this far apart are at least this number of whole steps apart.
         let steps = u32::try_from((recent_ns / STEP_NS).saturating_sub(1)).unwrap_or(u32::MAX);
         Self(self.0.map(|idle| idle.min(steps)))
     }
 
-    /// Whether a flow of `class` that was seen in step `seen` is to be let go in step `now`.
+    /// Whether a flow of `class` that was last seen in step `seen` expires in step `now`.
     #[inline(always)]
     pub(crate) fn is_over(&self, class: Class, seen: u32, now: u32) -> bool {
         now.wrapping_sub(seen) > self.0[class.index()]

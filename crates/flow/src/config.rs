@@ -1,31 +1,30 @@
-//! What a table is made with, and why it may not be made.
+//! A table's configuration, and the errors of making one.
 
 use crate::group::Backend;
 
-/// How many classes of flows there are, each with its own idle timeout.
+/// Number of classes of flows, each with its own idle timeout.
 pub const CLASS_COUNT: usize = 8;
 
 /// The size and idle timeouts of a [`Table`](crate::Table).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Most flows at once: 1 to 3,650,722,200.
+    /// Maximum number of flows: 1 to 3,650,722,200.
     pub capacity: usize,
     /// How long a flow of each class is kept after its last packet, in nanoseconds: rounded up, by
-    /// less than two steps of [`STEP_NS`](crate::STEP_NS). `u64::MAX`, as anything from 2^56 on
-    /// (2.28 years), keeps it for ever.
+    /// less than two steps of [`STEP_NS`](crate::STEP_NS). `u64::MAX`, like anything from 2^56 on
+    /// (2.28 years), keeps flows forever.
     pub idle_ns: [u64; CLASS_COUNT],
-    /// A flow that has been silent for this long or longer, in nanoseconds, is not found by
-    /// [`find`](crate::Table::find), which leaves it as it is: for
-    /// [`get_silent`](crate::Table::get_silent), which says for how long. `u64::MAX` where that does
-    /// not matter.
+    /// [`find`](crate::Table::find) skips flows that have been silent for this long or longer, in
+    /// nanoseconds, and leaves them unchanged for [`get_silent`](crate::Table::get_silent), which
+    /// returns how long they were silent. `u64::MAX` to find all flows.
     pub recent_ns: u64,
-    /// What becomes of new flows when there is no place for them.
+    /// What happens to new flows when there is no place for them.
     pub full: Full,
 }
 
 impl Config {
     /// Room for `capacity` flows, which are kept for `idle_ns` nanoseconds after their last packets
-    /// whatever their class, `find` finds all of them, and a full table refuses new ones.
+    /// whatever their class. `find` finds all of them, and a full table refuses new ones.
     #[must_use]
     pub const fn new(capacity: usize, idle_ns: u64) -> Self {
         let idle_ns = [idle_ns; CLASS_COUNT];
@@ -36,19 +35,18 @@ impl Config {
 /// What a full table does with a new flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// Refuses it. No flow has to leave for another.
+    /// Refuses new flows. No flow has to leave for another.
     Refuse,
-    /// Puts it in the place of another: one whose time is up where there is one among four sampled,
-    /// else the one of them that was seen longest ago, but only of these classes. Where none of the
-    /// four may go, the others of the 30 places that the new flow could have are tried, and if no
-    /// flow there may go either, it is refused.
+    /// Replaces another flow. Of four sampled flows, an expired one leaves, or else the longest
+    /// silent one in these classes. If none of the four may leave, the others of the 30 possible
+    /// places are tried. If no flow there may leave either, the new flow is refused.
     ///
-    /// Where flows have ranks, those that are worth nothing leave [first](crate::Table::insert_ranked).
+    /// If flows have ranks, those of rank 0 leave [first](crate::Table::insert_ranked).
     Evict(Classes),
 }
 
-/// One of the [`CLASS_COUNT`] kinds of flows that are kept for different times: half-open
-/// connections and established ones, say.
+/// One of [`CLASS_COUNT`] kinds of flows, each with its own idle timeout: half-open and established
+/// connections, for example.
 ///
 /// New flows begin in class 0, the default. See [`Table::set_class`](crate::Table::set_class).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,14 +56,14 @@ impl Class {
     /// The class with this index.
     ///
     /// # Panics
-    /// When `index` is not less than [`CLASS_COUNT`].
+    /// If `index` is not less than [`CLASS_COUNT`].
     #[must_use]
     pub const fn new(index: usize) -> Self {
         assert!(index < CLASS_COUNT, "there is no such class of flows");
         Self(index as u8)
     }
 
-    /// Less than [`CLASS_COUNT`].
+    /// The class's index, less than [`CLASS_COUNT`].
     #[must_use]
     #[inline(always)]
     pub const fn index(self) -> usize {
@@ -93,12 +91,12 @@ impl Class {
 pub struct Classes(u8);
 
 impl Classes {
-    /// All there are.
+    /// All classes.
     pub const ALL: Self = Self(u8::MAX);
-    /// No class: with it only flows whose time is up make place for others.
+    /// No class: only expired flows make place for others.
     pub const NONE: Self = Self(0);
 
-    /// Those listed.
+    /// The set of these classes.
     #[must_use]
     pub const fn of(classes: &[Class]) -> Self {
         let (mut bits, mut index) = (0, 0);
@@ -109,7 +107,7 @@ impl Classes {
         Self(bits)
     }
 
-    /// Whether `class` is one of them.
+    /// Whether the set has `class`.
     #[must_use]
     #[inline(always)]
     pub const fn contains(self, class: Class) -> bool {
@@ -123,41 +121,41 @@ impl Classes {
     }
 }
 
-/// Why there is no table.
+/// Why a table can't be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowError {
     /// The capacity is 0.
     #[error("a flow table for 0 flows was asked for: give it a capacity of at least 1")]
     NoCapacity,
-    /// The capacity is more than a handle can number, or its memory more than can be addressed.
+    /// The capacity exceeds the number range of handles, or the memory exceeds the address space.
     #[error(
         "a flow table for {capacity} flows was asked for: the most is 3650722200, \
          or less where its entries are very large"
     )]
     TooLarge {
-        /// Flows asked for.
+        /// Number of flows requested.
         capacity: usize,
     },
-    /// The arena has no room for it.
+    /// The arena has no room for the table.
     #[error(
         "a flow table for {capacity} flows takes {needed_bytes} bytes, and its arena has at most \
          {free_bytes_max} bytes in one piece: make the arena larger, or the capacity smaller"
     )]
     NoMemory {
-        /// Flows asked for.
+        /// Number of flows requested.
         capacity: usize,
         /// Bytes that the table takes.
         needed_bytes: usize,
-        /// Bytes of the largest piece that was free in the arena.
+        /// Bytes of the largest free piece of the arena.
         free_bytes_max: usize,
     },
-    /// The processor doesn't have the instructions of the back-end that was asked for.
+    /// The processor lacks the instructions of the requested back-end.
     #[error(
         "a flow table of the {backend:?} back-end was asked for, which this processor can't run"
     )]
     NoBackend {
-        /// What was asked for.
+        /// The requested back-end.
         backend: Backend,
     },
 }

@@ -1,4 +1,4 @@
-//! Room for one flow: an option of a key and a value, packed with what the table notes of them.
+//! Room for one flow: an optional key and value, packed with the table's notes about the flow.
 
 use std::cell::Cell;
 use std::mem::{MaybeUninit, needs_drop};
@@ -12,28 +12,29 @@ const CLASS_MASK: u32 = CLASS_COUNT as u32 - 1;
 /// A bit of each generation, above the class.
 const OCCUPIED: u32 = CLASS_COUNT as u32;
 
-/// Above that, set if the flow is in the second group of its key.
+/// The next bit, set if the flow is in the second group of its key.
 const IN_SECOND: u32 = 2 * OCCUPIED;
 
-/// The lowest bit in which generations differ.
+/// The lowest bit of the number in a generation.
 const GENERATION_STEP: u32 = 2 * IN_SECOND;
 
-/// Whole cache lines: one where key and value take at most 56 bytes.
+/// Whole cache lines: one if key and value take at most 56 bytes.
 #[repr(C, align(64))]
 pub(crate) struct Entry<K, V> {
-    /// The step of its flow's last packet.
+    /// The step of the flow's last packet.
     seen: Cell<u32>,
-    /// 0 while there is no flow; else its class in the lowest bits, `OCCUPIED`, `IN_SECOND` where it applies, and its
-    /// generation above. Only then `key` and `value` are initialised.
+    /// 0 while there is no flow. Otherwise the class in the lowest bits, `OCCUPIED`, `IN_SECOND` if
+    /// the flow is in its second group, and the generation above that. `key` and `value` are
+    /// initialised only while this isn't 0.
     tenancy: u32,
     key: MaybeUninit<K>,
     value: MaybeUninit<V>,
 }
 
-/// Which of the flows of a table it is, by the order in which they were put into entries. Numbers
-/// begin anew after 2^27.
+/// Number of a flow of a table, in the order in which flows were put into entries. Numbers wrap
+/// after 2^27.
 ///
-/// It has the `OCCUPIED` bit, and no bit of a class or a group.
+/// Has the `OCCUPIED` bit set, and the bits of class and group clear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Generation(NonZero<u32>);
 
@@ -46,7 +47,8 @@ impl Generation {
         Self(NonZero::new(next).unwrap_or(Self::FIRST.0))
     }
 
-    /// Whether `other` is this one: in one comparison, as none stands for 0.
+    /// Whether `other` is the same generation. A single comparison, because `None` is represented
+    /// as 0.
     #[inline(always)]
     pub(crate) fn is(self, other: Option<Self>) -> bool {
         other.map_or(0, |it| it.0.get()) == self.0.get()
@@ -76,20 +78,21 @@ impl<K: Copy, V> Entry<K, V> {
         self.tenancy & OCCUPIED != 0
     }
 
-    /// That of its flow, or none when there is none.
+    /// The generation of the entry's flow, or `None` if there is no flow.
     #[inline(always)]
     pub(crate) fn generation(&self) -> Option<Generation> {
         let generation = NonZero::new(self.tenancy & !(CLASS_MASK | IN_SECOND));
         generation.filter(|_| self.is_occupied()).map(Generation)
     }
 
-    /// Whether it holds the flow of this generation. If so, it is occupied, as that has the bit.
+    /// Whether the entry holds the flow of this generation. If so, the entry is occupied, because
+    /// every generation has that bit.
     #[inline(always)]
     pub(crate) fn is_of(&self, generation: Generation) -> bool {
         (self.tenancy ^ generation.0.get()) & !IN_SECOND < CLASS_COUNT as u32
     }
 
-    /// Whether its flow is in the second group of its key; false if there is no flow.
+    /// Whether the entry's flow is in the second group of its key; false if there is no flow.
     #[inline(always)]
     pub(crate) fn is_in_second(&self) -> bool {
         self.tenancy & IN_SECOND != 0
@@ -104,13 +107,13 @@ impl<K: Copy, V> Entry<K, V> {
         self.tenancy = self.tenancy & !CLASS_MASK | class.index() as u32;
     }
 
-    /// How many steps ago its last packet came.
+    /// Number of steps since the flow's last packet.
     #[inline(always)]
     pub(crate) fn silent_steps(&self, now: u32) -> u32 {
         now.wrapping_sub(self.seen.get())
     }
 
-    /// For how long there was no packet, in nanoseconds: rounded up, by less than two steps.
+    /// Time since the flow's last packet in nanoseconds: rounded up, by less than two steps.
     #[inline(always)]
     pub(crate) fn silent_ns(&self, now: u32) -> u64 {
         (u64::from(self.silent_steps(now)) + 1) * STEP_NS
@@ -121,14 +124,14 @@ impl<K: Copy, V> Entry<K, V> {
         idle_timeouts.is_over(self.class(), self.seen.get(), now)
     }
 
-    /// Notes that its flow was seen, where that is news: a line that isn't written needn't be
-    /// written back.
+    /// Records that the flow was seen now. Writes only if the step has changed: a clean line need
+    /// not be written back.
     #[inline(always)]
     pub(crate) fn touch(&self, now: u32) {
         self.seen.set(now);
     }
 
-    /// Whether its last packet came in this step.
+    /// Whether the flow's last packet came in this step.
     #[inline(always)]
     pub(crate) fn was_seen(&self, now: u32) -> bool {
         self.seen.get() == now
@@ -146,14 +149,14 @@ impl<K: Copy, V> Entry<K, V> {
         self.is_occupied().then(|| unsafe { self.value.assume_init_ref() })
     }
 
-    /// The value of its flow, where this is in one of these classes.
+    /// The flow's value if the flow is in one of these classes.
     #[inline(always)]
     pub(crate) fn value_if_in(&self, classes: Classes) -> Option<&V> {
-        // One look at both: shifted by the bit of an entry that is occupied, and by its class.
+        // Checks both at once: shifts by the occupied bit and the class.
         let bit = 1 << (self.tenancy & (OCCUPIED | CLASS_MASK));
         let is_in = (classes.bits() << OCCUPIED) & bit != 0;
-        // SAFETY: 1. An occupied entry's value is initialised. 2. Only an occupied one's class and bit are
-        // 8 or more, and the bits of classes begin there.
+        // SAFETY: 1. An occupied entry's value is initialised. 2. Class and occupied bit add up to
+        // 8 or more only in occupied entries, and the bits of classes begin at 8.
         is_in.then(|| unsafe { self.value.assume_init_ref() })
     }
 
@@ -174,19 +177,19 @@ impl<K: Copy, V> Entry<K, V> {
         self.is_of(generation).then(|| unsafe { self.value.assume_init_mut() })
     }
 
-    /// Takes the flow out, and makes handles to it stale.
+    /// Takes the flow out, which makes its handles stale.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Flow<K, V>> {
         let (key, seen, class) = (*self.key()?, self.seen.get(), self.class());
         self.tenancy = 0;
-        // SAFETY: 1. `key` above is there, so the entry was occupied, and its value initialised. 2.
-        // It is vacant since, so nobody reads the value here again.
+        // SAFETY: 1. `key` above is `Some`, so the entry was occupied, and its value initialised.
+        // 2. The entry has been vacant since, so nothing reads the value here again.
         let value = unsafe { self.value.assume_init_read() };
         Some(Flow { key, value, seen, class })
     }
 
-    /// Puts a flow into a vacant entry, which is in the first or the second group of its key. This only writes, so it does
-    /// not wait for memory.
+    /// Puts a flow into a vacant entry, in the first or the second group of its key. Only writes,
+    /// so this does not wait for memory.
     #[inline(always)]
     pub(crate) fn put(&mut self, flow: Flow<K, V>, generation: Generation, is_in_second: bool) {
         self.key.write(flow.key);
@@ -224,7 +227,7 @@ mod tests {
             generation = generation.next();
         }
         assert_eq!(seen[1], Generation::FIRST);
-        // So many steps of the numbers that differ.
+        // The number of generations.
         assert_eq!(u64::from(GENERATION_STEP) << 27, 1 << 32);
     }
 

@@ -1,4 +1,4 @@
-//! Putting flows into a table.
+//! Insertion of flows.
 
 use std::mem;
 
@@ -10,29 +10,29 @@ use crate::place::{Place, Situation};
 use crate::table::{BURST_KEYS_MAX, Handle, Table, by_backend};
 use crate::view::Hash;
 
-/// What a search for a key's flow, or else for a place, came to.
+/// The result of a search for a key's flow, or else for a place.
 #[derive(Clone, Copy)]
 pub(crate) enum Spot {
-    /// It is there.
+    /// The flow is there.
     Live { slot: usize },
-    /// It is there, and its time is up.
+    /// The flow is there but has expired.
     Expired { slot: usize },
-    /// It is not there, and can go here.
+    /// The flow is not there; this is its place.
     New(Place),
 }
 
-/// The rank of flows that leave in the order of their last packets alone.
+/// A rank for flows that leave only in the order of their last packets.
 fn all_alike<V>(_: &V, _: Class, _silent_ns: u64) -> Option<u8> {
     Some(0)
 }
 
 impl<K: Key, V> Table<K, V> {
-    /// Puts in a flow that was seen now. Where there is one of this key, `value` takes the place of
-    /// its value; its handles stay valid unless its time was up.
+    /// Inserts a flow that was seen now. If the key has a flow already, `value` replaces its value;
+    /// its handles stay valid unless the flow had expired.
     ///
-    /// A flow that has to leave ([`Full::Evict`](crate::Full::Evict)), or of this key but expired,
-    /// is counted and dropped; [`insert_evicting`](Self::insert_evicting) hands it out. A flow that
-    /// has to move to make place gets a new handle, and its old ones are stale.
+    /// A flow that leaves ([`Full::Evict`](crate::Full::Evict)), or an expired flow of this key, is
+    /// counted and dropped; [`insert_evicting`](Self::insert_evicting) hands it out. A flow that
+    /// has to move to make place gets a new handle, and its old handles become stale.
     ///
     /// # Errors
     /// [`Refused`], and `value` is dropped.
@@ -41,11 +41,11 @@ impl<K: Key, V> Table<K, V> {
         self.insert_evicting(key, value, now, |_, _| ())
     }
 
-    /// As [`insert`](Self::insert), and hands the flow that leaves for this one, evicted or expired,
-    /// to `on_evict`, when the new one is in its place.
+    /// [`insert`](Self::insert), and passes the evicted or expired flow to `on_evict` once the new
+    /// one is in place.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// As for [`insert`](Self::insert).
     #[inline]
     pub fn insert_evicting(
         &mut self,
@@ -63,7 +63,7 @@ impl<K: Key, V> Table<K, V> {
         Ok(self.put(spot, hash, flow, on_evict))
     }
 
-    /// Settles a flow, and hands out the one that left for it.
+    /// Inserts a flow, and passes the flow that left for it to `on_evict`.
     #[inline(always)]
     pub(crate) fn put(
         &mut self,
@@ -79,8 +79,8 @@ impl<K: Key, V> Table<K, V> {
         handle
     }
 
-    /// The flow of `key`, or a new one with the value that `make` returns. It was seen now. Which
-    /// other flow may leave or move for it: as [`insert`](Self::insert).
+    /// The flow of `key`, or a new one with the value that `make` returns. Marks the flow as seen
+    /// now. Other flows leave or move as for [`insert`](Self::insert).
     ///
     /// # Errors
     /// [`Refused`], and `make` is not called.
@@ -100,23 +100,23 @@ impl<K: Key, V> Table<K, V> {
             self.store.entry_mut(slot).touch(now);
             return Ok(self.handle(slot));
         }
-        // Nothing has changed yet, should this panic.
+        // Nothing has changed yet if this panics.
         let value = make();
         Ok(self.settle(spot, hash, Flow { key, value, seen: now, class: Class::default() }).0)
     }
 
-    /// Puts in a burst of flows that were seen now, each as [`insert`](Self::insert) does: `placed[i]`
-    /// becomes the handle of the `i`-th, and none where it was refused or there is none. Returns how
-    /// many have one.
+    /// Inserts a burst of flows that were seen now, each as [`insert`](Self::insert) does.
+    /// `placed[i]` becomes the handle of the `i`-th flow, or `None` if that was refused or doesn't
+    /// exist. Returns the number of handles.
     ///
-    /// Flows that leave for new ones, evicted or expired, are handed to `on_evict`. Two flows of the
-    /// burst may have one key: the later one's value stays, and both get one handle. Where a flow of
-    /// the burst had to leave for a later one (in small tables, or where all that are sampled are as
-    /// new), it is handed to `on_evict` too, and has no handle.
+    /// Evicted and expired flows are passed to `on_evict`. If two flows of the burst have the same
+    /// key, the later one's value stays, and both get the same handle. If a flow of the burst has
+    /// to leave for a later one (in small tables, or if all sampled flows are as new), it is passed
+    /// to `on_evict`, too, and has no handle.
     ///
     /// # Panics
-    /// When there are more than [`BURST_KEYS_MAX`] flows. Where this, the iterator or `on_evict`
-    /// panics, those of the burst that are not in the table yet are dropped.
+    /// If there are more than [`BURST_KEYS_MAX`] flows. If this, the iterator or `on_evict` panics,
+    /// flows of the burst that are not in the table yet are dropped.
     pub fn insert_burst(
         &mut self,
         flows: impl IntoIterator<Item = (K, V)>,
@@ -170,7 +170,7 @@ impl<K: Key, V> Table<K, V> {
         placed.iter().flatten().count()
     }
 
-    /// Asks for the entries that are compared with the keys of new flows, or may take them up.
+    /// Prefetches the entries that are compared with the keys of new flows, or may take the flows.
     #[inline(always)]
     fn prefetch_spots<L: Lanes>(&self, wanted: &[Option<(K, Hash)>]) {
         let view = self.store.view();
@@ -184,7 +184,7 @@ impl<K: Key, V> Table<K, V> {
         }
     }
 
-    /// Finds flows of a burst again that later ones of it made move or leave.
+    /// Looks up flows of the burst again if later ones made them move or leave.
     fn renew<L: Lanes>(
         &self,
         wanted: &[Option<(K, Hash)>],
@@ -198,7 +198,7 @@ impl<K: Key, V> Table<K, V> {
         }
     }
 
-    /// Where the flow of `key` is or can go. Changes nothing but the count of the refused.
+    /// The slot of `key`'s flow, or a place for it. Changes only the count of refused flows.
     #[inline(always)]
     fn spot<L: Lanes>(
         &mut self,
@@ -213,7 +213,7 @@ impl<K: Key, V> Table<K, V> {
         }
     }
 
-    /// Where the flow of `key` is, if it is there.
+    /// The slot of `key`'s flow, if it is there.
     #[inline(always)]
     pub(crate) fn spot_of_key<L: Lanes>(&self, key: &K, hash: Hash, now: u32) -> Option<Spot> {
         let (slot, entry) = self.store.view().find::<L>(key, hash)?;
@@ -221,7 +221,7 @@ impl<K: Key, V> Table<K, V> {
         Some(if is_expired { Spot::Expired { slot } } else { Spot::Live { slot } })
     }
 
-    /// As [`spot`](Self::spot), where there is no flow of the key.
+    /// [`spot`](Self::spot) for a key without a flow.
     #[inline(always)]
     pub(crate) fn new_spot<L: Lanes>(
         &mut self,
@@ -246,8 +246,8 @@ impl<K: Key, V> Table<K, V> {
         }
     }
 
-    /// Puts a flow where [`spot`](Self::spot) said just before, and returns the one that had to
-    /// leave for it.
+    /// Puts a flow into the place that [`spot`](Self::spot) has just returned. Returns the flow
+    /// that had to leave.
     #[inline(always)]
     fn settle(&mut self, spot: Spot, hash: Hash, flow: Flow<K, V>) -> (Handle, Option<Flow<K, V>>) {
         let now = flow.seen;
@@ -275,8 +275,8 @@ impl<K: Key, V> Table<K, V> {
         (handle, left)
     }
 
-    /// Has the flow in a slot of a group be the last of its group to leave in turn, where turns matter: in a table that
-    /// is full or was. Elsewhere, hands are not touched.
+    /// Makes the flow in a slot of a group the last of its group to be evicted. Hands are not
+    /// touched unless the table is or was full.
     #[inline(always)]
     pub(crate) fn note_newest(&self, (group, slot_of_group): (usize, usize)) {
         if self.stats.len_max >= self.capacity {

@@ -1,4 +1,4 @@
-//! What a flow is found by.
+//! The keys of flows.
 
 use hotloop_packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 
@@ -23,10 +23,11 @@ use hotloop_packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 /// assert_ne!(key.hash(&HashSeed::new(1)), key.hash(&HashSeed::new(2)));
 /// ```
 pub trait Key: Copy + Eq {
-    /// A hash of all that makes two keys differ, every bit of it depending on the seed.
+    /// A hash of everything that makes two keys differ. Every bit must depend on the seed.
     ///
-    /// Without the seed, it must not be possible to choose keys whose hashes agree. A table takes its
-    /// groups from the two halves of the hash and tags from bits between: every bit must be good.
+    /// Without the seed, it must be impossible to choose keys with equal hashes. A table takes a
+    /// key's groups from the two halves of the hash, and its tag from the bits between them: every
+    /// bit must be good.
     fn hash(&self, seed: &HashSeed) -> u64;
 }
 
@@ -61,16 +62,16 @@ impl Key for FlowKey {
     }
 }
 
-/// What keys are hashed with, mixed once for all of them.
+/// The seed for hashing keys, mixed once for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashSeed {
     masks: [u64; 2],
-    /// Odd.
+    /// Always odd.
     multiplier: u64,
 }
 
 impl HashSeed {
-    /// From any number: each bit of it changes about half of the bits of every hash.
+    /// A seed from any number: each bit of it changes about half of the bits of every hash.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         let first = fold(seed ^ MULTIPLIERS[0], MULTIPLIERS[1]);
@@ -80,12 +81,14 @@ impl HashSeed {
     }
 }
 
-/// Odd constants with about as many ones as zeroes: the fractions of the square roots of 2 and 3.
+/// Odd constants with about equal numbers of ones and zeroes: the fractions of the square roots of
+/// 2 and 3.
 const MULTIPLIERS: [u64; 2] = [0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b];
 
-/// Hashes `words`: seeded multiplications whose two halves are folded together, two words each.
+/// Hashes `words` with seeded multiplications, two words each; the halves of each product are
+/// folded together.
 ///
-/// For tables: quick, and unpredictable without the seed, but no cryptographic hash.
+/// For tables: fast, and unpredictable without the seed, but not a cryptographic hash.
 #[inline]
 pub fn hash_words(words: &[u64], seed: &HashSeed) -> u64 {
     let [mut state, mask] = seed.masks;
@@ -94,14 +97,14 @@ pub fn hash_words(words: &[u64], seed: &HashSeed) -> u64 {
         state = fold(first ^ state, second ^ mask);
     }
     if let [word] = rest {
-        // Not as a pair whose second word is 0.
+        // Different from a pair with 0 as the second word.
         state = fold(word ^ state, mask ^ MULTIPLIERS[0]);
     }
-    // Without this round, keys in a row share tags and groups several times as often.
+    // Without this round, consecutive keys share tags and groups several times as often.
     fold(state, seed.multiplier)
 }
 
-/// The two halves of the 128-bit product, one upon the other.
+/// The exclusive or of both halves of the 128-bit product.
 #[inline(always)]
 const fn fold(a: u64, b: u64) -> u64 {
     let product = a as u128 * b as u128;

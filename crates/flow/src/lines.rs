@@ -1,16 +1,16 @@
-//! The cache lines of tables that a thread touches, counted for tests.
+//! Counts the cache lines of tables that a thread touches, for tests.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// Control groups of one line.
+/// Number of control groups in a line.
 const LINE_GROUPS: usize = 4;
 
-/// Hands of one line.
+/// Number of hands in a line.
 const LINE_HANDS: usize = 16;
 
 thread_local! {
-    /// What it is of, and its number, for each line touched.
+    /// The kind and number of each line touched.
     static TOUCHED: RefCell<BTreeSet<(Kind, usize)>> = const { RefCell::new(BTreeSet::new()) };
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn note_entry(slot: usize) {
     TOUCHED.with_borrow_mut(|touched| touched.insert((Kind::Entry, slot)));
 }
 
-/// How many lines `operation` touches in tables.
+/// Number of lines that `operation` touches in tables.
 pub(crate) fn count<R>(operation: impl FnOnce() -> R) -> (usize, R) {
     TOUCHED.take();
     let result = operation();

@@ -1,4 +1,4 @@
-//! Finding flows, those of a burst after their memory was asked for.
+//! Finding flows; for bursts, after prefetching their memory.
 
 use std::hint;
 
@@ -11,25 +11,28 @@ use crate::table::{BURST_KEYS_MAX, Table, by_backend};
 use crate::view::{Hash, View};
 use crate::{Backend, Handle, Key};
 
-/// How many keys ahead in the burst a search prefetches an entry once more. A processor may drop some of the many
-/// prefetches that [`Table::hint_burst`] issues in a row: with this, an AMD EPYC needed three fifths of the time for
-/// hits among a million flows. With 8 it needed a tenth more.
+/// A search prefetches the entry of the key this far ahead in the burst once more. A processor may
+/// drop some of the many prefetches that [`Table::hint_burst`] issues in a row: with this, an AMD
+/// EPYC needed three fifths of the time for hits among a million flows. With 8 it needed a tenth
+/// more.
 const AHEAD: usize = 16;
 
-/// The hints for the keys of a burst, which [`Table::hint_burst`] fills in. Used for one burst after the other.
-// A slot each, or else the hash of a key that has no flow. The few hashes that could be slots don't matter:
-// there is another key, or none. After the burst's, there is a slot that is as good as any.
+/// The hints for the keys of a burst, filled in by [`Table::hint_burst`]. Reuse the same hints for
+/// every burst.
+// Each word is a slot, or else the hash of a key that has no flow. Hashes that look like slots are
+// rare and harmless: the slot then has another key, or none. The words after the burst hold
+// arbitrary slots.
 #[derive(Clone, Debug)]
 pub struct Hints([u64; BURST_KEYS_MAX + AHEAD]);
 
 impl Hints {
-    /// Those of no keys.
+    /// Hints for no keys.
     #[must_use]
     pub const fn new() -> Self {
         Self([0; BURST_KEYS_MAX + AHEAD])
     }
 
-    /// The hint for the key of this index in the burst; one that says nothing, where that had none.
+    /// The hint for the key at this index in the burst. If there was no key, the hint is empty.
     #[must_use]
     #[inline(always)]
     pub const fn at(&self, index: usize) -> Hint {
@@ -39,7 +42,7 @@ impl Hints {
         Hint { place: self.0[index], ahead: self.0[index + AHEAD] }
     }
 
-    /// Makes the hint for the key of this index one of a key that has no flow.
+    /// Marks the key at this index as absent from the table.
     #[inline(always)]
     pub(crate) fn set_absent(&mut self, index: usize, hash: Hash) {
         if index < BURST_KEYS_MAX {
@@ -54,30 +57,31 @@ impl Default for Hints {
     }
 }
 
-/// Where the flow of a key is, as far as a table has found out without reading its entry. See
+/// The place of a key's flow, as far as a table can tell without reading its entry. See
 /// [`Table::hint_burst`].
 ///
-/// The default says nothing. A hint may be out of date, whatever came, left or moved since. But it is of
-/// its key and its table: with the hint of another, a flow may not be found.
+/// The default is an empty hint. A hint stays usable even if flows have come, left or moved since.
+/// But it belongs to its key and its table: with the hint of another key, a flow may not be found.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hint {
     place: u64,
-    /// The place of a later key in the burst, to prefetch its entry.
+    /// The place of a later key in the burst, to be prefetched.
     ahead: u64,
 }
 
 impl Hint {
     const NONE: Self = Self { place: 0, ahead: 0 };
 
-    /// Whether the table had no flow of the key when the hint was made. This may be false for such a key, until
-    /// [`Table::prefetch_insert`] finds that the hint leads to the flow of another one.
+    /// Whether the table had no flow of the key when the hint was made. This may be false even for
+    /// an absent key, until [`Table::prefetch_insert`] finds that the hint leads to another key's
+    /// flow.
     #[must_use]
     #[inline(always)]
     pub const fn is_absent(self) -> bool {
         self.place > u32::MAX as u64
     }
 
-    /// The hash of the key that has no flow; of none where there may be one.
+    /// The hash of an absent key; [`Hash::NONE`] if there may be a flow.
     #[inline(always)]
     pub(crate) fn hash(self) -> Hash {
         if self.is_absent() { Hash(self.place) } else { Hash::NONE }
@@ -90,16 +94,16 @@ pub struct SeenAt {
     step: u32,
 }
 
-/// A key that has no flow in a table, and what the search for it found out: [`Table::insert_ranked`]
-/// takes it in place of the key, and needs no second search, unless flows have come since.
+/// A key that has no flow in a table, and the result of the search for it. [`Table::insert_ranked`]
+/// takes this instead of the key, and needs no second search unless flows have come since.
 ///
-/// It is of its table: in another, a key could be there twice.
+/// It belongs to one table: in another, a key could end up there twice.
 #[derive(Clone, Copy, Debug)]
 pub struct Vacancy<K> {
     pub(crate) key: K,
-    /// That of the key, or of none.
+    /// The key's hash, or [`Hash::NONE`].
     pub(crate) hash: Hash,
-    /// Before one of this generation comes, there is no flow of the key. None where nothing is known.
+    /// The key has no flow before a flow of this generation comes. `None` if nothing is known.
     pub(crate) until: Option<Generation>,
 }
 
@@ -113,7 +117,7 @@ impl<K: Copy> Vacancy<K> {
 }
 
 impl<K> From<K> for Vacancy<K> {
-    /// Of a key of which nothing is known.
+    /// A key about which nothing is known.
     #[inline(always)]
     fn from(key: K) -> Self {
         Self { key, hash: Hash::NONE, until: None }
@@ -121,9 +125,10 @@ impl<K> From<K> for Vacancy<K> {
 }
 
 impl<K: Key, V> Table<K, V> {
-    /// Asks for the memory of the flows of a burst, before [`find`](Self::find) reads it: `hints.at(i)`
-    /// becomes the hint for the `i`-th key. Takes keys, or options of keys where not every packet has
-    /// one, whose hints say nothing. Keys beyond [`BURST_KEYS_MAX`] get no hints.
+    /// Prefetches the memory of the flows of a burst, before [`find`](Self::find) reads it:
+    /// `hints.at(i)` becomes the hint for the `i`-th key. Takes keys, or options of keys if some
+    /// packets have none; the hints for `None` are empty. Keys beyond [`BURST_KEYS_MAX`] get no
+    /// hints.
     ///
     /// The processor fetches the memory of many flows at once instead of waiting for each.
     #[inline]
@@ -141,22 +146,24 @@ impl<K: Key, V> Table<K, V> {
         match self.backend {
             #[cfg(target_arch = "x86_64")]
             Backend::Avx2 => {
-                // SAFETY: 1. A table has a back-end only where the processor has it.
+                // SAFETY: 1. A table has a back-end only if the processor has it.
                 unsafe { hint_avx2(view, count, is_full, hints) }
             }
             backend => by_backend!(backend, L => hint(view, count, is_full, hints, L::tagged)),
         }
     }
 
-    /// The flow of `key`, which was seen now: its handle, for a change without a second search, and its value. `hint` is
-    /// the latest or an earlier one for the key, or the default. If it is of a burst, this prefetches the flow of a later
-    /// key of the burst: they are best looked up in their order.
+    /// The flow of `key`: its handle, for a change without a second search, and its value. Marks
+    /// the flow as seen now. `hint` is the latest or an earlier hint for the key, or the default.
+    /// If the hint belongs to a burst, this prefetches the flow of a later key of the burst, so
+    /// look keys up in their order.
     ///
-    /// Where the hint says that the flow is [absent](Hint::is_absent), one that came since is not found:
-    /// [`get`](Self::get) and insertions find it. Otherwise what is found does not depend on the hint.
+    /// If the hint reports that the flow is [absent](Hint::is_absent), a flow that came since is
+    /// not found, except by [`get`](Self::get) and insertions. Otherwise the result does not depend
+    /// on the hint.
     ///
     /// A flow that has been silent for [`Config::recent_ns`](crate::Config::recent_ns) or longer is
-    /// not found, and not seen.
+    /// not found, and not marked as seen.
     #[inline(always)]
     pub fn find(&mut self, key: &K, hint: Hint, now: impl Into<u64>) -> Option<(Handle, &V)> {
         let seen_at = self.seen_at(now);
@@ -169,7 +176,8 @@ impl<K: Key, V> Table<K, V> {
         SeenAt { step: self.clock.advance(now.into()) }
     }
 
-    /// As [`find`](Self::find), at the time of a burst. That has to be the latest time this table was given.
+    /// [`find`](Self::find) at the time of a burst, which must be the latest time passed to this
+    /// table.
     #[inline(always)]
     pub fn find_seen_at(&mut self, key: &K, hint: Hint, seen_at: SeenAt) -> Option<(Handle, &V)> {
         debug_assert_eq!(seen_at.step, self.clock.peek(0), "the latest of this table");
@@ -183,8 +191,9 @@ impl<K: Key, V> Table<K, V> {
         if hint.is_absent() { None } else { self.find_anywhere(*key, seen_at.step) }
     }
 
-    /// The value that a hint leads to: most likely that of its key, maybe another one. It does not count
-    /// as seen. For prefetching what values refer to, before [`find`](Self::find) reads them.
+    /// The value that a hint leads to: most likely its key's value, maybe another one. Doesn't mark
+    /// the flow as seen. For prefetching data that values refer to, before [`find`](Self::find)
+    /// reads them.
     #[inline(always)]
     pub fn likely_value(&self, hint: Hint) -> Option<&V> {
         self.store.view().entry_if_any(hint.place as usize)?.value()
@@ -202,7 +211,7 @@ impl<K: Key, V> Table<K, V> {
         by_backend!(self.backend, L => view.find::<L>(key, hash)).is_none().then_some(hash)
     }
 
-    /// As [`find`](Self::find), without a hint.
+    /// [`find`](Self::find) without a hint.
     #[cold]
     #[inline(never)]
     fn find_anywhere(&self, key: K, now: u32) -> Option<(Handle, &V)> {
@@ -225,7 +234,7 @@ impl<K: Key, V> Table<K, V> {
     }
 }
 
-/// Notes that a flow was seen, unless its time is up.
+/// Marks a flow as seen, unless it has expired.
 #[inline(always)]
 pub(crate) fn see<K: Copy, V>(
     entry: &Entry<K, V>,
@@ -241,12 +250,12 @@ pub(crate) fn see<K: Copy, V>(
     Some(())
 }
 
-/// Stands in for the slot of a flow that may be in its second group. It is past the last slot of any table, and below
-/// every hash that marks a flow as absent.
+/// Stands for the slot of a flow that may be in its second group. It is past the last slot of any
+/// table, and below every hash that marks a flow as absent.
 const ELSEWHERE: u64 = u32::MAX as u64;
 
-/// Hashes the keys of a burst, and returns how many there are. Prefetches their control groups, or where `is_cached`,
-/// looks for their tags at once.
+/// Hashes the keys of a burst, and returns their number. Prefetches their control groups, or, if
+/// `is_cached`, compares their tags at once.
 #[inline(always)]
 fn hash_all<K: Key, V, I>(
     view: View<'_, K, V>,
@@ -266,7 +275,8 @@ where
             match view.first_match::<Native>(hash) {
                 Ok(slot) => slot as u64,
                 Err(is_elsewhere) => {
-                    // Makes it a branch: selecting one of three values costs each key six instructions.
+                    // Makes this a branch: selecting one of three values costs six instructions per
+                    // key.
                     hint::cold_path();
                     if is_elsewhere { ELSEWHERE } else { hash.0 }
                 }
@@ -304,7 +314,7 @@ fn hint<K: Key, V>(
     Hints(places): &mut Hints,
     tagged: impl Fn(&Group, u8) -> Mask,
 ) {
-    // Those that may be in their second groups, a bit each.
+    // Keys that may be in their second groups, a bit each.
     let mut overflowed = 0_u64;
     for (index, place) in places[..count].iter_mut().enumerate() {
         let hash = Hash(*place);
@@ -321,7 +331,7 @@ fn hint<K: Key, V>(
             if is_full {
                 view.prefetch_hand(first);
             }
-            // The hash stays.
+            // The hash stays in its place.
             overflowed |= u64::from(group.overflow() > 0) << index;
         }
     }
@@ -340,7 +350,7 @@ fn hint<K: Key, V>(
     }
 }
 
-/// The places of the ones in a word, upwards.
+/// The positions of the ones in a word, from the lowest.
 struct Ones(u64);
 
 impl Iterator for Ones {

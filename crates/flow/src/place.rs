@@ -1,8 +1,8 @@
-//! Where a new flow goes.
+//! The choice of a place for a new flow.
 //!
-//! A place is chosen first, which changes nothing, and taken then. Choosing never touches more than
-//! [`LINES_MAX`] cache lines, together with the searches that came before it: two groups, their hands and
-//! their entries are as many, and whatever lies elsewhere is touched only where some of those were not.
+//! A place is chosen first, which changes nothing, and taken later. Together with the searches
+//! before it, a choice never touches more than [`LINES_MAX`] cache lines: two groups, their hands
+//! and their entries. Lines elsewhere are touched only in exchange for some of these.
 
 use crate::Key;
 use crate::clock::IdleTimeouts;
@@ -17,51 +17,52 @@ use crate::view::{Hash, View};
 /// control groups, two of their hands and 30 of entries.
 pub const LINES_MAX: usize = 2 + SEARCHED_LINES_MAX;
 
-/// Those without hands.
+/// Lines without hands.
 const SEARCHED_LINES_MAX: usize = 2 + 2 * GROUP_SLOTS;
 
-/// How many flows are looked at for one to leave, at least.
+/// Minimum number of flows that are sampled for eviction.
 const SAMPLE_COUNT: usize = 4;
 
-/// How many of a rank are enough, where it is the lowest: of rank 0, and of any other. To lose the wrong
-/// one of a higher rank costs more, and neighbours are often alike, as slots fill from the lowest.
+/// Sampling ends after this number of flows of the lowest rank: for rank 0, and for any other.
+/// Losing the wrong flow of a higher rank costs more, and neighbours are often alike, as slots fill
+/// from the lowest.
 const ALIKE_COUNTS: [u32; 2] = [4, 8];
 
-/// After how many flows of any rank one of these will do.
+/// Sampling ends after this number of flows of any rank.
 const MIXED_SAMPLE_COUNT: usize = 16;
 
-/// How many groups besides a key's own are searched for a flow to leave.
+/// Number of groups besides a key's own that are searched for a flow to evict.
 const OTHER_GROUP_COUNT: u64 = 4;
 
-/// Where a flow can be put.
+/// A place for a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Into a slot that is free.
+    /// A free slot.
     Free { slot: usize },
     /// Into the slot of a flow that moves to its other group first.
     Moved { slot: usize, to: usize },
-    /// Into the slot of a flow that leaves, the group of which is the first one of both.
+    /// The slot of a flow that leaves. For both flows, this is their first group.
     Swapped { slot: usize },
-    /// Into a slot for which the flow in another one leaves; as a rule they are the same.
+    /// A slot that is free once the flow in `leaving` is gone; usually both are the same.
     Left { slot: usize, leaving: usize },
 }
 
-/// What a choice depends on besides the store.
+/// The inputs of a choice besides the store.
 #[derive(Clone, Copy)]
 pub(crate) struct Situation<'a> {
     pub(crate) now: u32,
     pub(crate) idle_timeouts: &'a IdleTimeouts,
     pub(crate) full: Full,
-    /// Whether there are as many flows as there may be.
+    /// Whether the table is at its capacity.
     pub(crate) is_full: bool,
-    /// Another number for each flow.
+    /// A number that differs for each flow.
     pub(crate) turn: u64,
 }
 
-/// The two groups of a key, and which lines have been touched on its behalf besides theirs.
+/// The two groups of a key, and the further lines touched on its behalf.
 struct Candidates {
     groups: [usize; 2],
-    /// Entries, a bit for each slot of the first group, then of the second.
+    /// Touched entries: a bit for each slot of the first group, then of the second.
     entries: u32,
     /// Control groups of flows in these slots that are neither of the two.
     others: u32,
@@ -74,8 +75,8 @@ fn bit(which: usize, slot: usize) -> u32 {
 }
 
 impl Candidates {
-    /// Notes that these entries and other groups are touched, if they may be and leave `spare_count`
-    /// lines, and says so.
+    /// Marks these entries and other groups as touched if that leaves `spare_count` lines. Returns
+    /// whether it does.
     fn touch(&mut self, entries: u32, others: u32, spare_count: u32) -> bool {
         let (entries, others) = (self.entries | entries, self.others | others);
         let line_count = 2 + entries.count_ones() + others.count_ones() + spare_count;
@@ -87,14 +88,13 @@ impl Candidates {
     }
 }
 
-/// Of the flows that were looked at, the one to leave: of those of the lowest rank, the one that was
-/// silent for longest.
+/// The best flow to evict so far: of the lowest rank, and silent for longest within that rank.
 struct Sample {
-    /// The lowest rank, or more than any.
+    /// The lowest rank, or a value above all ranks.
     rank: u32,
-    /// How many more flows of this rank are enough.
+    /// Number of further flows of this rank to sample.
     missing_count: u32,
-    /// For how many steps the one to leave was silent, and its slot.
+    /// Number of steps for which the flow to evict was silent, and its slot.
     silent_steps: u32,
     slot: usize,
 }
@@ -106,12 +106,13 @@ impl Sample {
         (self.rank != Self::NONE.rank).then_some(self.slot)
     }
 
-    /// Whether one of them will do, after so many flows of any rank: more than one group has.
+    /// Whether `count` flows of any rank are enough to settle for the best one: more than one group
+    /// has.
     fn is_enough_of(&self, count: usize) -> bool {
         count >= MIXED_SAMPLE_COUNT && self.slot().is_some()
     }
 
-    /// Adds the flow of a slot. Returns whether it was the last that is needed.
+    /// Adds the flow of a slot. Returns whether the sample is complete.
     #[inline(always)]
     fn add<K: Copy, V>(
         &mut self,
@@ -141,7 +142,7 @@ impl Sample {
 }
 
 impl<K: Key, V> View<'_, K, V> {
-    /// A place for a flow whose key was searched and is nowhere, if there is one.
+    /// A place for a flow, after a search for its key has failed.
     #[inline(always)]
     pub(crate) fn place<L: Lanes>(
         self,
@@ -185,7 +186,7 @@ impl<K: Key, V> View<'_, K, V> {
             return self.place_in_full_groups::<L>(hash, &situation, rank);
         }
         let mut sample = Sample::NONE;
-        // All entries may be touched, as nothing else was: this is the case that must be quick.
+        // All entries may be touched, because nothing else was: this case must be fast.
         let first = self.first(hash);
         for slot in L::occupied(self.group(first)).iter_from(hash.start()) {
             let slot = first * GROUP_SLOTS + slot;
@@ -199,7 +200,7 @@ impl<K: Key, V> View<'_, K, V> {
         }
         self.expendable_further::<L>(hash, &situation, rank, sample)
     }
-    /// The entries that the search for a key compared: all that have its tag.
+    /// The entries that the search for a key compared: all with its tag.
     fn compared<L: Lanes>(self, hash: Hash, groups: [usize; 2]) -> u32 {
         let [first, second] = groups.map(|group| L::matches(self.group(group), hash.tag()).bits());
         let has_second = self.group(groups[0]).overflow() > 0;
@@ -211,7 +212,7 @@ impl<K: Key, V> View<'_, K, V> {
         candidates.entries = self.compared::<L>(hash, candidates.groups);
         for (which, group) in candidates.groups.into_iter().enumerate() {
             for slot in L::occupied(self.group(group)).iter_from(hash.start()) {
-                // The spare line is the entry where it would go.
+                // The spare line is the entry that the flow would move to.
                 let bit = bit(which, slot);
                 if !candidates.touch(bit, bit, 1) {
                     return None;
@@ -254,8 +255,8 @@ impl<K: Key, V> View<'_, K, V> {
         self.left_for::<L>(hash, sample.slot()?, candidates)
     }
 
-    /// A flow of a full table to leave, where the first group was not enough: of the second, or, when
-    /// both are nearly empty, of any others, of others in each turn.
+    /// A flow of a full table to evict if the first group was not enough: from the second group,
+    /// or, if both are nearly empty, from other groups that differ with each turn.
     #[inline(never)]
     fn expendable_further<L: Lanes>(
         self,
@@ -299,7 +300,7 @@ impl<K: Key, V> View<'_, K, V> {
         std::iter::once(first).chain(second)
     }
 
-    /// The occupied slots of groups, each with the place of its group among these.
+    /// The occupied slots of groups, each with the index of its group among `groups`.
     fn occupied_of<L: Lanes>(
         self,
         hash: Hash,
@@ -316,7 +317,8 @@ impl<K: Key, V> View<'_, K, V> {
         Candidates { groups: [first, self.second(hash, first)], entries: 0, others: 0 }
     }
 
-    /// The place of a flow that leaves, or, where it is in another group, one of the key's own.
+    /// The place of a flow that leaves or, if that is in another group, one in the key's own
+    /// groups.
     #[inline(never)]
     fn left_for<L: Lanes>(
         self,
@@ -333,7 +335,7 @@ impl<K: Key, V> View<'_, K, V> {
             });
             return Some(Place::Left { slot: free.next()?, leaving });
         }
-        // Where it is in its second group, the first one's count is lowered.
+        // If the flow is in its second group, the first one's count is lowered.
         let leaving_entry = self.entry(leaving);
         let first = if leaving_entry.is_in_second() {
             self.first(self.hash(leaving_entry.key()?))
@@ -351,12 +353,12 @@ impl<K: Key, V> View<'_, K, V> {
         if group == first { self.second(hash, first) } else { first }
     }
 
-    /// Asks for the memory that [`place`](Self::place) will look at.
+    /// Prefetches the memory that [`place`](Self::place) will read.
     #[inline(always)]
     pub(crate) fn prefetch_place<L: Lanes>(self, hash: Hash, is_full: bool) {
         let (first, group) = self.first_group(hash);
         if is_full {
-            // As a rule these are occupied; where they are too near the end, those before them.
+            // Usually these are occupied. If they are too near the end, the ones before them.
             let start = hash.start().min(GROUP_SLOTS - SAMPLE_COUNT);
             (0..SAMPLE_COUNT)
                 .for_each(|step| self.prefetch_entry(first * GROUP_SLOTS + start + step));
@@ -369,7 +371,7 @@ impl<K: Key, V> View<'_, K, V> {
 }
 
 impl<K: Key, V> Store<K, V> {
-    /// Puts a flow in its place, which was chosen just before. Returns the one that had to leave.
+    /// Puts a flow in the place just chosen for it. Returns the flow that had to leave.
     #[inline(always)]
     pub(crate) fn settle(
         &mut self,

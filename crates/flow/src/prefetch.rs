@@ -1,7 +1,7 @@
-//! Asking for memory before it is read.
+//! Prefetching of memory before it is read.
 
-/// Asks the processor to fetch the cache line in which `place` begins, and doesn't wait for it: for what
-/// the flows of a burst lead to, before it is read. Where it knows no such instruction, does nothing.
+/// Asks the processor to fetch the cache line at the start of `place` without waiting for it: for
+/// data that the flows of a burst lead to. Does nothing on processors without such an instruction.
 #[inline(always)]
 pub fn prefetch_line<T>(place: &T) {
     prefetch(std::ptr::from_ref(place));
@@ -14,15 +14,15 @@ pub fn prefetch_at<T>(items: &[T], index: usize) {
     prefetch(items.as_ptr().wrapping_add(index));
 }
 
-/// Asks the processor to fetch the line of `place`, and doesn't wait for it. Where it knows no such
-/// instruction, does nothing.
+/// Asks the processor to fetch the line of `place` without waiting for it. Does nothing on
+/// processors without such an instruction.
 #[inline(always)]
 pub(crate) fn prefetch<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: 1. A prefetch reads nothing that the program sees, and never faults, whatever the
-        // address. 2. SSE, which it belongs to, is part of every x86_64.
+        // address. 2. The instruction belongs to SSE, which is part of every x86_64.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]
@@ -41,8 +41,8 @@ pub(crate) fn prefetch<T>(place: *const T) {
     let _ = place;
 }
 
-/// [`prefetch`] of all lines of what is at `place`, four at most: what is larger is streamed
-/// through by the processor's own prefetching.
+/// [`prefetch`] for all lines of the value at `place`, at most four: the processor's own
+/// prefetching streams through larger values.
 #[inline(always)]
 pub(crate) fn prefetch_all<T>(place: *const T) {
     const LINE_BYTES: usize = 64;

@@ -1,4 +1,4 @@
-//! Putting flows into a table in which one flow may be worth more than another.
+//! Insertion into a table with flows of different worth.
 
 use crate::Key;
 use crate::config::{Class, Full, Refused};
@@ -10,14 +10,15 @@ use crate::place::Place;
 use crate::table::{Handle, Table, by_backend};
 use crate::view::Hash;
 
-/// Ranks the flows of a full table for [`Table::insert_ranked`], and is called with the one that leaves.
+/// Ranks the flows of a full table for [`Table::insert_ranked`], and is called with the one that
+/// leaves.
 ///
-/// A pair of closures implements it. If flows often leave for new ones, a type of its own, with methods that are always
-/// inlined, is faster.
+/// A pair of closures implements this. If flows often leave for new ones, a type with methods that
+/// are always inlined is faster.
 pub trait Eviction<K, V> {
-    /// Returns how much it costs to lose a flow: 0 if it is worth nothing, `None` if it must stay. `silent_ns` is for how
-    /// long the flow has had no packet, in nanoseconds, rounded up by less than two steps of
-    /// [`STEP_NS`](crate::STEP_NS).
+    /// Returns the cost of losing a flow: 0 if it is worth nothing, `None` if it must stay.
+    /// `silent_ns` is the time since the flow's last packet in nanoseconds, rounded up by less than
+    /// two steps of [`STEP_NS`](crate::STEP_NS).
     fn rank(&mut self, value: &V, class: Class, silent_ns: u64) -> Option<u8>;
 
     /// Called with the flow that leaves, evicted or expired: at most once for each insertion.
@@ -39,22 +40,25 @@ where
 }
 
 impl<K: Key, V> Table<K, V> {
-    /// As [`insert`](Self::insert), into a class from the beginning, and in an order of the owner's, where one flow may
-    /// be worth more than another. The flow that leaves for this one is dropped after `eviction` has seen it.
+    /// [`insert`](Self::insert) with an initial class and an eviction order of the caller's, for
+    /// flows of different worth. The flow that leaves for this one is dropped after `eviction` has
+    /// seen it.
     ///
-    /// In a full table, the search goes round the new flow's group, beginning after the flow that came last. The
-    /// first flow of rank 0 leaves, or the first whose time is up. All others that it meets stay, and later
-    /// searches skip them until their class changes; so a flood of worthless flows evicts its own, and each
-    /// eviction looks at one flow. If nothing leaves that way, or the group has fewer than four flows, the search
-    /// samples both groups. It stops at the fourth flow of rank 0, at the eighth of the lowest rank found if that is
-    /// higher, or after sixteen flows that may leave. The flow that leaves is the longest silent one of the lowest rank.
+    /// In a full table, the search goes round the new flow's group, beginning after the newest
+    /// flow. The first flow of rank 0 leaves, or the first expired one. All other flows that the
+    /// search meets stay, and later searches skip them until their class changes; so a flood of
+    /// worthless flows evicts its own, and each eviction looks at one flow. If nothing leaves that
+    /// way, or if the group has fewer than four flows, the search samples both groups. It stops at
+    /// the fourth flow of rank 0, at the eighth of the lowest rank found if that is higher, or
+    /// after sixteen flows that may leave. The flow that leaves is the longest silent one of the
+    /// lowest rank.
     ///
-    /// Flows are ranked where they may leave only, 45 of them at most, and never one whose time is up.
+    /// Only flows that may leave are ranked, 45 of them at most, and never an expired one.
     ///
-    /// To begin in a class costs less than [`set_class`](Self::set_class) afterwards, which reads what
-    /// was just written. Where there is a flow of this key already, its class stays.
+    /// An initial class costs less than a later [`set_class`](Self::set_class), which reads what
+    /// was just written. If the key already has a flow, its class stays.
     ///
-    /// With a [`Vacancy`] in place of the key, the key is not searched for again.
+    /// With a [`Vacancy`] instead of the key, the key is not searched for again.
     ///
     /// ```
     /// use hotloop_arena::{Arena, Pages, Request};
@@ -77,7 +81,7 @@ impl<K: Key, V> Table<K, V> {
     /// ```
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// As for [`insert`](Self::insert).
     #[inline(always)]
     pub fn insert_ranked(
         &mut self,
@@ -93,7 +97,7 @@ impl<K: Key, V> Table<K, V> {
         if is_new {
             let (first, group) = self.store.view().first_group(hash);
             let slot = if self.stats.len < self.capacity {
-                // As a rule there is a free slot in the first group.
+                // Usually there is a free slot in the first group.
                 by_backend!(self.backend, L => L::free(group).first())
             } else {
                 self.make_room(first, seen, eviction)
@@ -108,7 +112,7 @@ impl<K: Key, V> Table<K, V> {
         self.insert_anywhere((hash, is_new), Flow { key, value, seen, class }, eviction)
     }
 
-    /// Apart from [`insert_ranked`](Self::insert_ranked), which stays small where it is inlined.
+    /// Separate from [`insert_ranked`](Self::insert_ranked), to keep that small when inlined.
     #[cold]
     #[inline(never)]
     fn insert_anywhere(
@@ -141,9 +145,10 @@ impl<K: Key, V> Table<K, V> {
         Ok(self.put(spot, hash, flow, |key, value| eviction.leaves(&key, &value)))
     }
 
-    /// Removes the next flow in turn that is worth nothing or has expired from a group of a full table. Returns its slot
-    /// in the group, or `None` if all flows of the group are spared or there are fewer than four: new ones would soon
-    /// leave again, and other groups have older ones.
+    /// Removes the next flow in turn that is worth nothing or has expired from a group of a full
+    /// table. Returns its slot in the group, or `None` if all flows of the group are spared or if
+    /// there are fewer than four: new ones would soon leave again, and other groups have older
+    /// ones.
     #[inline(never)]
     fn make_room(
         &mut self,
@@ -178,8 +183,8 @@ impl<K: Key, V> Table<K, V> {
         self.spare_and_make_room((group, slot_of_group), now, eviction)
     }
 
-    /// [`make_room`](Self::make_room) after a flow that stays. As a rule the first one leaves: a loop would compute for
-    /// it what only later ones need.
+    /// [`make_room`](Self::make_room) after a flow that stays. Usually the first flow leaves: a
+    /// loop would compute values that only later ones need.
     #[cold]
     #[inline(never)]
     fn spare_and_make_room(

@@ -1,24 +1,24 @@
-//! What a table counts.
+//! A table's counters.
 
 /// What happened to a table's flows since it was made.
 ///
 /// At any time `inserted_count = removed_count + expired_count + evicted_count + len`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Flows in the table now, including those that have expired but were not cleared yet.
+    /// Flows in the table now, including expired flows that were not cleared yet.
     pub len: usize,
-    /// The most flows at once.
+    /// Maximum number of flows so far.
     pub len_max: usize,
-    /// Those of the present flows that are in their second groups, which takes a lookup longer.
+    /// Present flows that are in their second groups, which makes lookups slower.
     pub overflow_len: usize,
     /// New flows.
     pub inserted_count: u64,
     /// Flows taken out by [`remove`](crate::Table::remove).
     pub removed_count: u64,
-    /// Flows whose time was up: handed out by [`age`](crate::Table::age), or replaced by a new flow,
-    /// of the same key or another.
+    /// Expired flows: handed out by [`age`](crate::Table::age), or replaced by a new flow of the
+    /// same key or another.
     pub expired_count: u64,
-    /// Flows that had to leave for new ones before their time was up.
+    /// Flows that had to leave for new ones before they expired.
     pub evicted_count: u64,
     /// New flows refused.
     pub refused_count: u64,

@@ -1,4 +1,4 @@
-//! The memory of a table, and putting flows into it and taking them out.
+//! The memory of a table, with insertion and removal of flows.
 
 use std::cell::Cell;
 use std::hint;
@@ -19,37 +19,38 @@ use crate::lines;
 use crate::table::Handle;
 use crate::view::{Hash, View};
 
-/// As many flows as fill as many groups, when a table is full: 0.85 of the slots.
+/// A full table's ratio of flows to groups: 0.85 of the slots.
 const FULL_GROUPS: (usize, usize) = (51, 4);
 
-/// The same for tables whose entries fit a second-level cache: 0.67. There memory is no matter, and
-/// fewer flows that had to go to their second groups, or follow another of their tag, make lookups
-/// quicker.
+/// The same for tables with entries that fit a second-level cache: 0.67. Memory doesn't matter
+/// there, and lookups are faster if fewer flows are in their second groups or follow another of the
+/// same tag.
 const FULL_GROUPS_CACHED: (usize, usize) = (10, 1);
 
-/// Entries of up to so many bytes stay in the second-level cache of today's processors.
+/// Entries of up to this size stay in the second-level cache of today's processors.
 const CACHED_BYTES: usize = 1 << 20;
 
 /// Groups of 15 slots. Slot `s` of group `g` has its tag in `control[g]` and its flow in
-/// `entries[15 g + s]`: the tag is 0 exactly where the entry is vacant.
+/// `entries[15 g + s]`. The tag is 0 if and only if the entry is vacant.
 ///
-/// A flow is in its key's first or second group, which are two wherever there are two. The overflow
-/// count of a group says how many flows of which it is the first are in their second.
+/// A flow is in its key's first or second group, which differ unless there is only one group. The
+/// overflow count of a group is the number of flows that have it as their first group but are in
+/// their second.
 pub(crate) struct Store<K, V> {
     control: Box<[Group], Arena>,
     entries: Box<[Entry<K, V>], Arena>,
     /// By group.
     hands: Box<[Cell<Hand>], Arena>,
     seed: HashSeed,
-    /// That of the next flow that is put in.
+    /// The generation of the next flow inserted.
     generation: Generation,
-    /// How many flows are in their second groups.
+    /// Number of flows in their second groups.
     overflow_len: usize,
 }
 
 impl<K: Key, V> Store<K, V> {
-    /// The groups that a table for `capacity` flows has, or none where handles can't number their
-    /// slots.
+    /// The number of groups of a table for `capacity` flows, or `None` if handles can't number
+    /// their slots.
     fn group_count(capacity: usize) -> Option<usize> {
         let is_cached = Self::is_cached(capacity);
         let (flows, groups) = if is_cached { FULL_GROUPS_CACHED } else { FULL_GROUPS };
@@ -62,9 +63,9 @@ impl<K: Key, V> Store<K, V> {
         capacity <= CACHED_BYTES / size_of::<Entry<K, V>>()
     }
 
-    /// The bytes that `new` takes, or none where they are more than can be.
+    /// The number of bytes that `new` takes, or `None` if that overflows.
     pub(crate) fn bytes(capacity: usize) -> Option<usize> {
-        // An arena gives whole cache lines.
+        // An arena allocates whole cache lines.
         const LINE_BYTES: usize = 64;
         let count = Self::group_count(capacity)?;
         let control_bytes = (count * size_of::<Group>()).next_multiple_of(LINE_BYTES);
@@ -113,7 +114,8 @@ impl<K: Key, V> Store<K, V> {
         self.overflow_len
     }
 
-    /// That of the next flow: as long as it stays, no flow has come, moved or been replaced.
+    /// The generation of the next flow: while this is unchanged, no flow has come, moved or been
+    /// replaced.
     #[inline(always)]
     pub(crate) fn generation(&self) -> Generation {
         self.generation
@@ -143,13 +145,13 @@ impl<K: Key, V> Store<K, V> {
         &mut self.entries[slot]
     }
 
-    /// The entry of a slot, which may be another table's.
+    /// The entry of a slot, if this table has such a slot.
     #[inline(always)]
     pub(crate) fn entry_if_any(&self, slot: u32) -> Option<&Entry<K, V>> {
         self.entries.get(slot as usize)
     }
 
-    /// As [`entry_if_any`](Self::entry_if_any).
+    /// [`entry_if_any`](Self::entry_if_any), mutable.
     #[inline(always)]
     pub(crate) fn entry_if_any_mut(&mut self, slot: u32) -> Option<&mut Entry<K, V>> {
         self.entries.get_mut(slot as usize)
@@ -160,7 +162,7 @@ impl<K: Key, V> Store<K, V> {
         &mut self.entries[slots]
     }
 
-    /// Puts a flow, whose key is nowhere, into a slot of its first or second group that is free.
+    /// Puts a flow, whose key isn't in the table, into a free slot of its first or second group.
     #[inline(always)]
     pub(crate) fn link(&mut self, slot: usize, hash: Hash, flow: Flow<K, V>) -> Handle {
         let group = slot / GROUP_SLOTS;
@@ -172,8 +174,8 @@ impl<K: Key, V> Store<K, V> {
         self.link_in((group, slot % GROUP_SLOTS), group != first, hash.tag(), flow)
     }
 
-    /// Puts a flow, whose key is nowhere, into a free slot of a group. If that is its second group, the first one must
-    /// count it already.
+    /// Puts a flow, whose key isn't in the table, into a free slot of a group. If that is its
+    /// second group, the first one must count the flow already.
     #[inline(always)]
     pub(crate) fn link_in(
         &mut self,
@@ -190,7 +192,7 @@ impl<K: Key, V> Store<K, V> {
         Handle { slot: slot as u32, generation }
     }
 
-    /// Puts a flow in the place of another, which it returns: both are in their first group.
+    /// Replaces a flow and returns it. The group is the first one of both.
     #[inline(always)]
     pub(crate) fn swap(
         &mut self,
@@ -203,13 +205,13 @@ impl<K: Key, V> Store<K, V> {
         self.exchange(slot, flow)
     }
 
-    /// Has the next search for a flow to leave look at the one in a slot, whatever it was.
+    /// Makes the next search for a flow to evict visit this slot, even if it was spared.
     #[inline(always)]
     pub(crate) fn renew(&self, slot: usize) {
         self.view().change_hand(slot / GROUP_SLOTS, |hand| hand.renew(slot % GROUP_SLOTS));
     }
 
-    /// Puts a flow in the place of another of its key, which it returns.
+    /// Replaces a flow of the same key and returns it.
     #[inline(always)]
     pub(crate) fn replace(
         &mut self,
@@ -220,7 +222,8 @@ impl<K: Key, V> Store<K, V> {
         self.exchange(slot, flow)
     }
 
-    /// Puts a flow in the place of another, which it returns: both are in their first group, or both in their second.
+    /// Replaces a flow and returns it. The group is the first one of both, or the second one of
+    /// both.
     #[inline(always)]
     fn exchange(&mut self, slot: usize, flow: Flow<K, V>) -> (Handle, Option<Flow<K, V>>) {
         let generation = self.generation;
@@ -232,7 +235,7 @@ impl<K: Key, V> Store<K, V> {
         (Handle { slot: slot as u32, generation }, before)
     }
 
-    /// Takes the flow of a slot out; none when it is free.
+    /// Takes out the flow of a slot; `None` if the slot is free.
     pub(crate) fn unlink(&mut self, slot: usize) -> Option<Flow<K, V>> {
         self.renew(slot);
         let (group, slot_of_group) = (slot / GROUP_SLOTS, slot % GROUP_SLOTS);
@@ -244,7 +247,7 @@ impl<K: Key, V> Store<K, V> {
         Some(flow)
     }
 
-    /// Takes the flow of a slot out if `leaves` returns true. Searches have not spared it.
+    /// Takes out the flow of a slot if `leaves` returns true. The slot must not be spared.
     #[inline(always)]
     pub(crate) fn unlink_if(
         &mut self,
@@ -270,14 +273,14 @@ impl<K: Key, V> Store<K, V> {
     #[inline(never)]
     fn lower_overflow(&mut self, slot: usize) {
         let view = self.view();
-        // Before any change, as it is not this crate's code.
+        // Before any change, because this calls code outside this crate.
         let Some(hash) = view.entry(slot).key().map(|key| view.hash(key)) else { return };
         let first = view.first(hash);
         self.group_mut(first).lower_overflow();
         self.overflow_len = self.overflow_len.saturating_sub(1);
     }
 
-    /// Makes a count what it is not.
+    /// Sets a count to an artificial value.
     #[cfg(test)]
     pub(crate) fn raise_overflow(&mut self, group: usize, count: u32) {
         (0..count).for_each(|_| self.control[group].raise_overflow());

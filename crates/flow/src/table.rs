@@ -16,52 +16,54 @@ use crate::stats::Stats;
 use crate::store::Store;
 use crate::view::Hash;
 
-/// The most keys of one burst.
+/// Maximum number of keys in a burst.
 pub const BURST_KEYS_MAX: usize = 64;
 
-/// A flow's place in its table.
+/// Identifies a flow by its place in its table.
 ///
-/// It stays the same for as long as the flow is there and isn't moved to make place for a new one.
-/// When the flow has left or moved, its handle is stale and stays so, whatever takes the place: for
-/// certain until 2^27 others came to the table, then with one chance in 2^27 that the place is taken
-/// for that of the flow. Handles of another table mean nothing.
+/// A handle is valid for as long as the flow is there and isn't moved to make place for a new one.
+/// After that the handle is stale and stays so: with certainty until 2^27 others have come to the
+/// table, then except for a chance of 1 in 2^27 that a later flow in that place is mistaken for it.
+/// Handles of another table mean nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle {
     pub(crate) slot: u32,
     pub(crate) generation: Generation,
 }
 
-/// The flows of one core: keys of type `K`, each with a value of type `V`, in memory that is taken
-/// once.
+/// The flows of one core: keys of type `K`, each with a value of type `V`, in memory that is
+/// allocated once.
 ///
-/// Times are nanoseconds of one clock; an earlier time than one given before counts as that one. A
-/// flow whose last packet is older than its class's [`Config::idle_ns`] is not found any more,
-/// whenever [`age`](Self::age) comes by to clear its place; so what is found depends on the clock
-/// alone. Times are kept in steps of [`STEP_NS`](crate::STEP_NS): a flow is never let go before its
-/// time is up, and not found any more two steps (34 ms) after. Steps are numbered with 32 bits, so
-/// what was silent for 2.28 years must have been cleared by then, or counts as seen anew.
+/// Times are nanoseconds of one clock; a time earlier than the latest counts as the latest. A flow
+/// whose last packet is older than its class's [`Config::idle_ns`] is not found any more, even
+/// before [`age`](Self::age) clears its place; so results depend only on the clock. Times are
+/// recorded in steps of [`STEP_NS`](crate::STEP_NS): a flow never expires early, and is no longer
+/// found two steps (34 ms) after its timeout. Steps have 32 bits, so a flow that was silent for
+/// 2.28 years must have been cleared by then, or counts as just seen.
 pub struct Table<K, V> {
     pub(crate) store: Store<K, V>,
     pub(crate) clock: Clock,
     pub(crate) idle_timeouts: IdleTimeouts,
-    /// Those of [`find`](Self::find): no longer.
+    /// The timeouts of [`find`](Self::find), which are never longer.
     pub(crate) recent_timeouts: IdleTimeouts,
     recent_ns: u64,
     pub(crate) full: Full,
     pub(crate) capacity: usize,
-    /// One that this processor has.
+    /// A back-end that this processor has.
     pub(crate) backend: Backend,
-    /// Whether the entries fit into the second-level cache. Never with a back-end slower than this processor's own.
+    /// Whether the entries fit into the second-level cache. Always false with a back-end slower
+    /// than the processor's best.
     pub(crate) is_cached: bool,
-    /// The slot that `age` looks at next, how many are left of this round, and the step in which that began.
+    /// The next slot for `age`, the number of slots left in this round, and the step in which the
+    /// round began.
     pub(crate) age_slot: usize,
     pub(crate) age_left_count: usize,
     pub(crate) age_step: u32,
     pub(crate) stats: Stats,
 }
 
-/// Evaluates an expression for the instructions of a back-end, single keys being no case for more
-/// than every processor has.
+/// Evaluates an expression with a back-end's instructions. AVX2 isn't used here: single keys need
+/// only what every processor of the architecture has.
 macro_rules! by_backend {
     ($backend:expr, $lanes:ident => $value:expr) => {
         match $backend {
@@ -79,8 +81,8 @@ macro_rules! by_backend {
 pub(crate) use by_backend;
 
 impl<K: Key, V> Table<K, V> {
-    /// A table in `arena`, with a random seed of its own. Takes all the memory that it will ever
-    /// need, and touches it.
+    /// A table in `arena`, with a random seed of its own. Allocates all the memory that it will
+    /// ever need, and touches it.
     ///
     /// # Errors
     /// [`FlowError`]: the capacity is 0 or too large, or the arena has no room for it.
@@ -88,20 +90,21 @@ impl<K: Key, V> Table<K, V> {
         Self::with_seed(arena, config, RandomState::new().hash_one("flows"))
     }
 
-    /// As [`new`](Self::new), with a given seed: for what is to go alike each time, such as tests and simulations. An
-    /// attacker who knows the seed can fill the places of a flow of their choice, which is then refused.
+    /// [`new`](Self::new) with a given seed, for tests and simulations that must be repeatable. An
+    /// attacker who knows the seed can fill the places of any flow, which is then refused.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// As for [`new`](Self::new).
     pub fn with_seed(arena: Arena, config: Config, seed: u64) -> Result<Self, FlowError> {
         Self::with_backend(arena, config, seed, Backend::best())
     }
 
-    /// As [`with_seed`](Self::with_seed), with given instructions: to test them, or to count those
-    /// of the scalar ones.
+    /// [`with_seed`](Self::with_seed) with a given back-end: to test it, or to count the scalar
+    /// one's instructions.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and [`FlowError::NoBackend`] where the processor doesn't have them.
+    /// As for [`new`](Self::new), and [`FlowError::NoBackend`] if the processor doesn't have the
+    /// instructions.
     pub fn with_backend(
         arena: Arena,
         config: Config,
@@ -132,13 +135,13 @@ impl<K: Key, V> Table<K, V> {
         })
     }
 
-    /// The bytes of an arena that a table for `capacity` flows takes, or none where they are more
-    /// than can be addressed.
+    /// The number of bytes of an arena that a table for `capacity` flows takes, or `None` if that
+    /// exceeds the address space.
     pub fn bytes(capacity: usize) -> Option<usize> {
         Store::<K, V>::bytes(capacity)
     }
 
-    /// The flow of `key`. It was seen `now`, which is in nanoseconds, here and everywhere.
+    /// The flow of `key`. Marks it as seen at `now`, which is in nanoseconds, here and everywhere.
     #[inline]
     pub fn get(&mut self, key: &K, now: impl Into<u64>) -> Option<Handle> {
         let now = self.clock.advance(now.into());
@@ -149,12 +152,13 @@ impl<K: Key, V> Table<K, V> {
         entry.generation().map(|generation| Handle { slot: slot as u32, generation })
     }
 
-    /// As [`get`](Self::get), and for how long there was no packet of the flow, in nanoseconds: rounded
-    /// up, by less than two steps of [`STEP_NS`](crate::STEP_NS). `hint` is one for the key, or the default:
-    /// it saves time.
+    /// [`get`](Self::get), and the time since the flow's last packet in nanoseconds: rounded up, by
+    /// less than two steps of [`STEP_NS`](crate::STEP_NS). `hint` is a hint for the key, which
+    /// saves time, or the default.
     ///
-    /// Of a flow that a lookup has just found, that is next to nothing: with [`Config::recent_ns`],
-    /// [`find`](Self::find) leaves those alone for which the answer matters.
+    /// For a flow that a lookup has just found, that time is next to nothing: with
+    /// [`Config::recent_ns`], [`find`](Self::find) skips exactly the flows for which the time
+    /// matters.
     ///
     /// # Errors
     /// [`Vacancy`]: there is no flow of the key. It spares [`insert_ranked`](Self::insert_ranked) the search.
@@ -182,10 +186,10 @@ impl<K: Key, V> Table<K, V> {
         Err(Vacancy { key, hash, until })
     }
 
-    /// Apart from [`get_silent`](Self::get_silent), which stays small where it is inlined.
+    /// Separate from [`get_silent`](Self::get_silent), to keep that small when inlined.
     ///
     /// # Errors
-    /// There is no flow of the key: [`Vacancy::until`].
+    /// The key has no flow: [`Vacancy::until`].
     #[cold]
     #[inline(never)]
     fn get_silent_anywhere(
@@ -199,7 +203,7 @@ impl<K: Key, V> Table<K, V> {
             return Err(Some(self.store.generation()));
         };
         if entry.is_expired(now, &self.idle_timeouts) {
-            // Its flow is in its place all the same.
+            // The expired flow is in its place all the same.
             return Err(None);
         }
         let silent_ns = entry.silent_ns(now);
@@ -207,15 +211,16 @@ impl<K: Key, V> Table<K, V> {
         Ok((self.handle(slot), silent_ns))
     }
 
-    /// The flow of `key`, as [`get`](Self::get) would find it, but it does not count as seen: for callers
-    /// that show flows, or find one by a packet that says nothing of whether the flow goes on.
+    /// The flow of `key`, as [`get`](Self::get) would find it, but without marking it as seen: for
+    /// callers that display flows, or that look one up for a packet that doesn't show whether the
+    /// flow goes on.
     #[inline]
     pub fn peek(&self, key: &K, now: impl Into<u64>) -> Option<Handle> {
         self.peek_silent(key, now).map(|(handle, _)| handle)
     }
 
-    /// As [`peek`](Self::peek), and for how long there was no packet of the flow, as
-    /// [`get_silent`](Self::get_silent) says it.
+    /// [`peek`](Self::peek), and the time since the flow's last packet, as returned by
+    /// [`get_silent`](Self::get_silent).
     #[inline]
     pub fn peek_silent(&self, key: &K, now: impl Into<u64>) -> Option<(Handle, u64)> {
         let view = self.store.view();
@@ -229,9 +234,9 @@ impl<K: Key, V> Table<K, V> {
         Some((Handle { slot: slot as u32, generation }, entry.silent_ns(now)))
     }
 
-    /// Has the last packet of a flow be `silent_ns` nanoseconds ago, rounded down to steps of
-    /// [`STEP_NS`](crate::STEP_NS), by the latest time that the table was given: for a flow whose
-    /// packets were seen elsewhere. Says whether the handle was valid; if not, nothing happens.
+    /// Sets the time since a flow's last packet to `silent_ns` nanoseconds before the table's
+    /// latest time, rounded down to steps of [`STEP_NS`](crate::STEP_NS): for flows with packets
+    /// that were seen elsewhere. Returns whether the handle was valid; if not, nothing happens.
     pub fn set_silent_ns(&mut self, handle: Handle, silent_ns: u64) -> bool {
         let seen = self.clock.earlier(silent_ns);
         let entry = self.store.entry_if_any_mut(handle.slot);
@@ -242,31 +247,31 @@ impl<K: Key, V> Table<K, V> {
         true
     }
 
-    /// Keeps flows of each class for other times after their last packets than it did so far: see
-    /// [`Config::idle_ns`]. It holds for the flows that are there, too. One whose old time is up is not
-    /// found any more when the new one is longer, but where its place was not cleared yet.
+    /// Changes the idle timeouts: see [`Config::idle_ns`]. They apply to existing flows, too. If a
+    /// timeout becomes longer, an expired flow may be found again as long as its place was not
+    /// cleared.
     pub fn set_idle_ns(&mut self, idle_ns: [u64; CLASS_COUNT]) {
         self.idle_timeouts = IdleTimeouts::new(idle_ns);
         self.recent_timeouts = self.idle_timeouts.recent(self.recent_ns);
-        // Flows that `age` has left may have to go in this step.
+        // Flows that `age` has kept may expire in this step.
         self.age_left_count = self.slot_count();
     }
 
-    /// The value of a flow, or none when the handle is stale.
+    /// The value of a flow, or `None` if the handle is stale.
     #[inline]
     pub fn value(&self, handle: Handle) -> Option<&V> {
         self.store.entry_if_any(handle.slot)?.value_of(handle.generation)
     }
 
-    /// The class of a flow, or none when the handle is stale.
+    /// The class of a flow, or `None` if the handle is stale.
     #[inline]
     pub fn class(&self, handle: Handle) -> Option<Class> {
         let entry = self.store.entry_if_any(handle.slot)?;
         entry.is_of(handle.generation).then(|| entry.class())
     }
 
-    /// Puts a flow into a class: from now on it is kept for that one's time after its last packet,
-    /// which this is not. Says whether the handle was valid; if not, nothing happens.
+    /// Puts a flow into a class, whose timeout then counts from the flow's last packet; this call
+    /// doesn't count as one. Returns whether the handle was valid; if not, nothing happens.
     #[inline]
     pub fn set_class(&mut self, handle: Handle, class: Class) -> bool {
         let entry = self.store.entry_if_any_mut(handle.slot);
@@ -275,18 +280,19 @@ impl<K: Key, V> Table<K, V> {
         };
         if entry.class() != class {
             entry.set_class(class);
-            // It may be worth less now.
+            // The flow may be worth less now.
             self.store.renew(handle.slot as usize);
         }
         true
     }
 
-    /// Asks for the memory that a new flow of `key` will be written to, for the keys of a burst ahead of their
-    /// insertion. The key has to be the one of this index in the burst that `hints` were made for. Does nothing if the
-    /// table has a flow of it.
+    /// Prefetches the memory that a new flow of `key` will be written to, for the keys of a burst
+    /// ahead of their insertion. `index` must be the key's index in the burst of `hints`. Does
+    /// nothing if the table has a flow of the key.
     ///
-    /// Some hints lead to the flow of another key: in full groups, one of some twenty for keys that are new. This
-    /// notices by reading that flow, and makes the hint one of an [absent](Hint::is_absent) key.
+    /// Some hints lead to the flow of another key: about one in twenty for new keys in full groups.
+    /// This function detects that by reading that flow, and changes the hint to one for an
+    /// [absent](Hint::is_absent) key.
     #[inline]
     pub fn prefetch_insert(&self, key: &K, hints: &mut Hints, index: usize) {
         let hint = hints.at(index);
@@ -306,7 +312,7 @@ impl<K: Key, V> Table<K, V> {
         }
     }
 
-    /// Takes a flow out, its time being up or not.
+    /// Removes a flow, expired or not.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let hash = self.store.view().hash(key);
         let (slot, _) = by_backend!(self.backend, L => self.store.view().find::<L>(key, hash))?;
@@ -316,39 +322,39 @@ impl<K: Key, V> Table<K, V> {
         Some(flow.value)
     }
 
-    /// Flows in the table, including those that have expired but were not cleared yet.
+    /// Number of flows in the table, including expired flows that were not cleared yet.
     pub fn len(&self) -> usize {
         self.stats.len
     }
 
-    /// True when the table holds no flow.
+    /// Whether the table holds no flow.
     pub fn is_empty(&self) -> bool {
         self.stats.len == 0
     }
 
-    /// The most flows at once. There are never more, and as many as a rule: in tens of millions of
-    /// insertions into tables of this load none was refused before.
+    /// Maximum number of flows. It can be reached as a rule: in tens of millions of insertions into
+    /// tables of this load, none was refused before.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The places for flows, used or not, which [`age`](Self::age) and [`scan`](Self::scan) go
-    /// through: 20 or more for 17 flows of [`capacity`](Self::capacity).
+    /// Number of places for flows, used or not, which [`age`](Self::age) and [`scan`](Self::scan)
+    /// go through: 20 or more for 17 flows of [`capacity`](Self::capacity).
     pub fn slot_count(&self) -> usize {
         self.store.slot_count()
     }
 
-    /// What happened to flows so far.
+    /// Counts of events so far.
     pub fn stats(&self) -> Stats {
         Stats { overflow_len: self.store.overflow_len(), ..self.stats }
     }
 
-    /// The instructions that this table uses.
+    /// The back-end of this table.
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// The handle of the flow in a slot where there is one.
+    /// The handle of the flow in a slot, which must be occupied.
     #[inline(always)]
     pub(crate) fn handle(&self, slot: usize) -> Handle {
         let generation = self.store.view().entry(slot).generation();
@@ -360,7 +366,7 @@ impl<K: Key, V> Index<Handle> for Table<K, V> {
     type Output = V;
 
     /// # Panics
-    /// When the handle is stale. [`value`](Table::value) asks first.
+    /// If the handle is stale. [`value`](Table::value) returns `None` instead.
     #[inline]
     fn index(&self, handle: Handle) -> &V {
         self.value(handle).expect("the flow of this handle has left the table")
@@ -369,7 +375,7 @@ impl<K: Key, V> Index<Handle> for Table<K, V> {
 
 impl<K: Key, V> IndexMut<Handle> for Table<K, V> {
     /// # Panics
-    /// When the handle is stale.
+    /// If the handle is stale.
     #[inline]
     fn index_mut(&mut self, handle: Handle) -> &mut V {
         let entry = self.store.entry_if_any_mut(handle.slot);

@@ -1,4 +1,4 @@
-//! A table's memory, to look at: where a key's flow may be, and finding it there.
+//! A read-only view of a table's memory, for finding a key's flow.
 
 use std::cell::Cell;
 
@@ -15,11 +15,11 @@ use crate::{HashSeed, Key};
 pub(crate) struct Hash(pub(crate) u64);
 
 impl Hash {
-    /// What stands for the hash of no key: the default.
+    /// Stands for the hash of no key: the default.
     pub(crate) const NONE: Self = Self(0);
 
-    /// The byte that [`tag`] makes the flow's tag of: bits that no table of up to 2^24 groups takes into account when
-    /// it chooses groups.
+    /// The byte that [`tag`] makes the flow's tag from: bits that no table of up to 2^24 groups
+    /// uses to choose groups.
     #[inline(always)]
     pub(crate) fn byte(self) -> u8 {
         (self.0 >> 32) as u8
@@ -30,17 +30,17 @@ impl Hash {
         tag(self.byte())
     }
 
-    /// Where in a group to begin looking for a flow that may leave.
+    /// The slot of a group at which to begin looking for a flow to evict.
     #[inline(always)]
     pub(crate) fn start(self) -> usize {
         (usize::from(self.0 as u16) * GROUP_SLOTS) >> 16
     }
 }
 
-/// The parts of a [`Store`](crate::store::Store), in as many registers: not reached through a
-/// pointer again after each write to memory.
+/// The parts of a [`Store`](crate::store::Store) in registers, so that they are not reloaded
+/// through a pointer after each write to memory.
 pub(crate) struct View<'a, K, V> {
-    /// Invariant: not empty, as the store's are not.
+    /// Invariant: not empty, because the store has at least one group.
     pub(crate) control: &'a [Group],
     /// Invariant: one for each slot of each group.
     pub(crate) entries: &'a [Entry<K, V>],
@@ -63,32 +63,33 @@ impl<'a, K: Key, V> View<'a, K, V> {
         Hash(key.hash(self.seed))
     }
 
-    /// This hash of the key, or, where it is of none, the key's.
+    /// `known`, or the key's hash if `known` is [`Hash::NONE`].
     #[inline(always)]
     pub(crate) fn hash_unless(self, known: Hash, key: &K) -> Hash {
         debug_assert!(known == Hash::NONE || known == self.hash(key), "the hash of another key");
         if known == Hash::NONE { self.hash(key) } else { known }
     }
 
-    /// The group where a flow goes if it can.
+    /// The preferred group of a flow.
     #[inline(always)]
     pub(crate) fn first(self, hash: Hash) -> usize {
         (((hash.0 >> 32) * self.control.len() as u64) >> 32) as usize
     }
 
-    /// That group, and its number.
+    /// The preferred group, and its number.
     #[inline(always)]
     pub(crate) fn first_group(self, hash: Hash) -> (usize, &'a Group) {
         let first = self.first(hash);
         #[cfg(test)]
         lines::note_group(first);
         debug_assert!(first < self.control.len());
-        // SAFETY: 1. `first` is below the number of groups: it is the upper half of a product of that number and
-        // of one below 2^32. 2. There are groups, by the field's invariant.
+        // SAFETY: 1. `first` is below the number of groups: it is the upper half of a product of
+        // that number and one below 2^32. 2. There are groups, by the field's invariant.
         (first, unsafe { self.control.get_unchecked(first) })
     }
 
-    /// The first slot of that group that has the hash's tag. Where there is none: whether flows of the group are elsewhere.
+    /// The first slot of that group with the hash's tag. If there is none: whether flows of the
+    /// group are elsewhere.
     #[inline(always)]
     pub(crate) fn first_match<L: Lanes>(self, hash: Hash) -> Result<usize, bool> {
         let (first, group) = self.first_group(hash);
@@ -96,7 +97,7 @@ impl<'a, K: Key, V> View<'a, K, V> {
         Ok(first * GROUP_SLOTS + slot)
     }
 
-    /// The group where it goes else: another one, where there are two.
+    /// The alternative group of a flow, which differs from the first if there are two.
     #[inline(always)]
     pub(crate) fn second(self, hash: Hash, first: usize) -> usize {
         let others = self.control.len() as u64 - 1;
@@ -119,7 +120,7 @@ impl<'a, K: Key, V> View<'a, K, V> {
         &self.entries[slot]
     }
 
-    /// As [`entry`](Self::entry), where there is such a slot.
+    /// [`entry`](Self::entry), or `None` if there is no such slot.
     #[inline(always)]
     pub(crate) fn entry_if_any(self, slot: usize) -> Option<&'a Entry<K, V>> {
         let entry = self.entries.get(slot)?;
@@ -152,7 +153,7 @@ impl<'a, K: Key, V> View<'a, K, V> {
         prefetch_all(self.entries.as_ptr().wrapping_add(slot));
     }
 
-    /// The line of an entry that has what the table notes of its flow.
+    /// Prefetches the line of an entry that holds the table's notes about its flow.
     #[inline(always)]
     pub(crate) fn prefetch_entry_head(self, slot: usize) {
         prefetch(&raw const self.entries[slot]);

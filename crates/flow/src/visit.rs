@@ -1,26 +1,27 @@
-//! Going through all flows of a table, a few at a time.
+//! Visiting all flows of a table, a few at a time.
 
 use crate::Key;
 use crate::group::{GROUP_SLOTS, Group, Lanes, Mask, Native};
 use crate::table::Table;
 
-/// Where a [`scan`](Table::scan) goes on; the beginning by default.
+/// Where a [`scan`](Table::scan) continues; the default is the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     slot: usize,
 }
 
 impl<K: Key, V> Table<K, V> {
-    /// Looks at the next `budget` places of the table, at each at most once, takes out the flows
-    /// whose time is up, hands each to `on_expire`, and returns how many.
+    /// Visits the next `budget` places of the table, removes expired flows, passes each to
+    /// `on_expire`, and returns their number.
     ///
-    /// The next call goes on where this one ended. There are [`slot_count`](Self::slot_count) places,
-    /// so a budget of `b` in each of `n` calls a second visits every flow within
-    /// `slot_count / (b × n)` seconds, or in each step of [`STEP_NS`](crate::STEP_NS) if that is longer: no place is
-    /// looked at twice in one, unless the budget is all of them. 15 places a burst of packets cost less than a nanosecond
-    /// a packet; what the next call will look at, 15 places at most, is fetched in the meantime.
+    /// The next call continues where this one ended. There are [`slot_count`](Self::slot_count)
+    /// places, so a budget of `b` in each of `n` calls a second visits every flow within
+    /// `slot_count / (b × n)` seconds, or once per step of [`STEP_NS`](crate::STEP_NS) if that is
+    /// longer: no place is visited twice in a step, unless the budget covers all of them. 15 places
+    /// per burst of packets cost less than a nanosecond a packet. This prefetches the places for
+    /// the next call, at most 15.
     ///
-    /// Where `on_expire` panics, its flow has left the table, and the others are still in it.
+    /// If `on_expire` panics, its flow has left the table, and the others are still there.
     pub fn age(
         &mut self,
         now: impl Into<u64>,
@@ -31,7 +32,8 @@ impl<K: Key, V> Table<K, V> {
         if budget >= self.slot_count() {
             self.age_left_count = self.slot_count();
         } else if self.age_left_count == 0 {
-            // What is over in a step was so at its beginning; a flow whose class has changed since then goes in the next.
+            // A timeout that is over at any time in a step is over from its beginning; a flow whose
+            // class has changed since then leaves in the next step.
             if self.is_empty() || now == self.age_step {
                 return 0;
             }
@@ -66,13 +68,14 @@ impl<K: Key, V> Table<K, V> {
         if slot + 1 == self.slot_count() { 0 } else { slot + 1 }
     }
 
-    /// Asks for what the next call of `age` will look at.
+    /// Prefetches the places that the next call of `age` will visit.
     fn prefetch_next(&self, budget: usize) {
         self.prefetch_entries(self.age_slot, budget);
         self.store.view().prefetch_group(self.age_slot / GROUP_SLOTS);
     }
 
-    /// Asks for the entries in the next places from `start` on, as many as a group has at most.
+    /// Prefetches the entries in the next places from `start` on, at most one group's number of
+    /// them.
     fn prefetch_entries(&self, start: usize, budget: usize) {
         let end = self.slot_count().min(start + budget.min(GROUP_SLOTS));
         for slot in start..end {
@@ -80,11 +83,11 @@ impl<K: Key, V> Table<K, V> {
         }
     }
 
-    /// Shows the flows of the next `budget` places to `visit`, including those that have expired
-    /// but were not cleared yet, and returns where to go on, or none when this was the end.
+    /// Passes the flows of the next `budget` places to `visit`, including expired flows that were
+    /// not cleared yet. Returns where to continue, or `None` at the end.
     ///
-    /// Bounded steps between which the table may change: a flow that is there from the first to the last
-    /// is shown once, but one that moves in the meantime may be shown twice or not at all.
+    /// The table may change between these bounded steps: a flow that is there from the first to the
+    /// last step is visited once, but one that moves in between may be visited twice or not at all.
     ///
     /// ```
     /// # use hotloop_arena::Arena;
@@ -119,9 +122,9 @@ impl<K: Key, V> Table<K, V> {
         (end < self.slot_count()).then_some(Cursor { slot: end })
     }
 
-    /// As [`scan`](Self::scan), and the values can be changed. `visit` also gets for how long the flow had no packet, as
-    /// [`peek_silent`](Self::peek_silent) returns it. No flow counts as seen. What the next call will look at, 15 places at
-    /// most, is fetched in the meantime.
+    /// [`scan`](Self::scan) with mutable values. `visit` also gets the time since the flow's last
+    /// packet, as returned by [`peek_silent`](Self::peek_silent). Doesn't mark flows as seen.
+    /// Prefetches the places for the next call, at most 15.
     pub fn scan_mut(
         &mut self,
         now: impl Into<u64>,
@@ -142,8 +145,8 @@ impl<K: Key, V> Table<K, V> {
         (end < self.slot_count()).then_some(Cursor { slot: end })
     }
 
-    /// All flows in no particular order, including those that have expired but were not
-    /// cleared yet. [`scan`](Self::scan) does it in steps.
+    /// All flows in no particular order, including expired flows that were not cleared yet.
+    /// [`scan`](Self::scan) visits them in steps.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         let (view, mut start) = (self.store.view(), 0);
         std::iter::from_fn(move || {
@@ -155,7 +158,8 @@ impl<K: Key, V> Table<K, V> {
     }
 }
 
-/// The first occupied slot at or after `start`. It is not generic, so a debug build can optimise it with this crate.
+/// The first occupied slot at or after `start`. Not generic, so that a debug build can optimise it
+/// with this crate.
 fn next_occupied(control: &[Group], start: usize) -> Option<usize> {
     let (mut group, slot) = (start / GROUP_SLOTS, start % GROUP_SLOTS);
     let mut occupied = Native::occupied(control.get(group)?).range(slot, GROUP_SLOTS);

@@ -1,4 +1,4 @@
-//! A table takes no memory after it was made.
+//! A table allocates no memory after it was made.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -6,24 +6,24 @@ use std::cell::Cell;
 use hotloop_arena::Arena;
 use hotloop_flow::{Class, Classes, Config, Cursor, Full, Hints, STEP_NS, Table};
 
-/// The system's allocator, counting what each thread asks of it.
+/// The system's allocator, counting each thread's requests.
 struct Counting;
 
 thread_local! {
     static CALL_COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: 1. Every call is passed on to the system's allocator as it came.
+// SAFETY: 1. Every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALL_COUNT.set(CALL_COUNT.get() + 1);
-        // SAFETY: 1. The caller keeps this function's contract, which is the same.
+        // SAFETY: 1. The caller fulfils this function's contract, which is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         CALL_COUNT.set(CALL_COUNT.get() + 1);
-        // SAFETY: 1. The caller keeps this function's contract, which is the same.
+        // SAFETY: 1. The caller fulfils this function's contract, which is the same.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -49,7 +49,7 @@ fn nothing_is_allocated_after_new() {
     }
 }
 
-/// A table that does not stay in the cache, where hints are made.
+/// A table that does not fit the cache, so that hints are made.
 #[test]
 fn nothing_is_allocated_for_hints() {
     let mut table = Table::new(Arena::on(None).unwrap(), Config::new(20_000, u64::MAX)).unwrap();

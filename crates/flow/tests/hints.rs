@@ -1,4 +1,4 @@
-//! Hints: flows of a burst are found by them, and never missed for one that is out of date.
+//! Hints find the flows of a burst, and an outdated hint never hides one.
 
 use hotloop_arena::{Arena, Pages, Request};
 use hotloop_flow::{BURST_KEYS_MAX, Backend, Config, Hint, Hints, STEP_NS, Table};
@@ -9,7 +9,8 @@ fn arena(bytes: usize) -> Arena {
     Arena::new(Request { pages: vec![Pages::Small], ..Request::new(bytes) }).unwrap().0
 }
 
-/// Tables with the flows of these numbers: one that stays in the cache and one that does not, in each back-end.
+/// Tables with the flows of these numbers: one that fits the cache and one that does not, for each
+/// back-end.
 fn tables(numbers: u64) -> impl Iterator<Item = Numbers> {
     let backends = Backend::ALL.into_iter().filter(|backend| backend.is_available());
     let shapes = backends.flat_map(|backend| [10_000, 20_000].map(|capacity| (backend, capacity)));
@@ -54,7 +55,7 @@ fn hints_are_for_keys_or_options_of_keys() {
                 assert_eq!(hint.is_absent(), number >= 30);
             }
         }
-        // Those found were seen in step 5.
+        // The flows found were seen in step 5.
         assert_eq!(table.age(12 * STEP_NS, usize::MAX, |_, _| unreachable!()), 0);
         table.hint_burst([[0; 2]; 0], &mut hints);
         assert!(!hints.at(0).is_absent());
@@ -69,7 +70,7 @@ fn what_is_found_does_not_depend_on_the_hint() {
     for mut table in tables(5_000) {
         let mut hints = Hints::new();
         table.hint_burst((4_968..5_032).map(|number| [number, 0]), &mut hints);
-        // Each flow with the places of all the others; and keys that are not there.
+        // Each flow with the places of all the others; and absent keys.
         for number in 4_990..5_010 {
             let expected = (number < 5_000).then_some(number);
             for hint in all(&hints).filter(|hint| !hint.is_absent()) {
@@ -113,7 +114,7 @@ fn by_a_hint_from_before_it_came_a_flow_is_not_found_and_none_that_left() {
             if number < 1_000 {
                 assert_eq!(table.remove(&key(number)), Some(number));
                 assert_eq!(table.find(&key(number), hint, 0_u64), None);
-                // It may get the place that the hint says, or another.
+                // The flow may get the place in the hint, or another.
                 table.insert(key(number + 10_000), 0, 0_u64).unwrap();
                 assert_eq!(table.find(&key(number), hint, 0_u64), None);
             } else {
@@ -137,7 +138,7 @@ fn what_is_found_is_the_same_with_the_time_of_a_burst() {
             let found = table.find_seen_at(&[number, 0], hint, seen_at);
             assert_eq!(found.map(|(_, value)| *value), (number < 1_000).then_some(number));
         }
-        // Those that were found were seen in step 5.
+        // The flows that were found were seen in step 5.
         assert_eq!(table.age(12 * STEP_NS, usize::MAX, |key, _| assert!(key[0] < 968)), 968);
     }
 }

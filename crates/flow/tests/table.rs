@@ -1,4 +1,4 @@
-//! The table's promises one by one.
+//! Tests of each guarantee of the table.
 
 use hotloop_arena::{Arena, Pages, Request};
 use hotloop_flow::{
@@ -104,7 +104,7 @@ fn a_flow_that_is_peeked_at_was_not_seen() {
         assert_eq!(table.peek(&[2, 2], 0_u64), None);
         let late_ns = idle_ns + 2 * STEP_NS;
         assert_eq!(table.peek(&[1, 1], late_ns), None);
-        // Nor is its time what the table goes by.
+        // The entry's time isn't the table's clock either.
         assert_eq!(table.get(&[1, 1], 5 * STEP_NS), Some(handle));
         assert_eq!(table.peek(&[1, 1], late_ns), Some(handle));
         assert_eq!(table.get(&[2, 2], late_ns), None);
@@ -115,7 +115,7 @@ fn a_flow_that_is_peeked_at_was_not_seen() {
 
 #[test]
 fn a_flow_whose_packets_were_seen_elsewhere_has_what_is_left_of_its_time() {
-    // The clock is young: the last packet may have come before it began.
+    // Soon after the clock's start: the last packet may have come before the start.
     for start_ns in [0, 5 * STEP_NS, 1 << 50] {
         let mut table = numbers(4, 10 * STEP_NS);
         let handle = table.insert([1, 1], 7, start_ns).unwrap();
@@ -163,11 +163,11 @@ fn a_flow_can_begin_in_any_class() {
     let handle = table.insert_ranked([1, 1], 7, class, 0_u64, &mut (stays, ignore)).unwrap();
     assert_eq!((table.class(handle), table[handle]), (Some(class), 7));
     assert_eq!(table.get(&[1, 1], 10 * STEP_NS), Some(handle));
-    // Where it is there already, its class stays.
+    // If the flow is there already, its class stays.
     let class = Class::new(1);
     table.insert_ranked([1, 1], 8, class, 11 * STEP_NS, &mut (stays, ignore)).unwrap();
     assert_eq!((table.class(handle), table[handle]), (Some(Class::new(3)), 8));
-    // Where its time is up, it begins anew, and the old one is handed out.
+    // If the flow has expired, it begins anew, and the old one is handed out.
     let mut left = None;
     let on_evict = |_: &[u64; 2], value: &u64| left = Some(*value);
     let anew = table
@@ -320,7 +320,7 @@ fn find_leaves_flows_alone_that_have_been_silent_for_long() {
         assert_eq!(found.ok(), Some((handle, STEP_NS)));
         assert_eq!(table.find(&[1, 1], Hint::default(), now_ns), Some((handle, &7)));
     }
-    // It holds for other idle timeouts, too, and what is over is over.
+    // The same with other idle timeouts, and expired flows stay expired.
     table.set_idle_ns([30_000_000_000; CLASS_COUNT]);
     assert!(table.get_silent([1, 1], Hint::default(), now_ns + 31_000_000_000).is_err());
     table.set_idle_ns([90_000_000_000; CLASS_COUNT]);

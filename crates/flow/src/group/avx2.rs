@@ -1,4 +1,5 @@
-//! Tags compared in functions that are compiled for AVX2, which fills 16 bytes with one in an instruction.
+//! Comparison of tags, compiled for AVX2, which fills 16 bytes with one byte in a single
+//! instruction.
 
 use std::arch::x86_64::_mm_set1_epi8;
 
@@ -7,7 +8,7 @@ use super::{
     sse2::{equal, tags},
 };
 
-/// As [`Lanes::tagged`](super::Lanes::tagged).
+/// [`Lanes::tagged`](super::Lanes::tagged) with AVX2.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(crate) fn tagged(group: &Group, byte: u8) -> Mask {

@@ -1,9 +1,9 @@
-//! Which instructions a table uses.
+//! Selection of the instructions that a table uses.
 
-/// The instructions with which a table compares tags.
+/// The instructions for comparing tags.
 ///
-/// [`Table::new`](crate::Table::new) takes the [`best`](Self::best). All give the same results; the
-/// choice is there to test them, and to count the instructions of one.
+/// [`Table::new`](crate::Table::new) uses the [`best`](Self::best). All back-ends return the same
+/// results; the choice exists to test them, and to count the instructions of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
@@ -12,17 +12,17 @@ pub enum Backend {
     /// 16 bytes at once: part of every x86_64.
     Sse2,
     /// The same with AVX2, BMI1, BMI2 and LZCNT, which most x86_64 processors of the last ten years
-    /// have, and for bursts of keys only: single ones use SSE2.
+    /// have. For bursts of keys only: lookups of single keys use SSE2.
     Avx2,
     /// 16 bytes at once: part of every aarch64.
     Neon,
 }
 
 impl Backend {
-    /// All there are, on whatever processor.
+    /// All back-ends, including those for other processors.
     pub const ALL: [Self; 4] = [Self::Scalar, Self::Sse2, Self::Avx2, Self::Neon];
 
-    /// The fastest that this processor can run.
+    /// The fastest back-end for this processor.
     #[must_use]
     pub fn best() -> Self {
         [Self::Avx2, Self::Sse2, Self::Neon]
@@ -31,12 +31,12 @@ impl Backend {
             .unwrap_or(Self::Scalar)
     }
 
-    /// Whether this processor can run it.
+    /// Whether this processor has the instructions.
     #[must_use]
     pub fn is_available(self) -> bool {
         match self {
             Self::Scalar => true,
-            // Under Miri, lookups are to be those of the scalar one.
+            // Under Miri, lookups use the scalar back-end.
             Self::Sse2 => cfg!(all(target_arch = "x86_64", not(miri))),
             Self::Avx2 => has_avx2(),
             Self::Neon => cfg!(target_arch = "aarch64"),

@@ -9,7 +9,7 @@ const ALL: u32 = (1 << GROUP_SLOTS) - 1;
 pub(crate) struct Mask(u32);
 
 impl Mask {
-    /// From bits that may have others above those of slots.
+    /// Makes a mask; bits above those of slots are ignored.
     #[inline(always)]
     pub(crate) fn of_bits(bits: u32) -> Self {
         Self(bits & ALL)
@@ -40,7 +40,7 @@ impl Mask {
         (!self.is_empty()).then(|| self.0.trailing_zeros() as usize)
     }
 
-    /// All but the first.
+    /// All slots except the first.
     #[inline(always)]
     pub(crate) fn rest(self) -> Self {
         Self(self.0 & self.0.wrapping_sub(1))
@@ -66,7 +66,7 @@ impl IntoIterator for Mask {
     }
 }
 
-/// The slots of a mask, upwards.
+/// The slots of a mask, from the lowest.
 pub(crate) struct Slots(Mask);
 
 impl Iterator for Slots {

@@ -1,4 +1,4 @@
-//! Control groups: 15 tags and a count in 16 bytes, whose tags are compared at once.
+//! Control groups: 15 tags and a count in 16 bytes. All tags are compared at once.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -18,7 +18,7 @@ pub use backend::Backend;
 pub(crate) use mask::Mask;
 pub(crate) use scalar::Scalar;
 
-/// What every processor of this kind has.
+/// The back-end of every processor of this architecture.
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::Neon as Native;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -26,19 +26,19 @@ pub(crate) use scalar::Scalar as Native;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use sse2::Sse2 as Native;
 
-/// Slots of a group.
+/// Number of slots in a group.
 pub(crate) const GROUP_SLOTS: usize = 15;
 
-/// Where the count stands.
+/// Index of the count.
 const OVERFLOW: usize = GROUP_SLOTS;
 
 /// The tag of a free slot.
 const FREE: u8 = 0;
 
-/// The tags of 15 slots, 0 where a slot is free, and then the overflow count: of the flows whose
-/// first group this is, how many are in their second one. At 255 it stays there, whatever leaves:
-/// it may then be too high, which costs a look into second groups that wasn't needed, but never 0
-/// while there is a flow to be found in one.
+/// The tags of 15 slots, 0 for free slots, followed by the overflow count: the number of flows that
+/// have this as their first group but are in their second one. At 255 the count sticks, even when
+/// flows leave: it may then be too high, which costs needless searches of second groups, but it is
+/// never 0 while a flow can be found in one.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 pub(crate) struct Group([u8; GROUP_SLOTS + 1]);
@@ -51,19 +51,19 @@ impl Group {
         self.0[OVERFLOW]
     }
 
-    /// One more flow of this group is in its second one.
+    /// Counts another flow of this group that is in its second group.
     pub(crate) fn raise_overflow(&mut self) {
         self.0[OVERFLOW] = self.0[OVERFLOW].saturating_add(1);
     }
 
-    /// One fewer.
+    /// Counts one flow fewer.
     pub(crate) fn lower_overflow(&mut self) {
         if self.0[OVERFLOW] < u8::MAX {
             self.0[OVERFLOW] = self.0[OVERFLOW].saturating_sub(1);
         }
     }
 
-    /// Notes that a flow of this tag, which is not 0, is in `slot`.
+    /// Stores the tag of a flow, which is not 0, for `slot`.
     #[inline(always)]
     pub(crate) fn occupy(&mut self, slot: usize, tag: u8) {
         self.0[slot] = tag;
@@ -82,20 +82,20 @@ impl Group {
     }
 }
 
-/// The tag of a flow, 1 to 255, that is made of a byte of its hash.
+/// Makes a flow's tag, 1 to 255, from a byte of its hash.
 #[inline(always)]
 pub(crate) fn tag(byte: u8) -> u8 {
-    // In 32 bits, which takes fewer instructions than in eight.
+    // In 32 bits, which takes fewer instructions than in 8.
     let byte = u32::from(byte);
     (byte + u32::from(byte == FREE.into())) as u8
 }
 
-/// How tags are compared.
+/// Comparison of tags.
 pub(crate) trait Lanes {
-    /// The slots whose tag is `tag`; all 16 bytes are compared, the mask leaves out the count.
+    /// The slots with this tag. All 16 bytes are compared; the mask leaves out the count.
     fn matches(group: &Group, tag: u8) -> Mask;
 
-    /// The slots whose tag is made of this byte.
+    /// The slots with the tag that this byte makes.
     #[inline(always)]
     fn tagged(group: &Group, byte: u8) -> Mask {
         Self::matches(group, tag(byte))

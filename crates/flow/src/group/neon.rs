@@ -1,4 +1,4 @@
-//! Tags compared with NEON, which every aarch64 has.
+//! Comparison of tags with NEON, which every aarch64 has.
 
 use std::arch::aarch64::{
     uint8x16_t, vaddv_u8, vandq_u8, vceqq_u8, vdupq_n_u8, vget_high_u8, vget_low_u8, vld1q_u8,
@@ -8,7 +8,7 @@ use super::{Group, Lanes, Mask};
 
 pub(crate) struct Neon;
 
-/// What each byte of a half is worth in the mask.
+/// The bit in the mask for each byte of a half.
 const WEIGHTS: Group = Group([1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128]);
 
 impl Lanes for Neon {
@@ -19,7 +19,7 @@ impl Lanes for Neon {
     }
 }
 
-/// Which of the 16 bytes are `tag`, one bit each.
+/// Compares all 16 bytes with `tag`, one bit each.
 ///
 /// # Safety
 /// The processor has NEON.

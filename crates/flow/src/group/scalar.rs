@@ -1,4 +1,4 @@
-//! Tags compared in two words of eight.
+//! Comparison of tags in two words of eight bytes.
 
 use super::{Group, Lanes, Mask};
 
@@ -6,7 +6,7 @@ pub(crate) struct Scalar;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = ONES << 7;
-/// Gathers the lowest bit of each byte in the highest byte, the first byte's lowest.
+/// Gathers the lowest bit of each byte in the highest byte; the first byte's becomes the lowest.
 const GATHER: u64 = 0x0102_0408_1020_4080;
 
 impl Lanes for Scalar {
@@ -20,11 +20,11 @@ impl Lanes for Scalar {
     }
 }
 
-/// Which bytes of a word are 0, one bit each.
+/// Finds the bytes of a word that are 0, one bit each.
 #[inline(always)]
 fn zero_bytes(word: u64) -> u32 {
-    // The addition carries into the highest bit of each byte whose lower ones aren't all 0, and
-    // never out of it.
+    // The addition carries into the highest bit of each byte with any lower bit set, and never out
+    // of the byte.
     let nonzero = ((word & !HIGHS) + !HIGHS) | word;
     let zero = (!nonzero & HIGHS) >> 7;
     (zero.wrapping_mul(GATHER) >> 56) as u32

@@ -1,4 +1,4 @@
-//! Tags compared with SSE2, which every x86_64 has.
+//! Comparison of tags with SSE2, which every x86_64 has.
 
 use std::arch::x86_64::{
     __m128i, _mm_cmpeq_epi8, _mm_load_si128, _mm_max_epu8, _mm_movemask_epi8, _mm_set1_epi32,
@@ -53,21 +53,21 @@ fn all(byte: u8) -> __m128i {
     _mm_set1_epi32(i32::from_ne_bytes([byte; 4]))
 }
 
-/// The tags that are made of these bytes: 0 becomes 1, and no other byte changes. Among the lanes, that is one
-/// instruction.
+/// The tags that these bytes make: 0 becomes 1, and no other byte changes. On whole lanes, that is
+/// one instruction.
 ///
 /// # Safety
 /// The processor has SSE2.
 #[inline]
 #[target_feature(enable = "sse2")]
 pub(super) fn tags(bytes: __m128i) -> __m128i {
-    // The last byte is compared with the count, which is left out. Were it 1 as well, the compiler would see that all
-    // are alike, and make the tag before there are lanes.
+    // The last byte is compared with the count, which is left out. If this were 1 as well, the
+    // compiler would notice that all are alike, and compute the tag before filling the lanes.
     let least = _mm_setr_epi8(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0);
     _mm_max_epu8(bytes, least)
 }
 
-/// Which of the 16 bytes are those of `wanted`, one bit each.
+/// Compares all 16 bytes with those of `wanted`, one bit each.
 ///
 /// # Safety
 /// The processor has SSE2.
@@ -75,7 +75,7 @@ pub(super) fn tags(bytes: __m128i) -> __m128i {
 #[target_feature(enable = "sse2")]
 pub(super) fn equal(group: &Group, wanted: __m128i) -> u32 {
     let bytes: *const __m128i = (&raw const *group).cast();
-    // SAFETY: 1. A group is 16 bytes, aligned to as many.
+    // SAFETY: 1. A group is 16 bytes, aligned to 16 bytes.
     let bytes = unsafe { _mm_load_si128(bytes) };
     _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, wanted)) as u32
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What comparing one byte after the other gives.
+/// The expected result: compares one byte after the other.
 fn one_by_one(group: &Group, tag: u8) -> u32 {
     (0..GROUP_SLOTS).filter(|&slot| group.0[slot] == tag).map(|slot| 1 << slot).sum()
 }
@@ -12,14 +12,14 @@ fn check(group: &Group, tag: u8) {
     assert_eq!(Native::matches(group, tag).bits(), expected, "native: {tag} in {:?}", group.0);
 }
 
-/// Whether the tag that is made of this byte is found.
+/// Checks that the tag made from this byte is found.
 fn check_tagged(group: &Group, byte: u8) {
     let expected = one_by_one(group, byte.max(1));
     assert_eq!(Scalar::tagged(group, byte).bits(), expected, "scalar: {byte} in {:?}", group.0);
     assert_eq!(Native::tagged(group, byte).bits(), expected, "native: {byte} in {:?}", group.0);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if Backend::Avx2.is_available() {
-        // SAFETY: 1. The processor has AVX2, as was just seen.
+        // SAFETY: 1. The processor has AVX2, as was just checked.
         let found = unsafe { tagged_avx2(group, byte) };
         assert_eq!(found.bits(), expected, "AVX2: {byte} in {:?}", group.0);
     }
@@ -41,7 +41,7 @@ fn every_pair_of_bytes_is_distinguished() {
         for other in 0..=u8::MAX {
             let mut group = Group([other; 16]);
             check(&group, tag);
-            // A match next to all others, where a carry could go astray.
+            // A single difference or match among all others, so that a wrong carry would show.
             group.0[4] = tag;
             check(&group, tag);
         }

@@ -1,19 +1,19 @@
-//! How much of a table one operation touches, whatever is in it.
+//! The number of lines that one operation touches, whatever is in the table.
 
 use super::{Chosen, Random, check, table};
 use crate::group::{GROUP_SLOTS, Lanes, Native};
 use crate::lines;
 use crate::{Class, Classes, Config, Full, Hints, LINES_MAX, STEP_NS, Table};
 
-/// 16 bytes of key, 40 of value, 8 of the table's own: a line.
+/// 16 bytes of key, 40 of value, 8 of the table's own: one line.
 type Value = [u64; 5];
 
 const EVICT: Full = Full::Evict(Classes::of(&[Class::new(0)]));
 
-/// A hash whose first and second group, tag and order of slots are those of all other such hashes.
+/// A hash; others like it share its first and second group, tag and order of slots.
 const HASH: u64 = 0x8000_0080_4000_0000;
 
-/// Runs an operation, and returns what it gave if it touched as much as it may.
+/// Runs an operation, checks the number of lines that it touches, and returns its result.
 fn bounded<R>(what: &str, operation: impl FnOnce() -> R) -> R {
     let (count, result) = lines::count(operation);
     assert!(count <= LINES_MAX, "{what} touched {count} lines");
@@ -28,7 +28,7 @@ fn an_entry_of_a_line_is_a_line() {
     assert_eq!(LINES_MAX, 34);
 }
 
-/// Both groups of a key are full, with flows of its tag, and it isn't there: nothing is worse.
+/// Both groups of a key are full of flows with its tag, and the key isn't there: the worst case.
 #[test]
 fn thirty_flows_of_one_tag() {
     for full in [Full::Refuse, EVICT, Full::Evict(Classes::NONE)] {
@@ -46,7 +46,7 @@ fn thirty_flows_of_one_tag() {
         }
         let count = lines::count(|| table.get(&key(1_000), 0_u64)).0;
         assert_eq!(count, LINES_MAX - 2, "the worst case of all that needs no hands is met");
-        // When all are expired, one of them leaves where any may.
+        // When all are expired, one of them leaves if any may.
         let late_ns = 3 * STEP_NS;
         let inserted = bounded("insert", || table.insert(key(2_000), [0; 5], late_ns));
         assert_eq!(inserted.is_ok(), full != Full::Refuse);
@@ -69,8 +69,8 @@ fn thirty_flows_of_one_tag() {
     }
 }
 
-/// Full groups whose flows have their other groups all over the table, in tables so full that many
-/// moves are tried.
+/// Full groups with flows that have their other groups all over the table, in tables so full that
+/// many moves are tried.
 #[test]
 fn random_flows_in_a_table_without_room() {
     let mut random = Random::new();
@@ -78,7 +78,7 @@ fn random_flows_in_a_table_without_room() {
     for full in [Full::Refuse, EVICT, Full::Evict(Classes::ALL)] {
         let config = Config { full, ..Config::new(3_000, 10 * STEP_NS) };
         let mut table: Table<Chosen, Value> = table(config);
-        // More than the capacity lets in: every slot.
+        // More than the capacity allows: every slot.
         table.capacity = table.slot_count();
         let mut now_ns = 0;
         for number in 0..count {

@@ -1,4 +1,4 @@
-//! What full tables do, and to which flows.
+//! What full tables do, and which flows are affected.
 
 use super::{Chosen, Random, check, table};
 use crate::group::GROUP_SLOTS;
@@ -40,8 +40,8 @@ fn a_live_flow_of_another_class_never_leaves() {
         }
     }
     assert!((0..1_000).step_by(2).all(|number| table.get(&[number, 0], 0_u64).is_some()));
-    // Where a key's groups have few flows, all of them may be live. So it is under one seed of ten,
-    // for up to 22 of the new flows; this one is among them.
+    // If a key's groups have few flows, all of them may be live. That happens under one seed of
+    // ten, for up to 22 of the new flows; this seed is among them.
     assert!(refused_count < 20, "{refused_count}");
     assert_eq!((table.len(), table.stats().evicted_count), (1_000, 19_000 - refused_count));
     check(&table);
@@ -61,14 +61,14 @@ fn without_flows_that_may_leave_new_ones_are_refused() {
     assert_eq!(table.insert_burst(flows, 0_u64, &mut placed, |_, _| unreachable!()), 0);
     assert_eq!(placed, [None; 64]);
     assert_eq!(table.stats().refused_count, 66);
-    // When their time is up, they make place, whatever their class, and are counted as expired.
+    // Expired flows make place, whatever their class, and are counted as expired.
     let late_ns = 102 * STEP_NS;
     let mut left = Vec::new();
     let flows = (100..164).map(|number| ([number, 0], number));
     let placed_count = table.insert_burst(flows, late_ns, &mut placed, |_, value| left.push(value));
     let stats = table.stats();
     assert_eq!((stats.refused_count, stats.len, left.len()), (66, 100, 64));
-    // Some of this burst leave for later ones of it, where no expired one was sampled.
+    // Some flows of this burst leave for later ones of it, if no expired one was sampled.
     let early_count = left.iter().filter(|&&value| value >= 100).count();
     assert!(early_count < 16 && placed_count == 64 - early_count, "{early_count}");
     let (expired_count, evicted_count) = (64 - early_count as u64, early_count as u64);
@@ -107,7 +107,7 @@ fn a_flow_that_was_just_seen_outlives_a_flood() {
     for burst in 0..2_000 {
         let now_ns = burst * STEP_NS / 10;
         let flows = (0..64).map(|number| ([burst * 64 + number, 0], 0));
-        // Where all four sampled came in this step, one of this burst may be among them.
+        // If all four sampled flows came in this step, one of this burst may be among them.
         assert!(table.insert_burst(flows, now_ns, &mut placed, |_, _| ()) >= 62);
         let known = &known[burst as usize % 10 * 64..][..64];
         let missing = known.iter().filter(|key| table.get(key, now_ns).is_none());
@@ -120,7 +120,7 @@ fn a_flow_that_was_just_seen_outlives_a_flood() {
     check(&table);
 }
 
-/// A key that comes and goes takes a flow of its groups with it each time: in the end there are none.
+/// A key that comes and goes evicts a flow of its groups each time: in the end there are none.
 #[test]
 fn where_no_flow_is_left_to_leave_one_of_other_groups_does() {
     let mut table = evicting(1_000, Classes::ALL);
@@ -168,7 +168,8 @@ fn a_moved_flow_keeps_all_but_its_handle() {
     let view = table.store.view();
     let groups = view.control.len() as u64;
     let hash_of_group = |group: u64, low: u64| ((group << 32).div_ceil(groups) << 32) | low;
-    // Group 10 is full of flows whose second groups differ, and the newcomer's second group too.
+    // Group 10 is full of flows with different second groups, and the newcomer's second group is
+    // full, too.
     let low = |second: u64| (((second + groups - 11) % groups) << 32).div_ceil(groups - 1);
     let home = |number: u32, second: u64| Chosen { number, hash: hash_of_group(10, low(second)) };
     let mut handles = Vec::new();
@@ -191,7 +192,7 @@ fn a_moved_flow_keeps_all_but_its_handle() {
     assert_eq!((stats.moved_count, stats.overflow_len, table[handle]), (1, 1, 7));
     let stale: Vec<_> = handles.iter().filter(|(_, old)| table.value(*old).is_none()).collect();
     let [&(key, old)] = stale[..] else { panic!("one moved, not {stale:?}") };
-    // It was not seen on its way: its time is up as before.
+    // The move didn't mark the flow as seen: it expires as before.
     let mut expired = table.age(53 * STEP_NS - 1, table.slot_count(), |_, _| ());
     assert_eq!(expired, 30 - 1 + 1, "all but the newcomer");
     expired = table.age(60 * STEP_NS, table.slot_count(), |key, _| assert_eq!(key, newcomer));

@@ -1,5 +1,5 @@
-//! Hashes of keys as they come, and of keys in patterns: tags, first groups and pairs of groups agree
-//! as often as by chance.
+//! Hashes of random keys and of keys in patterns: tags, first groups and pairs of groups agree no
+//! more often than by chance.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::net::Ipv4Addr;
@@ -16,21 +16,22 @@ type Words = [u64; 2];
 /// A name, and the key of each number.
 type Pattern = (String, Box<dyn Fn(u64) -> Words>);
 
-/// A hash of a key, by a table's memory or by the number that its seed is made of.
+/// Hashes a key with a table's memory, or with the number that its seed is made from.
 type Hashing<'a> = &'a dyn Fn(&Words, View<'_, Words, u8>, u64) -> u64;
 
 const KEY_COUNT: u64 = 20_000;
 
 const SEEDS: [u64; 8] = [0, 1, 2, 1 << 63, u64::MAX, 0x1234_5678, 42, 7];
 
-/// What agrees in a table that these keys fill.
+/// Agreements in a table that these keys fill.
 #[derive(Clone, Copy, Debug, Default)]
 struct Agreeing {
-    /// Pairs of keys of one first group and one tag: what a search reads for nothing.
+    /// Pairs of keys with the same first group and tag, which make a search read an entry for
+    /// nothing.
     tags: f64,
     /// Keys that find their first group full.
     full: f64,
-    /// Pairs of keys that have both groups in common.
+    /// Pairs of keys with both groups in common.
     groups: f64,
 }
 
@@ -55,7 +56,7 @@ impl Agreeing {
         }
     }
 
-    /// How many times as often as by chance, at worst.
+    /// The worst ratio to chance.
     fn worst(self, chance: Self) -> f64 {
         let ratios =
             [self.tags / chance.tags, self.full / chance.full, self.groups / chance.groups];
@@ -79,7 +80,7 @@ fn patterns() -> Vec<(String, Vec<Words>)> {
         ("turned bits".into(), Box::new(|n| [(n / 64 * 2 + 1).rotate_left(n as u32 % 64), 0])),
         ("turned ones".into(), Box::new(|n| [0, (n / 64 * 2 + 1).rotate_right(n as u32 % 64)])),
     ];
-    // From differences in the low bits alone to differences in the highest alone.
+    // From differences in only the low bits to differences in only the highest.
     for shift in [0, 1, 4, 8, 12, 16, 24, 32, 40, 48, 49] {
         patterns.push((format!("first word << {shift}"), Box::new(move |n| [n << shift, 5])));
         patterns.push((format!("second word << {shift}"), Box::new(move |n| [5, n << shift])));
@@ -88,7 +89,7 @@ fn patterns() -> Vec<(String, Vec<Words>)> {
     patterns.into_iter().map(|(name, key)| (name, keys(key))).collect()
 }
 
-/// How much more than by chance agrees in each pattern, at worst, under a hash of words and seed.
+/// For each pattern, the worst ratio to chance under a hash of words and seed.
 fn worst(hash: Hashing<'_>) -> Vec<(String, f64)> {
     let tables = SEEDS.map(|seed| {
         let config = Config::new(KEY_COUNT as usize, 0);
@@ -116,7 +117,7 @@ fn by_sip(key: &Words, seed: u64) -> u64 {
     hasher.finish()
 }
 
-/// A hash of one multiplication, of the kind that is not good enough.
+/// A hash of one multiplication, which is not good enough.
 fn by_one_multiplication(key: &Words, seed: u64) -> u64 {
     let masks = [1, 2].map(|number| by_sip(&[number, 0], seed));
     let product = u128::from(key[0] ^ masks[0]) * u128::from(key[1] ^ masks[1]);
@@ -133,7 +134,7 @@ fn no_pattern_of_keys_agrees_more_often_than_chance() {
     }
 }
 
-/// That the test above can fail.
+/// Checks that the test above can fail.
 #[test]
 #[cfg_attr(miri, ignore = "millions of hashes")]
 fn one_multiplication_is_not_enough() {

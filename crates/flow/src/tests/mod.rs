@@ -16,7 +16,7 @@ use crate::group::{GROUP_SLOTS, Mask, Native};
 use crate::table::Table;
 use crate::{Backend, Config, HashSeed, Key};
 
-/// A key whose hash is what the test says, whatever the seed.
+/// A key with a hash that the test chooses, whatever the seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Chosen {
     number: u32,
@@ -29,7 +29,7 @@ impl Key for Chosen {
     }
 }
 
-/// Random numbers from a seed, which is printed: a test that fails shows it.
+/// Random numbers from a seed, which is printed so that a failure can be repeated.
 struct Random(u64);
 
 impl Random {
@@ -66,7 +66,7 @@ fn backends() -> impl Iterator<Item = Backend> {
     Backend::ALL.into_iter().filter(|backend| backend.is_available())
 }
 
-/// All that is always true of a table.
+/// Checks all invariants of a table.
 fn check<K: Key + std::hash::Hash + std::fmt::Debug, V>(table: &Table<K, V>) {
     let view = table.store.view();
     let mut overflows = vec![0; view.control.len()];

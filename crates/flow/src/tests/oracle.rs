@@ -1,4 +1,4 @@
-//! Any sequence of operations on a table gives what a hash map with times gives.
+//! Any sequence of operations on a table has the same results as on a hash map with times.
 
 mod model;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::{Random, backends};
 use crate::{Backend, Class, Classes, Full};
 
-/// How much of a million operations a debug build runs, and Miri.
+/// The fraction of a million operations that a debug build runs, and Miri.
 const OPERATION_COUNT: u64 = match (cfg!(miri), cfg!(debug_assertions)) {
     (true, _) => 400,
     (false, true) => 40_000,
@@ -71,7 +71,7 @@ fn a_large_table_with_room() {
     run(shape, OPERATION_COUNT, OPERATION_COUNT / 20, &mut random);
 }
 
-/// Whatever instructions a table uses, it does the same, handles included.
+/// All back-ends behave the same, handles included.
 #[test]
 fn all_backends_do_the_same() {
     let mut random = Random::new();

@@ -1,4 +1,4 @@
-//! Panics of what is not the table's: nothing is lost, nothing is there twice.
+//! Panics in callbacks: no flow is lost or duplicated.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use crate::{Class, Classes, Config, Full, Hint, STEP_NS, Table};
 
 type Counted = Rc<()>;
 
-/// A full table of flows that may leave, which hold `count` of a counter.
+/// A full table of flows that may leave, each with a value that counts in `counter`.
 fn full_table(count: u64, counter: &Counted) -> Table<[u64; 1], Counted> {
     let full = Full::Evict(Classes::ALL);
     let mut table = table(Config { full, ..Config::new(count as usize, 0) });
@@ -45,7 +45,7 @@ fn while_a_flow_is_reported() {
     assert_eq!(Rc::strong_count(&counter), 1);
 }
 
-/// In both searches: in turn, where flows are worth nothing, and else by a sample.
+/// In both searches: in turn if flows are worth nothing, and otherwise by a sample.
 #[test]
 fn while_a_flow_is_ranked_or_leaves() {
     let counter = Counted::default();
@@ -105,7 +105,7 @@ fn while_a_value_is_made() {
     let before = table.stats();
     for number in 0..200 {
         panics(|| {
-            // Those there are expired: a value is made for each key.
+            // The flows there are expired: a value is made for each key.
             table.get_or_insert_with([number], 3 * STEP_NS, || {
                 fail();
                 counter.clone()

@@ -1,4 +1,4 @@
-//! The order in which flows leave a full table, where their owner has one.
+//! The eviction order of a full table with ranks.
 
 use std::collections::VecDeque;
 
@@ -6,13 +6,13 @@ use super::{Random, check, table};
 use crate::group::GROUP_SLOTS;
 use crate::{Class, Classes, Config, Full, Refused, STEP_NS, Table};
 
-/// The lowest goes first, and of what is above these none does.
+/// The lowest rank leaves first; flows of this rank or above stay.
 const RANKS: u64 = 4;
 
-/// For flows that leave.
+/// An `on_evict` for flows that leave.
 fn ignore(_: &[u64; 2], _: &u64) {}
 
-/// A rank from a value: of some none.
+/// A rank from a value; `None` for some.
 fn rank_of(value: u64) -> Option<u8> {
     (value % (RANKS + 1) < RANKS).then_some((value % (RANKS + 1)) as u8)
 }
@@ -21,7 +21,7 @@ fn evicting(capacity: usize, idle_ns: u64) -> Table<[u64; 2], u64> {
     table(Config { full: Full::Evict(Classes::ALL), ..Config::new(capacity, idle_ns) })
 }
 
-/// Tables of up to four flows, of which all are looked at.
+/// Tables of up to four flows; the search looks at all of them.
 #[test]
 fn rank_0_leaves_or_else_the_flow_of_the_lowest_rank_that_was_silent_for_longest() {
     let mut random = Random::new();
@@ -132,13 +132,14 @@ fn a_low_rank_is_found_soon() {
     for (rank_of, expected) in
         [((|_| Some(0)) as fn(u64) -> Option<u8>, 1), (|_| Some(1), 9), (|_| Some(2), 9)]
     {
-        // Where the groups of a key have fewer flows, all of these; and those that came by other groups.
+        // If the groups of a key have fewer flows, all of them count, and flows found through other
+        // groups.
         let counts = asked_count(rank_of);
         let exact_count = counts.iter().filter(|count| **count == expected).count();
         let most = counts.iter().max();
         assert!(exact_count > 2_500 && most <= Some(&(expected + 7)), "{exact_count} {most:?}");
     }
-    // Of several high ranks, sixteen.
+    // For several high ranks, sixteen.
     let counts = asked_count(|value| Some(2 + (value % 8) as u8));
     assert!(
         mean(&counts) > 8.0 && counts.iter().all(|&count| count <= 17 + 7),
@@ -147,7 +148,8 @@ fn a_low_rank_is_found_soon() {
     );
 }
 
-/// Of each group, in the order in which they came: what came last has the longest time to prove its worth.
+/// In each group, flows leave in the order of arrival: the newest has the longest time to prove its
+/// worth.
 #[test]
 fn a_flood_takes_the_places_of_its_own_with_one_look_each() {
     let mut table = evicting(3_000, u64::MAX);
@@ -173,13 +175,13 @@ fn a_flood_takes_the_places_of_its_own_with_one_look_each() {
         queue.push_back(number);
         one_look_count += usize::from(asked_count == 1);
     }
-    // One of each group, or as good as.
+    // One of each group, or nearly.
     assert!(worthy_count <= 2 * queues.len(), "{worthy_count}");
     assert!(one_look_count > 29_000, "{one_look_count}");
     check(&table);
 }
 
-/// Whatever slot it has: flows that left of themselves leave free ones anywhere.
+/// In any slot: flows that were removed leave free slots anywhere.
 #[test]
 fn what_has_just_come_does_not_leave_next() {
     let mut random = Random::new();
@@ -201,12 +203,13 @@ fn what_has_just_come_does_not_leave_next() {
         left_count += usize::from(left.is_some());
         newest[group] = Some(number);
     }
-    // Where a table has room but not the groups of a key, moves may leave too few lines for a choice.
+    // If a table has room but the groups of a key don't, moves may leave too few lines for a
+    // choice.
     let counts = (newest_left_count, left_count);
     assert!(newest_left_count < left_count / 1_000, "{counts:?}");
 }
 
-/// What was worth something is looked at again when its class changes.
+/// A flow that was worth keeping is checked again when its class changes.
 #[test]
 fn a_flow_that_was_spared_leaves_when_its_class_says_so() {
     let mut table = evicting(4, u64::MAX);
@@ -225,12 +228,12 @@ fn a_flow_that_was_spared_leaves_when_its_class_says_so() {
     let (second, ..) = insert(&mut table, 2, 2);
     insert(&mut table, 3, 3);
     insert(&mut table, 4, 4);
-    // By silence, after a look at each, and another.
+    // By silence, after looking at each flow, and once more.
     let (_, asked_count, left) = insert(&mut table, 5, 5);
     assert_eq!((asked_count, left), (8, Some(1)));
     assert!(table.set_class(second, Class::new(0)));
     table.get(&[2, 0], 9 * STEP_NS).unwrap();
-    // After a look at the fifth, at most.
+    // After looking at five flows at most.
     let (_, asked_count, left) = insert(&mut table, 6, 10);
     assert!(asked_count <= 2 && left == Some(2), "{asked_count} {left:?}");
 }

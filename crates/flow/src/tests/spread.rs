@@ -1,4 +1,4 @@
-//! Keys that somebody chose.
+//! Keys chosen by an attacker.
 
 use super::{Random, check};
 use crate::group::GROUP_SLOTS;
@@ -13,8 +13,7 @@ fn seeded(seed: u64) -> Keys {
     Table::with_backend(arena, Config::new(CAPACITY, STEP_NS), seed, Backend::best()).unwrap()
 }
 
-/// Keys that all have the same two groups in a table with this seed, or the same first one where
-/// any second will do.
+/// Keys that share both groups in a table with this seed, or only the first one.
 fn colliding(seed: u64, count: usize, same_second: bool) -> Vec<[u64; 2]> {
     let table = seeded(seed);
     let view = table.store.view();
@@ -34,7 +33,7 @@ fn keys_chosen_with_the_seed_fill_two_groups_and_no_more() {
     let placed_count = keys.iter().filter(|&&key| table.insert(key, 0, 0_u64).is_ok()).count();
     assert_eq!(placed_count, 2 * GROUP_SLOTS);
     check(&table);
-    // Others are not kept from their places, but for those of the same two groups.
+    // Other keys still find places, except those of the same two groups.
     let refused_count =
         (0..1_000).filter(|&number| table.insert([number, 1], 0, 0_u64).is_err()).count();
     assert!(refused_count <= 3, "{refused_count}");
@@ -50,7 +49,7 @@ fn under_another_seed_the_same_keys_spread() {
         for (number, &key) in (0..).zip(&keys) {
             table.insert(key, number, 0_u64).unwrap();
         }
-        // 200 flows in 157 groups: of 16 and more in one nobody would ever hear by chance.
+        // 200 flows in 157 groups: 16 or more in one group never happens by chance.
         assert_eq!(table.stats().overflow_len, 0);
         check(&table);
     }
@@ -65,7 +64,7 @@ fn tables_have_seeds_of_their_own() {
     assert!(seeds[0] != seeds[1] && seeds[1] != seeds[2]);
 }
 
-/// Groups, tags and samples are chosen by bits that have nothing to do with each other.
+/// Groups, tags and samples are chosen by independent bits.
 #[test]
 fn groups_tags_and_starts_are_even() {
     let table = seeded(3);
@@ -75,7 +74,7 @@ fn groups_tags_and_starts_are_even() {
     let mut firsts = vec![0_u32; group_count];
     let mut seconds = vec![0_u32; group_count];
     let (mut tags, mut starts) = ([0_u32; 256], [0_u32; GROUP_SLOTS]);
-    // Of the keys of one first group alone.
+    // Counts for the keys of a single first group.
     let (mut tags_of_one, mut seconds_of_one) = ([0_u32; 256], vec![0_u32; group_count]);
     for number in 0..group_count as u64 * 4_000 {
         let hash = view.hash(&[number, 9]);
@@ -97,7 +96,7 @@ fn groups_tags_and_starts_are_even() {
     };
     assert!(is_even(&firsts, 20) && is_even(&seconds, 20) && is_even(&starts, 5));
     assert_eq!(tags[0], 0, "0 is no tag");
-    // The tag after it is that of two bytes.
+    // The next tag comes from two byte values.
     assert!(is_even(&tags[2..], 20) && tags[1] > tags[2] * 3 / 2);
     assert!(is_even(&tags_of_one[2..], 120) && is_even(&seconds_of_one, 120));
 }

@@ -1,4 +1,4 @@
-//! A table beside a hash map that says what it must do.
+//! A table beside a hash map that predicts its results.
 
 mod times;
 
@@ -14,29 +14,29 @@ use crate::{
     Hints, Refused, STEP_NS, Stats, Table, Vacancy, hash_words,
 };
 
-/// How many steps flows of each class are kept at first; the last one for ever.
+/// Initial idle timeouts of each class in steps; the last one is forever.
 const IDLE_STEPS: [u64; CLASS_COUNT] = [8, 20, 0, 50, 8, 8, 8, u32::MAX as u64];
 
-/// After how many steps `find` leaves flows alone.
+/// Number of steps after which `find` skips flows.
 const RECENT_STEPS: u64 = 15;
 
-/// In which order flows leave that may, and which stays, where a flow is put in so.
+/// The eviction order of classes when inserting with ranks; one class must stay.
 fn rank_of(class: Class) -> Option<u8> {
     (class.index() != 2).then_some(class.index() as u8 % 3)
 }
 
-/// What a run is about.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub capacity: usize,
-    /// How many different keys come.
+    /// Number of different keys.
     pub key_count: u64,
     pub full: Full,
-    /// How many bits of keys their hashes depend on.
+    /// Number of bits of keys that their hashes depend on.
     pub hash_bits: u32,
 }
 
-/// A value that counts how many of it there are.
+/// A value that counts its live instances.
 struct Counted {
     number: u64,
     alive: Rc<Cell<usize>>,
@@ -48,7 +48,7 @@ impl Drop for Counted {
     }
 }
 
-/// What is known of a flow.
+/// The model's state of a flow.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     number: u64,
@@ -61,12 +61,12 @@ pub struct Model {
     shape: Shape,
     table: Table<Chosen, Counted>,
     flows: HashMap<Chosen, Flow>,
-    /// Handles of flows that have left or moved: the latest of them.
+    /// The latest handles of flows that have left or moved.
     stale: Vec<Handle>,
     /// The latest hints, and their keys.
     hints: Hints,
     hinted: Vec<Chosen>,
-    /// What the latest search in vain found out, however long ago that was.
+    /// The result of the latest search that found nothing, however long ago that was.
     vacancy: Option<Vacancy<Chosen>>,
     alive: Rc<Cell<usize>>,
     idle_steps: [u64; CLASS_COUNT],
@@ -92,7 +92,7 @@ impl Model {
             vacancy: None,
             alive: Rc::default(),
             idle_steps: IDLE_STEPS,
-            // Soon the steps no longer fit 32 bits.
+            // Close to the point at which steps no longer fit 32 bits.
             now_ns: STEP_NS * ((1 << 32) - 100),
             next_number: 0,
             stats: Stats::default(),
@@ -100,7 +100,7 @@ impl Model {
         }
     }
 
-    /// Does what the number says, and compares.
+    /// Runs the operation with this number, and compares results.
     pub fn apply(&mut self, operation: u64) {
         let (kind, rest) = (operation % 32, operation / 32);
         let key = self.key(rest);
@@ -148,7 +148,7 @@ impl Model {
         Counted { number: self.next_number, alive: self.alive.clone() }
     }
 
-    /// What a lookup gives, and that it was seen.
+    /// The expected result of a lookup, which marks the flow as seen.
     fn expect_found(&mut self, key: Chosen) -> Option<Handle> {
         let flow = *self.flows.get(&key)?;
         if self.is_expired(&flow) {
@@ -158,7 +158,7 @@ impl Model {
         Some(flow.handle)
     }
 
-    /// Makes hints for a burst, as a small table does or as a large one does.
+    /// Makes hints for a burst, in the way of a small or a large table.
     fn hint(&mut self, rest: u64) {
         let count = rest % (BURST_KEYS_MAX as u64 + 1);
         self.hinted = (0..count).map(|at| self.key(rest + at)).collect();
@@ -175,7 +175,7 @@ impl Model {
         }
     }
 
-    /// Finds the flows that hints were last made for, however long ago that was.
+    /// Finds the flows of the latest hints, however old these are.
     fn find_hinted(&mut self) {
         for (index, key) in self.hinted.clone().into_iter().enumerate() {
             if index % 3 == 0 {
@@ -198,7 +198,7 @@ impl Model {
         }
     }
 
-    /// The latest hint for a key, or none.
+    /// The latest hint for a key, or an empty one.
     fn hint_of(&self, key: Chosen) -> Hint {
         let index = self.hinted.iter().position(|hinted| *hinted == key);
         index.map_or(Hint::default(), |index| self.hints.at(index))
@@ -267,7 +267,7 @@ impl Model {
     }
 
     fn insert_burst(&mut self, rest: u64) {
-        // Often two of one key.
+        // Often two flows of the same key.
         let count = rest % 40;
         let keys: Vec<Chosen> = (0..count).map(|at| self.key(rest + at % 30)).collect();
         let flows: Vec<_> = keys.iter().map(|&key| (key, self.value())).collect();
@@ -290,7 +290,7 @@ impl Model {
         for (key, number) in left {
             match self.flows.remove(&key) {
                 Some(flow) if flow.number == number => self.expect_may_leave(&flow),
-                // One of this burst: inserted, or given a new value, and left for a later one.
+                // A flow of this burst: inserted or given a new value, and evicted for a later one.
                 other => {
                     assert!(numbers.contains(&number));
                     let class = other.map_or_else(Class::default, |flow| flow.class);
@@ -319,7 +319,7 @@ impl Model {
         self.follow_moves();
     }
 
-    /// What an insertion of `key` gave, where the value is new.
+    /// The expected result of inserting `key`, if the value is new.
     fn expect_inserted(
         &mut self,
         key: Chosen,
@@ -364,7 +364,7 @@ impl Model {
         assert!(classes.contains(flow.class), "{flow:?} left");
     }
 
-    /// That a new flow was refused with reason.
+    /// Checks that a new flow was refused for a reason.
     fn expect_no_place(&self, key: Chosen, has_rank: impl Fn(Class) -> bool) {
         let view = self.table.store.view();
         let hash = view.hash(&key);
@@ -379,7 +379,8 @@ impl Model {
         assert!(is_full || residents.clone().count() == slot_count);
         if let Full::Evict(classes) = self.shape.full {
             for flow in residents.filter(|_| classes != Classes::NONE) {
-                // All tags alike leave no line to spare for other groups: one may stay for that.
+                // If all tags are alike, no line may be left for other groups: one flow may stay
+                // for that reason.
                 let is_asked = classes.contains(flow.class) && has_rank(flow.class);
                 let may_leave = is_asked || self.is_expired(flow);
                 assert!(!may_leave || self.shape.hash_bits < 64, "{flow:?} could leave");
@@ -387,7 +388,7 @@ impl Model {
         }
     }
 
-    /// Takes up the new handles of flows that were moved.
+    /// Updates the handles of flows that were moved.
     fn follow_moves(&mut self) {
         let moved_count = self.table.stats().moved_count;
         if moved_count == self.stats.moved_count {

@@ -1,4 +1,4 @@
-//! How long flows are kept, and looking at them without keeping them longer.
+//! Idle timeouts, and lookups that don't extend them.
 
 use std::hash::Hash;
 
@@ -16,14 +16,14 @@ impl Model {
         idle_steps != u32::MAX.into() && self.now_step() - flow.seen_step > idle_steps
     }
 
-    /// The number of the value that `find` gives, and that it was seen.
+    /// The number of the value that `find` should return; marks the flow as seen.
     pub(super) fn expect_recent(&mut self, key: Chosen) -> Option<u64> {
         let flow = *self.flows.get(&key)?;
         let is_recent = self.now_step() - flow.seen_step < RECENT_STEPS;
         if is_recent { self.expect_found(key).map(|_| flow.number) } else { None }
     }
 
-    /// Looks up a flow, for how long it was silent.
+    /// Looks up a flow and the time for which it was silent.
     pub(super) fn get_silent(&mut self, key: Chosen) -> Option<Handle> {
         let found = self.table.get_silent(key, self.hint_of(key), self.now_ns);
         let (handle, silent_ns) = found.map_err(|vacancy| self.vacancy = Some(vacancy)).ok()?;
@@ -32,7 +32,7 @@ impl Model {
         Some(handle)
     }
 
-    /// Looks at a flow, and does not note that it was seen.
+    /// Looks at a flow without marking it as seen.
     pub(super) fn peek(&mut self, key: Chosen) {
         let found = self.table.peek(&key, self.now_ns);
         let expected = self.flows.get(&key).filter(|flow| !self.is_expired(flow));
@@ -40,7 +40,7 @@ impl Model {
         found.hash(&mut self.trace);
     }
 
-    /// Keeps flows of one class, but for the last, for another time.
+    /// Changes the idle timeout of one class, except the last.
     pub(super) fn set_idle(&mut self, number: u64) {
         self.idle_steps[number as usize % (CLASS_COUNT - 1)] = number / 8 % 60;
         let idle_ns = self.idle_steps.map(|steps| steps.saturating_mul(STEP_NS));
