@@ -1,4 +1,4 @@
-//! The end that pops.
+//! The popping end.
 
 use std::{fmt, mem};
 
@@ -8,20 +8,20 @@ use crate::record::{Cursor, FETCH_AHEAD, few, lines_of, per_line};
 use crate::shared::Shared;
 use crate::sync::{Arc, order};
 
-/// The end of a ring that items are popped from. Made by [`ring`](crate::ring).
+/// The popping end of a ring, made by [`ring`](crate::ring).
 ///
-/// There is one for each ring: it may move to another thread, but isn't cloned.
+/// Each ring has one: it may move to another thread, but can't be cloned.
 pub struct Consumer<T> {
     shared: Arc<Shared<T>>,
     state: State,
 }
 
-/// What the consumer alone knows.
+/// State that only the consumer accesses.
 struct State {
-    /// Where the next item comes from. After the last item of a record it stays there, and goes on when it
-    /// looks for the next one.
+    /// Position of the next item. After the last item of a record the cursor stays there, and moves
+    /// on when the consumer looks for the next record.
     cursor: Cursor,
-    /// The items that were given back so far, as `shared` shows it.
+    /// Items given back so far, as stored in `shared`.
     given_back: u64,
 }
 
@@ -30,7 +30,7 @@ impl<T> Consumer<T> {
         Self { shared, state: State { cursor: Cursor::START, given_back: 0 } }
     }
 
-    /// Pops the oldest item, or nothing when the ring is empty.
+    /// Pops the oldest item, or returns `None` if the ring is empty.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         let Self { shared, state } = self;
@@ -50,10 +50,10 @@ impl<T> Consumer<T> {
         Some(item)
     }
 
-    /// Pops up to `count_max` items, oldest first, hands each to `each`, and returns how many.
+    /// Pops up to `count_max` items, oldest first, passes each to `each`, and returns their number.
     ///
-    /// When `each` panics, it has the item it was called with, and the following ones stay in the ring.
-    /// [`pop_into`](Self::pop_into) costs less where the items are to lie in one piece.
+    /// If `each` panics, it owns the item it was called with, and the following ones stay in the
+    /// ring. [`pop_into`](Self::pop_into) costs less if the items should lie in one piece.
     ///
     /// ```
     /// let (mut tx, mut rx) = hotloop_ring::ring(8);
@@ -68,7 +68,8 @@ impl<T> Consumer<T> {
         self.pop_lines::<false>(count_max, each)
     }
 
-    /// As [`pop_burst`](Self::pop_burst). If `ENDS_AT_LONG`, it takes nothing of a long record after other items.
+    /// [`pop_burst`](Self::pop_burst). If `ENDS_AT_LONG`, stops before a long record once it has
+    /// other items.
     #[inline(always)]
     fn pop_lines<const ENDS_AT_LONG: bool>(
         &mut self,
@@ -93,7 +94,7 @@ impl<T> Consumer<T> {
             rest_count -= run_count;
             taken.slot = taken.state.cursor.slot;
             if taken.slot == 0 && run_count == per_line::<T>() {
-                // A count that the compiler knows.
+                // A count known at compile time.
                 taken.hand_out(lines, per_line::<T>(), &mut each);
             } else {
                 let end = taken.slot + run_count;
@@ -109,11 +110,12 @@ impl<T> Consumer<T> {
         count_max - rest_count
     }
 
-    /// Pops up to `count_max` items, oldest first, moves them into `to`, as many as it has room for, and returns how
-    /// many.
+    /// Pops up to `count_max` items, oldest first, and moves them into `to`, up to its room.
+    /// Returns their number.
     ///
-    /// A burst of `count_max` items or more that comes after other items is left whole for the next pop, so this may return
-    /// fewer items than there are. In a full ring, one partial push would otherwise split every later burst in two.
+    /// A burst of `count_max` items or more that comes after other items is left whole for the next
+    /// pop, so this may return fewer items than the ring holds. In a full ring, one partial push
+    /// would otherwise split every later burst in two.
     ///
     /// ```
     /// let (mut tx, mut rx) = hotloop_ring::ring(64);
@@ -137,21 +139,21 @@ impl<T> Consumer<T> {
             // SAFETY: 1. As above.
             count = unsafe { self.copy_more(place, count, count_max) };
         }
-        // SAFETY: 1. `spare` returned at least `count_max` places. 2. As many items were moved in, from the first
-        // on.
+        // SAFETY: 1. `spare` returned at least `count_max` places. 2. `count` items were moved in,
+        // from the first place on.
         unsafe { to.moved_in(count) };
         count
     }
 
-    /// Whether there are items to be taken at the cursor, or after it if that is at a record's end, and fewer than `count`
-    /// of their record.
+    /// Whether there are items at the cursor, or after it if it is at a record's end, and fewer
+    /// than `count` in their record.
     #[inline(always)]
     pub(crate) fn has_fewer_than(&mut self, count: usize) -> bool {
         (1..count).contains(&shown(&mut self.state.cursor, self.shared.memory.lines()))
     }
 
-    /// Moves up to `count_max` items of a long record to `place`, and returns how many: none where no more than a
-    /// line's are left of the record at the cursor.
+    /// Moves up to `count_max` items of a long record to `place`, and returns their number: 0 if
+    /// the record at the cursor has no more than a line's items left.
     ///
     /// # Safety
     /// `place` points to room for `count_max` items.
@@ -165,28 +167,30 @@ impl<T> Consumer<T> {
             return 0;
         }
         state.cursor = Cursor { slot: cursor.slot + count, ..cursor };
-        // After what can be done before, as what is needed after a call has to be kept. It does not panic.
-        // SAFETY: 1. There is one consumer, and it is borrowed mutably. 2. The slots are shown. 3. The cursor
-        // has moved on, so the items are taken once. 4. There is room, by contract.
+        // The copy comes last, so that few values must be kept across the call. It does not panic.
+        // SAFETY: 1. There is one consumer, and it is borrowed mutably. 2. The slots are shown. 3.
+        // The cursor has moved on, so the items are taken once. 4. There is room, by contract.
         unsafe { lines.copy_out(cursor.line_index, cursor.slot, place, count) };
         state.give_back_late(shared);
         count
     }
 
-    /// Moves up to `count_max` items to `place`, one by one up to the next long record, and returns how many.
+    /// Moves up to `count_max` items to `place`, one by one up to the next long record, and returns
+    /// their number.
     ///
     /// # Safety
     /// `place` points to room for `count_max` items.
     #[inline(always)]
     unsafe fn copy_lines(&mut self, mut place: *mut T, count_max: usize) -> usize {
         self.pop_lines::<true>(count_max, |item| {
-            // SAFETY: 1. This is called at most `count_max` times, and there is room for so many, by contract.
+            // SAFETY: 1. This is called at most `count_max` times, and there is room for
+            // `count_max` items, by contract.
             unsafe { place.write(item) };
             place = place.wrapping_add(1);
         })
     }
 
-    /// [`pop_into`](Self::pop_into) if no long record comes first.
+    /// [`pop_into`](Self::pop_into) if the first record isn't long.
     ///
     /// # Safety
     /// `place` points to room for `count_max` items.
@@ -210,7 +214,7 @@ impl<T> Consumer<T> {
     unsafe fn copy_more(&mut self, place: *mut T, mut count: usize, count_max: usize) -> usize {
         while count < count_max && self.has_fewer_than(count_max) {
             let (place, room) = (place.wrapping_add(count), count_max - count);
-            // SAFETY: 1. There is room for those that are left, by contract.
+            // SAFETY: 1. There is room for the remaining items, by contract.
             let mut part_count = unsafe { self.copy_long(place, room) };
             if part_count == 0 {
                 // SAFETY: 1. As above.
@@ -221,50 +225,52 @@ impl<T> Consumer<T> {
         count
     }
 
-    /// Items in the ring now: so many can be popped. The producer may add some while this returns.
+    /// Number of items in the ring, which can be popped now. The producer may add more while this
+    /// returns.
     pub fn len(&self) -> usize {
         let count = self.shared.pushed().wrapping_sub(self.state.cursor.count());
         // The producer counts items after it has shown them: some may be taken already.
         if count.cast_signed() > 0 { count as usize } else { 0 }
     }
 
-    /// True when the ring holds nothing now.
+    /// Whether the ring is empty now.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The most items that always fit: while fewer are in the ring, a push succeeds.
+    /// Number of items that always fit: while the ring has fewer, a push succeeds.
     pub fn capacity(&self) -> usize {
         self.shared.capacity
     }
 
-    /// The most items that the ring ever holds at once: the capacity, and fewer than an eighth of it
-    /// or than a line's items more, for what was taken but isn't given back yet.
+    /// Maximum number of items in the ring: the capacity, plus items that were taken but aren't
+    /// given back yet, which are fewer than an eighth of the capacity or fewer than a line's items.
     pub fn slot_count(&self) -> usize {
         self.shared.slot_count()
     }
 
-    /// True when the producer was dropped. Items may still be in the ring.
+    /// Whether the producer was dropped. Items may still be in the ring.
     pub fn is_closed(&self) -> bool {
         self.shared.producer_gone()
     }
 
-    /// True when the producer was dropped and nothing is left: no item will ever come.
+    /// Whether the producer was dropped and the ring is empty: no item will ever come.
     pub fn is_finished(&self) -> bool {
-        // In this order: a producer that is gone pushes no more, so what is empty then stays so.
+        // In this order: a producer that is gone pushes no more, so a ring found empty afterwards
+        // stays empty.
         self.is_closed() && self.is_empty()
     }
 }
 
-/// Goes on from a line of which all is taken.
+/// Moves on from a line with all items taken.
 #[inline(always)]
 fn next_line<T>(cursor: &mut Cursor, lines: Lines<'_, T>) {
     cursor.next_record(per_line::<T>(), 1, lines.count());
     lines.fetch(cursor.line_index + FETCH_AHEAD);
 }
 
-/// How many items of the record at the cursor are shown and not taken. Goes on to the next one where the
-/// last was taken.
+/// Number of items of the record at the cursor that are shown and not taken. Moves on to the next
+/// record if the last item was taken.
 #[inline(always)]
 fn shown<T>(cursor: &mut Cursor, lines: Lines<'_, T>) -> usize {
     // SAFETY: 1. A cursor's line is one of the ring's.
@@ -278,7 +284,7 @@ fn shown<T>(cursor: &mut Cursor, lines: Lines<'_, T>) -> usize {
     if count == per_line::<T>() {
         next_line(cursor, lines);
     } else {
-        // What is copied in one piece waits for all its lines at once.
+        // Copying a record in one piece waits for all its lines at once.
         cursor.next_record(count, lines_of::<T>(count), lines.count());
     }
     // SAFETY: 1. As above.
@@ -286,8 +292,8 @@ fn shown<T>(cursor: &mut Cursor, lines: Lines<'_, T>) -> usize {
 }
 
 impl State {
-    /// Gives items back once about an eighth of the ring is taken: the producer then finds much room with
-    /// one look, and its line isn't fetched for every few items.
+    /// Gives items back once about an eighth of the ring is taken: the producer then finds much
+    /// room with one look, and the line with the count isn't fetched for every few items.
     #[inline(always)]
     fn give_back_late<T>(&mut self, shared: &Shared<T>) {
         let count = self.cursor.count();
@@ -297,7 +303,7 @@ impl State {
         }
     }
 
-    /// Gives all items back, now that there is nothing else to do.
+    /// Gives all items back, because there is nothing else to do.
     #[inline(always)]
     fn give_back_all<T>(&mut self, shared: &Shared<T>) {
         let count = self.cursor.count();
@@ -318,8 +324,8 @@ impl State {
     }
 }
 
-/// A burst being taken, up to `slot` of the record at the cursor. It is dropped only where a panic ends that, and
-/// then counts what was taken.
+/// A burst being taken, up to `slot` of the record at the cursor. Dropped only if a panic ends the
+/// burst; the drop then counts the items taken.
 struct Taken<'a, T> {
     shared: &'a Shared<T>,
     state: &'a mut State,
@@ -327,7 +333,7 @@ struct Taken<'a, T> {
 }
 
 impl<T> Taken<'_, T> {
-    /// Hands out the items up to before `end`, which are shown.
+    /// Hands out the items before `end`, which are shown.
     #[inline(always)]
     fn hand_out(&mut self, lines: Lines<'_, T>, end: usize, mut each: impl FnMut(T)) {
         let line_index = self.state.cursor.line_index;

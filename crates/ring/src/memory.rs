@@ -1,4 +1,4 @@
-//! The memory of a ring: cache lines that begin with a header, and items.
+//! The memory of a ring: cache lines with a header and items.
 
 use std::cell::UnsafeCell;
 use std::collections::TryReserveError;
@@ -7,24 +7,24 @@ use std::ops::Range;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Lines, without knowledge of which items are in them.
+/// Lines, with no record of which slots hold items.
 pub(crate) struct Memory<T>(Box<[Line<T>]>);
 
 /// The lines of a [`Memory`].
 pub(crate) struct Lines<'a, T>(&'a [Line<T>]);
 
-/// A header and the items after it: 64 bytes where items are of at most 56 and alignment 8. Those lie
-/// densely, on through the lines that follow: in a record of several lines, the headers' bytes of all but
-/// the first hold items too.
+/// A header and the items after it: 64 bytes for items of at most 56 bytes and alignment 8. Such
+/// items are packed through the lines that follow: in a record of several lines, items also use the
+/// headers' bytes of all lines but the first.
 #[repr(C, align(64))]
 struct Line<T> {
     header: AtomicU64,
     space: UnsafeCell<Space<T>>,
 }
 
-/// Never read as a whole: it gives size and alignment. Its size is a multiple of its alignment, and
-/// that of `T` too, so `per_line::<T>()` items of at most 56 bytes fit into `words`, and one larger
-/// or more strictly aligned item into `item`.
+/// Never read as a whole: only provides size and alignment. Its size is a multiple of its alignment
+/// and of `T`'s, so `per_line::<T>()` items of at most 56 bytes fit into `words`, and one item that
+/// is larger or more strictly aligned into `item`.
 #[repr(C)]
 union Space<T> {
     words: [MaybeUninit<u64>; 7],
@@ -32,8 +32,8 @@ union Space<T> {
 }
 
 impl<T> Memory<T> {
-    /// Lines with headers of 0 and no items. They are written to, so the packet path isn't the first to touch
-    /// them.
+    /// Lines with headers of 0 and no items. Touches them, so that the packet path isn't the first
+    /// to do it.
     pub(crate) fn new(line_count: usize) -> Result<Self, TryReserveError> {
         let mut lines = Vec::new();
         lines.try_reserve_exact(line_count)?;
@@ -47,7 +47,7 @@ impl<T> Memory<T> {
         Ok(Self(lines.into_boxed_slice()))
     }
 
-    /// All lines, by value: whoever works on them has address and count in registers.
+    /// All lines, by value, so that users keep address and count in registers.
     #[inline(always)]
     pub(crate) fn lines(&self) -> Lines<'_, T> {
         Lines(&self.0)
@@ -68,7 +68,7 @@ impl<T> Lines<'_, T> {
         self.0.len()
     }
 
-    /// The header of a line that a record starts in, or is about to.
+    /// The header of a line in which a record starts or will start.
     ///
     /// # Safety
     /// The line is one of the ring's.
@@ -88,12 +88,12 @@ impl<T> Lines<'_, T> {
         unsafe { self.0.get_unchecked(line_index) }.header.store(count as u64, order);
     }
 
-    /// Where the item `slot` is of the record that starts in this line.
+    /// Address of the item `slot` of the record that starts in this line.
     #[inline(always)]
     fn place(self, line_index: usize, slot: usize) -> *mut T {
         debug_assert!(line_index < self.0.len(), "a line of the ring");
-        // From the whole slice, since a record may go on through later lines. All of a line is in
-        // `UnsafeCell`s: a shared reference allows writes.
+        // Derived from the whole slice, since a record may extend through later lines. All of a
+        // line is in `UnsafeCell`s: a shared reference allows writes.
         let line = self.0.as_ptr().wrapping_add(line_index);
         line.wrapping_byte_add(offset_of!(Line<T>, space)).cast::<T>().cast_mut().wrapping_add(slot)
     }
@@ -112,7 +112,7 @@ impl<T> Lines<'_, T> {
     /// Moves the item out of a slot.
     ///
     /// # Safety
-    /// As [`write`](Self::write), and the slot holds an item that is not taken a second time.
+    /// As for [`write`](Self::write), and the slot holds an item that is not taken a second time.
     #[inline(always)]
     pub(crate) unsafe fn take(self, line_index: usize, slot: usize) -> T {
         // SAFETY: 1. As in `write`. 2. By contract there is an item, and this is its only move.
@@ -122,7 +122,8 @@ impl<T> Lines<'_, T> {
     /// Moves `count` items into a record, from `slot` on.
     ///
     /// # Safety
-    /// As [`write`](Self::write) for each slot, and `from` points to as many items, which are not used again.
+    /// As for [`write`](Self::write) for each slot, and `from` points to `count` items, which are
+    /// not used again.
     #[inline(always)]
     pub(crate) unsafe fn copy_in(
         self,
@@ -132,25 +133,25 @@ impl<T> Lines<'_, T> {
         count: usize,
     ) {
         let place = self.place(line_index, slot);
-        // SAFETY: 1. As in `write`, for each slot. 2. By contract there are as many items at `from`. 3. They
-        // aren't in the ring's memory: nothing outside refers to that.
+        // SAFETY: 1. As in `write`, for each slot. 2. By contract there are `count` items at
+        // `from`. 3. They aren't in the ring's memory: nothing outside refers to that.
         unsafe { place.copy_from_nonoverlapping(from, count) }
     }
 
     /// Moves `count` items out of a record, from `slot` on.
     ///
     /// # Safety
-    /// As [`take`](Self::take) for each slot, and `to` points to room for as many items.
+    /// As for [`take`](Self::take) for each slot, and `to` points to room for `count` items.
     #[inline(always)]
     pub(crate) unsafe fn copy_out(self, line_index: usize, slot: usize, to: *mut T, count: usize) {
         let place = self.place(line_index, slot);
-        // SAFETY: 1. As in `take`, for each slot. 2. By contract there is as much room at `to`. 3. It isn't in
-        // the ring's memory: nothing outside refers to that.
+        // SAFETY: 1. As in `take`, for each slot. 2. By contract there is room for `count` items at
+        // `to`. 3. The room isn't in the ring's memory: nothing outside refers to that.
         unsafe { place.copy_to_nonoverlapping(to, count) }
     }
 
-    /// Starts fetching a line for writing: the other core holds it, and stores would wait for each line in
-    /// turn. Past the last line nothing is fetched.
+    /// Starts fetching a line for writing: the other core holds it, and stores would wait for each
+    /// line in turn. Does nothing past the last line.
     #[inline(always)]
     pub(crate) fn claim(self, line_index: usize) {
         if let Some(line) = self.0.get(line_index) {
@@ -158,14 +159,14 @@ impl<T> Lines<'_, T> {
         }
     }
 
-    /// [`claim`](Self::claim) of several lines. Does nothing where one is past the last line.
+    /// [`claim`](Self::claim) for several lines. Does nothing if one is past the last line.
     #[inline(always)]
     pub(crate) fn claim_all(self, indices: Range<usize>) {
         self.0.get(indices).into_iter().flatten().for_each(|line| claim(line));
     }
 
-    /// Starts fetching a line for reading. Without it, only so many lines are on their way from the other core
-    /// as the processor finds by running ahead. Past the last line nothing is fetched.
+    /// Starts fetching a line for reading. Without this, the only lines on their way from the other
+    /// core are those that the processor finds by running ahead. Does nothing past the last line.
     #[inline(always)]
     pub(crate) fn fetch(self, line_index: usize) {
         if let Some(line) = self.0.get(line_index) {
@@ -178,8 +179,8 @@ impl<T> Lines<'_, T> {
 #[inline(always)]
 fn claim<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: 1. The instruction is a hint: it changes neither memory nor registers, never faults, and
-    // does nothing where the processor doesn't know it.
+    // SAFETY: 1. The instruction is a hint: it changes neither memory nor registers, never faults,
+    // and does nothing on processors that don't know it.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags));
     }
@@ -187,8 +188,9 @@ fn claim<T>(place: *const T) {
     let _ = place;
 }
 
-/// Starts fetching the cache line of `place` for reading, and doesn't wait for it: for the memory that items
-/// refer to, which the core that pushed them has just written. Does nothing on processors other than x86-64.
+/// Starts fetching the cache line of `place` for reading without waiting for it: for the memory
+/// that items refer to, which the core that pushed them has just written. Does nothing on
+/// processors other than x86-64.
 #[inline(always)]
 pub fn prefetch<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

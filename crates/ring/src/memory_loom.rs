@@ -1,4 +1,4 @@
-//! `Memory` for loom, which tells the bytes of a line apart word by word, and reports accesses to one
+//! `Memory` for loom, which tracks a line's bytes word by word, and reports accesses to a word
 //! without an order between them.
 
 use std::collections::TryReserveError;
@@ -14,17 +14,18 @@ const LINE_WORDS: usize = LINE_BYTES / WORD_BYTES;
 
 pub(crate) struct Memory<T> {
     headers: Box<[AtomicU64]>,
-    /// By word, the headers' included. Items touch all that they lie in.
+    /// One entry per word, headers included. Items touch all words that they lie in.
     words: Box<[Word]>,
-    /// By the byte that an item starts at.
+    /// Indexed by the byte at which an item starts.
     items: Box<[std::cell::UnsafeCell<MaybeUninit<T>>]>,
 }
 
 /// The lines of a [`Memory`].
 pub(crate) type Lines<'a, T> = &'a Memory<T>;
 
-/// A word's accesses, as loom sees them. A header is read and written by both ends at once; but where it
-/// holds items, a write of these excludes both, and a read excludes a write of the header.
+/// A word's accesses, as loom sees them. Both ends may read and write a header at the same time.
+/// But if the word holds items, a write of these excludes both, and a read excludes a write of the
+/// header.
 #[derive(Default)]
 struct Word {
     header_reads: UnsafeCell<()>,
@@ -64,8 +65,8 @@ impl<T> Memory<T> {
         self.headers[line_index].store(count as u64, order);
     }
 
-    /// The byte at which an item starts, and the words that it lies in. A large one lies in one line, as far
-    /// as loom goes.
+    /// The byte at which an item starts, and the words that it lies in. For loom, a large item lies
+    /// in one line.
     fn place(&self, line_index: usize, slot: usize) -> (usize, RangeInclusive<usize>) {
         let bytes = if is_dense::<T>() { size_of::<T>() } else { WORD_BYTES };
         let first = line_index * LINE_BYTES + WORD_BYTES + slot * bytes;
@@ -85,7 +86,7 @@ impl<T> Memory<T> {
     }
 
     /// # Safety
-    /// As [`write`](Self::write), and the slot holds an item that is not taken a second time.
+    /// As for [`write`](Self::write), and the slot holds an item that is not taken a second time.
     pub(crate) unsafe fn take(&self, line_index: usize, slot: usize) -> T {
         let (first, words) = self.place(line_index, slot);
         for word in &self.words[words] {
@@ -98,7 +99,8 @@ impl<T> Memory<T> {
     }
 
     /// # Safety
-    /// As [`write`](Self::write) for each slot, and `from` points to as many items, which are not used again.
+    /// As for [`write`](Self::write) for each slot, and `from` points to `count` items, which are
+    /// not used again.
     pub(crate) unsafe fn copy_in(
         &self,
         line_index: usize,
@@ -107,16 +109,16 @@ impl<T> Memory<T> {
         count: usize,
     ) {
         for offset in 0..count {
-            // SAFETY: 1. By contract there are as many items. 2. As in `write`, by contract.
+            // SAFETY: 1. By contract there are `count` items. 2. As in `write`, by contract.
             unsafe { self.write(line_index, slot + offset, from.add(offset).read()) };
         }
     }
 
     /// # Safety
-    /// As [`take`](Self::take) for each slot, and `to` points to room for as many items.
+    /// As for [`take`](Self::take) for each slot, and `to` points to room for `count` items.
     pub(crate) unsafe fn copy_out(&self, line_index: usize, slot: usize, to: *mut T, count: usize) {
         for offset in 0..count {
-            // SAFETY: 1. By contract there is as much room. 2. As in `take`, by contract.
+            // SAFETY: 1. By contract there is room for `count` items. 2. As in `take`, by contract.
             unsafe { to.add(offset).write(self.take(line_index, slot + offset)) };
         }
     }
@@ -128,5 +130,5 @@ impl<T> Memory<T> {
     pub(crate) fn fetch(&self, _line_index: usize) {}
 }
 
-/// Loom sees no cache.
+/// Does nothing: loom has no cache.
 pub fn prefetch<T>(_place: *const T) {}

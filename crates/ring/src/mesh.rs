@@ -16,9 +16,9 @@ use crate::{Consumer, MoveIn, MoveOut, Producer, ring};
 /// ```
 #[derive(Debug)]
 pub struct Mesh<T> {
-    /// The ends of each sending core, in order.
+    /// Each sending core's ends, in order.
     pub producers: Vec<Producers<T>>,
-    /// The ends of each receiving core, in order.
+    /// Each receiving core's ends, in order.
     pub consumers: Vec<Consumers<T>>,
 }
 
@@ -26,7 +26,7 @@ impl<T> Mesh<T> {
     /// Rings of `capacity` items from each of `producer_count` cores to each of `consumer_count`.
     ///
     /// # Panics
-    /// As [`ring`].
+    /// As for [`ring`].
     pub fn new(producer_count: usize, consumer_count: usize, capacity: usize) -> Self {
         Self::joined(producer_count, consumer_count, capacity, |_, _| true)
     }
@@ -35,7 +35,7 @@ impl<T> Mesh<T> {
     /// true.
     ///
     /// # Panics
-    /// As [`ring`].
+    /// As for [`ring`].
     pub fn joined(
         producer_count: usize,
         consumer_count: usize,
@@ -62,7 +62,7 @@ impl<T> Mesh<T> {
 
 /// The ends of a [`Mesh`] on a sending core.
 pub struct Producers<T> {
-    /// By receiving core; none where the two are not joined.
+    /// By receiving core; `None` if the two are not joined.
     rings: Vec<Option<Producer<T>>>,
 }
 
@@ -71,16 +71,16 @@ impl<T> Producers<T> {
     /// number pushed.
     ///
     /// # Panics
-    /// When no ring leads to that core.
+    /// If no ring leads to that core.
     #[inline]
     pub fn push_burst(&mut self, to: usize, count: usize, next: impl FnMut() -> T) -> usize {
         self.ring(to).push_burst(count, next)
     }
 
-    /// Moves items to the core `to`, as [`Producer::push_from`] does, and returns how many.
+    /// Moves items to the core `to`, as [`Producer::push_from`] does, and returns their number.
     ///
     /// # Panics
-    /// When no ring leads to that core.
+    /// If no ring leads to that core.
     #[inline]
     pub fn push_from(&mut self, to: usize, from: &mut impl MoveOut<Item = T>) -> usize {
         self.ring(to).push_from(from)
@@ -91,13 +91,13 @@ impl<T> Producers<T> {
         self.rings[to].as_mut().expect("a ring leads to that core")
     }
 
-    /// The number of items that the fullest ring has room for: so many can be pushed to any core.
-    /// `usize::MAX` where there are no rings.
+    /// Number of items that can be pushed to any core: the room in the fullest ring. `usize::MAX`
+    /// without rings.
     pub fn free_count_min(&mut self) -> usize {
         self.rings.iter_mut().flatten().map(Producer::free_count).min().unwrap_or(usize::MAX)
     }
 
-    /// The number of receiving cores, whether or not a ring leads to them.
+    /// Number of receiving cores, with or without a ring to them.
     pub fn consumer_count(&self) -> usize {
         self.rings.len()
     }
@@ -112,24 +112,24 @@ impl<T> fmt::Debug for Producers<T> {
 /// The ends of a [`Mesh`] on a receiving core.
 pub struct Consumers<T> {
     rings: Vec<Consumer<T>>,
-    /// The ring that the next burst starts with; below `rings.len()`, or 0.
+    /// Index of the ring that the next burst starts with; below `rings.len()`, or 0.
     first_index: usize,
 }
 
 impl<T> Consumers<T> {
-    /// Pops up to `count_max` items from all rings together, calls `each` with every one, and returns
-    /// the number popped.
+    /// Pops up to `count_max` items from all rings together, calls `each` with every one, and
+    /// returns their number.
     ///
-    /// Every call starts with the next ring, so one busy sender can't keep the others waiting for
-    /// longer than there are rings. Items of one sender come in their order. When `each` panics, it
-    /// has the item it was called with, and all others stay in their rings.
+    /// Every call starts with the next ring, so that each sender gets the first turn once in a
+    /// round of all rings, however busy one is. Items of one sender come in their order. If `each`
+    /// panics, it owns the item it was called with, and all others stay in their rings.
     #[inline]
     pub fn pop_burst(&mut self, count_max: usize, mut each: impl FnMut(T)) -> usize {
         self.gather(count_max, |ring, count_max| ring.pop_burst(count_max, &mut each))
     }
 
-    /// As [`pop_burst`](Self::pop_burst), but moves the items into `to`, up to its free room. Bursts stay whole as with
-    /// [`Consumer::pop_into`].
+    /// [`pop_burst`](Self::pop_burst) that moves the items into `to`, up to its free room. Bursts
+    /// stay whole, as with [`Consumer::pop_into`].
     #[inline]
     pub fn pop_into(&mut self, count_max: usize, to: &mut impl MoveIn<Item = T>) -> usize {
         self.gather(count_max, |ring, room| {
@@ -160,23 +160,23 @@ impl<T> Consumers<T> {
         popped_count
     }
 
-    /// Items in all rings now.
+    /// Number of items in all rings now.
     pub fn len(&self) -> usize {
         self.rings.iter().map(Consumer::len).sum()
     }
 
-    /// True when all rings are empty now.
+    /// Whether all rings are empty now.
     pub fn is_empty(&self) -> bool {
         self.rings.iter().all(Consumer::is_empty)
     }
 
-    /// The items that all rings together hold at most.
+    /// Maximum number of items in all rings together.
     pub fn slot_count(&self) -> usize {
         self.rings.iter().map(Consumer::slot_count).sum()
     }
 
-    /// True when every sender is gone and nothing is left: no item will ever come. Without rings,
-    /// always true.
+    /// Whether every sender is gone and all rings are empty: no item will ever come. Always true
+    /// without rings.
     pub fn is_finished(&self) -> bool {
         self.rings.iter().all(Consumer::is_finished)
     }

@@ -1,45 +1,47 @@
-//! What a ring moves many items out of and into at once.
+//! Traits for memory that many items are moved from or to at once.
 
 use std::mem::MaybeUninit;
 
-/// Items that lie one after the other, which [`Producer::push_from`](crate::Producer::push_from) moves out from
-/// the front. A slice of `Copy` items is one, and copies them: `push_from(&mut &items[..])`.
+/// Items that lie one after the other, which [`Producer::push_from`](crate::Producer::push_from)
+/// moves out from the front. A slice of `Copy` items implements this, and copies them:
+/// `push_from(&mut &items[..])`.
 ///
 /// # Safety
-/// 1. The items that [`items`](Self::items) returns are the value's own, or `Copy`, and the same each time. 2. After
-///    [`forget_front`](Self::forget_front) it neither returns, uses nor drops the first `count` of them again.
+/// 1. The items that [`items`](Self::items) returns are the value's own, or `Copy`, and the same
+///    each time. 2. After [`forget_front`](Self::forget_front) the value neither returns, uses nor
+///    drops the first `count` of them again.
 pub unsafe trait MoveOut {
-    /// What is moved.
+    /// The type of items.
     type Item;
 
     /// All items, front first.
     fn items(&self) -> &[Self::Item];
 
-    /// Takes the first `count` items to have been moved out.
+    /// Marks the first `count` items as moved out.
     ///
     /// # Safety
-    /// 1. There are as many. 2. The caller has moved them, or forgets them.
+    /// 1. There are at least `count` items. 2. The caller has moved them, or forgets them.
     unsafe fn forget_front(&mut self, count: usize);
 }
 
-/// Room for items, which [`Consumer::pop_into`](crate::Consumer::pop_into) moves in at its front. A `Vec` is some
-/// with what it has allocated.
+/// Room for items, which [`Consumer::pop_into`](crate::Consumer::pop_into) moves in from its front
+/// on. A `Vec` implements this with its spare capacity.
 pub trait MoveIn {
-    /// What is moved.
+    /// The type of items.
     type Item;
 
-    /// Where the next items go.
+    /// The free places for items, in order.
     fn spare(&mut self) -> &mut [MaybeUninit<Self::Item>];
 
-    /// Takes the first `count` spare places to hold items, which it owns from now on.
+    /// Marks the first `count` spare places as initialised. This value owns the items from now on.
     ///
     /// # Safety
-    /// 1. The last call of [`spare`](Self::spare), since which nothing has changed, returned as many places. 2. The
-    ///    caller has moved an item into each.
+    /// 1. The last call of [`spare`](Self::spare), since when nothing has changed, returned at
+    ///    least `count` places. 2. The caller has moved an item into each.
     unsafe fn moved_in(&mut self, count: usize);
 }
 
-// SAFETY: 1. The items are `Copy`. 2. The slice goes on after those that were copied.
+// SAFETY: 1. The items are `Copy`. 2. The slice continues after the items that were copied.
 unsafe impl<T: Copy> MoveOut for &[T] {
     type Item = T;
 
@@ -50,7 +52,7 @@ unsafe impl<T: Copy> MoveOut for &[T] {
 
     #[inline(always)]
     unsafe fn forget_front(&mut self, count: usize) {
-        // SAFETY: 1. By contract there are as many.
+        // SAFETY: 1. By contract there are at least `count` items.
         *self = unsafe { self.get_unchecked(count..) };
     }
 }
@@ -65,8 +67,8 @@ impl<T> MoveIn for Vec<T> {
 
     #[inline(always)]
     unsafe fn moved_in(&mut self, count: usize) {
-        // SAFETY: 1. By contract so many places after the length were initialised. 2. They are within what is
-        // allocated, as `spare_capacity_mut` returned them.
+        // SAFETY: 1. By contract `count` places after the length were initialised. 2. They are
+        // within the allocation, as `spare_capacity_mut` returned them.
         unsafe { self.set_len(self.len() + count) }
     }
 }

@@ -1,4 +1,4 @@
-//! The end that pushes.
+//! The pushing end.
 
 use std::{fmt, mem};
 
@@ -10,22 +10,23 @@ use crate::record::{
 use crate::shared::Shared;
 use crate::sync::{Arc, Ordering, order};
 
-/// The end of a ring that items are pushed into. Made by [`ring`](crate::ring).
+/// The pushing end of a ring, made by [`ring`](crate::ring).
 ///
-/// There is one for each ring: it may move to another thread, but isn't cloned.
+/// Each ring has one: it may move to another thread, but can't be cloned.
 pub struct Producer<T> {
     shared: Arc<Shared<T>>,
     state: State,
 }
 
-/// What the producer alone knows.
+/// State that only the producer accesses.
 struct State {
-    /// Where the next item goes: in a line that isn't full. Its header is 0 before the first item is shown.
+    /// Position of the next item, in a line that isn't full. The line's header is 0 before its
+    /// first item is shown.
     cursor: Cursor,
-    /// Single pushes into the cursor's line up to before this slot need no look at anything: the
-    /// line doesn't end, and there is room.
+    /// Single pushes into the cursor's line before this slot need no check: the line doesn't end,
+    /// and there is room.
     stop: usize,
-    /// What the count of items pushed may reach: `slot_count` past those given back, as last read.
+    /// The maximum for the count of items pushed: `slot_count` past those given back, as last read.
     limit: u64,
 }
 
@@ -38,7 +39,7 @@ impl<T> Producer<T> {
     /// Pushes one item.
     ///
     /// # Errors
-    /// Gives the item back when the ring is full.
+    /// Returns the item if the ring is full.
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), T> {
         let Self { shared, state } = self;
@@ -49,11 +50,12 @@ impl<T> Producer<T> {
         state.push_at_stop(shared, item)
     }
 
-    /// Pushes up to `count` items, each from a call of `next`, and returns how many: as many as
-    /// there is room for. `next` is called exactly that often, so no item is left over.
+    /// Pushes up to `count` items, as far as there is room, and returns their number. `next` is
+    /// called exactly that often, so no item is left over.
     ///
-    /// The consumer sees the items of a cache line at once (seven of 8 bytes). When `next` panics,
-    /// it sees all items before. [`push_from`](Self::push_from) costs less where the items lie in one piece.
+    /// The consumer sees the items of a cache line at once (seven of 8 bytes). If `next` panics,
+    /// the consumer sees all earlier items. [`push_from`](Self::push_from) costs less if the items
+    /// lie in one piece.
     ///
     /// ```
     /// let (mut tx, mut rx) = hotloop_ring::ring(64);
@@ -89,7 +91,7 @@ impl<T> Producer<T> {
                 break;
             }
             if written.slot == 0 {
-                // A count that the compiler knows.
+                // A count known at compile time.
                 written.fill(lines, per_line::<T>(), &mut *next);
             } else {
                 written.fill(lines, per_line::<T>(), || few(&mut *next));
@@ -105,9 +107,10 @@ impl<T> Producer<T> {
         room_count
     }
 
-    /// Moves items out of `from`, from its front, and returns how many: as many as there is room for.
+    /// Moves items out of `from`, from its front, as far as there is room, and returns their
+    /// number.
     ///
-    /// Of 28 items of 8 bytes, or more, the consumer sees all at once.
+    /// 28 or more items of 8 bytes become visible to the consumer all at once.
     ///
     /// ```
     /// let (mut tx, mut rx) = hotloop_ring::ring(64);
@@ -122,13 +125,13 @@ impl<T> Producer<T> {
         let (place, count) = (from.items().as_ptr(), from.items().len());
         let room_count = self.room_for(count);
         let is_long = room_count >= long_count::<T>();
-        // SAFETY: 1. There is room for so many. 2. `from` has as many, which it forgets below; nothing in between
-        // panics. 3. They are enough.
+        // SAFETY: 1. There is room for `room_count` items. 2. `from` has that many, which it
+        // forgets below; nothing in between panics. 3. They are enough.
         if !(is_long && unsafe { self.copy_long(place, room_count) }) {
             // SAFETY: 1 and 2. As above.
             unsafe { self.copy_parts(place, room_count) };
         }
-        // SAFETY: 1. There were at least `room_count`. 2. They were moved into the ring.
+        // SAFETY: 1. There were at least `room_count` items. 2. They were moved into the ring.
         unsafe { from.forget_front(room_count) };
         room_count
     }
@@ -136,7 +139,8 @@ impl<T> Producer<T> {
     /// Moves items into lines, one by one.
     ///
     /// # Safety
-    /// 1. There is room for `count` items. 2. As many lie at `place`, and are not used again.
+    /// 1. There is room for `count` items. 2. `place` points to `count` items, which are not used
+    ///    again.
     #[inline(always)]
     unsafe fn copy_lines(&mut self, mut place: *const T, count: usize) {
         self.push_lines(count, &mut || {
@@ -148,10 +152,12 @@ impl<T> Producer<T> {
         });
     }
 
-    /// Moves items into a record of their own, and shows it. Does nothing where they don't go into one.
+    /// Moves items into a record of their own, and shows it. Returns false and does nothing if they
+    /// don't fit one.
     ///
     /// # Safety
-    /// 1. There is room for `count` items. 2. As many lie at `place`, and are not used again if this returns true.
+    /// 1. There is room for `count` items. 2. `place` points to `count` items, which are not used
+    ///    again if this returns true.
     /// 3. There are enough for a long record, or they fill all lines up to the last: the ring has lines for that.
     #[inline(always)]
     unsafe fn copy_long(&mut self, place: *const T, count: usize) -> bool {
@@ -163,30 +169,33 @@ impl<T> Producer<T> {
         }
         let mut next = Cursor { line_index, slot, behind };
         next.next_record(count, line_count, lines.count());
-        // Before the consumer goes on to look at it.
-        // SAFETY: 1. A cursor's line is one of the ring's.
+        // Before the consumer moves on to this line. SAFETY: 1. A cursor's line is one of the
+        // ring's.
         unsafe { lines.set_header(next.line_index, 0, Ordering::Relaxed) };
         state.cursor = next;
-        // The next single push looks for room.
+        // Makes the next single push check for room.
         state.stop = 0;
-        // Last, as what is needed after a call has to be kept. Nothing up to the end panics.
-        // SAFETY: 1. There is one producer, and it is borrowed mutably. 2. There is room, by contract, so the slots
-        // lie in lines that are the producer's, and aren't shown yet. 3. By contract the items are there.
+        // The copy comes last, so that few values must be kept across the call. Nothing up to the
+        // end panics. SAFETY: 1. There is one producer, and it is borrowed mutably. 2. There is
+        // room, by contract, so the slots lie in lines that are the producer's, and aren't shown
+        // yet. 3. By contract the items are there.
         unsafe { lines.copy_in(line_index, 0, place, count) };
         // SAFETY: 1. A cursor's line is one of the ring's.
         unsafe { lines.set_header(line_index, count, order::show_record()) };
         shared.set_pushed(state.cursor.behind);
-        // Those of the record after the next, if both are as long as this one. The next one's would come too late.
+        // Claims the lines of the record after the next, if both are as long as this one. Claiming
+        // the next record's lines would be too late.
         let claimed = state.cursor.line_index + line_count;
         lines.claim_all(claimed..claimed + line_count);
         true
     }
 
-    /// Moves items into lines and, where what is left of the line at the cursor or of the memory keeps many from
-    /// going into one long record, into parts of one.
+    /// Moves items into lines, and into long records where they fit. The rest of the cursor's line
+    /// or the end of the memory may keep them from going into one record.
     ///
     /// # Safety
-    /// 1. There is room for `count` items. 2. As many lie at `place`, and are not used again.
+    /// 1. There is room for `count` items. 2. `place` points to `count` items, which are not used
+    ///    again.
     #[inline(never)]
     unsafe fn copy_parts(&mut self, mut place: *const T, count: usize) {
         let mut rest_count = count;
@@ -194,24 +203,24 @@ impl<T> Producer<T> {
             let Cursor { line_index, slot, .. } = self.state.cursor;
             let to_end_count = items_in::<T>(self.shared.memory.lines().count() - line_index);
             let mut part_count = rest_count.min(record_max::<T>()).min(to_end_count);
-            // SAFETY: 1 and 2. By contract, for a part of the items that are left. 3. There are enough, or as many as go
-            // into all lines up to the last.
+            // SAFETY: 1 and 2. By contract, for a part of the remaining items. 3. There are enough,
+            // or they fill all lines up to the last.
             if !unsafe { self.copy_long(place, part_count) } {
                 part_count = per_line::<T>() - slot;
-                // SAFETY: 1 and 2. By contract, for a part of the items that are left.
+                // SAFETY: 1 and 2. By contract, for a part of the remaining items.
                 unsafe { self.copy_lines(place, part_count) };
             }
             rest_count -= part_count;
             place = place.wrapping_add(part_count);
         }
-        // SAFETY: 1 and 2. By contract, for the items that are left.
+        // SAFETY: 1 and 2. By contract, for the remaining items.
         unsafe { self.copy_lines(place, rest_count) };
     }
 
-    /// How many of `wanted_count` items there is room for now. That room stays until it is pushed
-    /// into: the consumer can only add to it.
+    /// Number of items, at most `wanted_count`, that there is room for now. The room stays until
+    /// something is pushed: the consumer can only add to it.
     ///
-    /// Reads what the consumer gave back only when the room last seen is too small.
+    /// Reads the consumer's count only if the room last seen is too small.
     #[inline(always)]
     pub fn room_for(&mut self, wanted_count: usize) -> usize {
         if self.state.room() < wanted_count {
@@ -220,25 +229,25 @@ impl<T> Producer<T> {
         self.state.room().min(wanted_count)
     }
 
-    /// How many items there is room for now, from what the consumer gave back so far. With the items
-    /// in the ring that is [`capacity`](Self::capacity) at least.
+    /// Number of items that there is room for now, after reading the consumer's count. Together
+    /// with the items in the ring, that is at least [`capacity`](Self::capacity).
     pub fn free_count(&mut self) -> usize {
         self.state.look_for_room(&self.shared);
         self.state.room()
     }
 
-    /// The most items that always fit: while fewer are in the ring, a push succeeds.
+    /// Number of items that always fit: while the ring has fewer, a push succeeds.
     pub fn capacity(&self) -> usize {
         self.shared.capacity
     }
 
-    /// The most items that the ring ever holds at once: the capacity, and fewer than an eighth of it
-    /// or than a line's items more, for what was taken but isn't given back yet.
+    /// Maximum number of items in the ring: the capacity, plus items that were taken but aren't
+    /// given back yet, which are fewer than an eighth of the capacity or fewer than a line's items.
     pub fn slot_count(&self) -> usize {
         self.shared.slot_count()
     }
 
-    /// True when the consumer was dropped. Pushes still work while there is room, but nothing takes
+    /// Whether the consumer was dropped. Pushes still work while there is room, but nothing takes
     /// the items: they are dropped with the producer.
     pub fn is_closed(&self) -> bool {
         self.shared.consumer_gone()
@@ -251,7 +260,7 @@ impl State {
         self.limit.wrapping_sub(self.cursor.count()) as usize
     }
 
-    /// Shows the items of the line at the cursor that lie before `slot`, which doesn't end it.
+    /// Shows the items before `slot` in the line at the cursor, which isn't full yet.
     #[inline(always)]
     fn show_up_to<T>(&mut self, lines: Lines<'_, T>, slot: usize) {
         self.cursor.slot = slot;
@@ -261,21 +270,21 @@ impl State {
         }
     }
 
-    /// Shows the line at the cursor, which is full, and goes on to the next one.
+    /// Shows the line at the cursor, which is full, and moves on to the next one.
     #[inline(always)]
     fn end_line<T>(&mut self, lines: Lines<'_, T>) {
         let line_index = self.cursor.line_index;
         self.cursor.next_record(per_line::<T>(), 1, lines.count());
-        // Before the consumer goes on to look at it.
-        // SAFETY: 1. A cursor's line is one of the ring's.
+        // Before the consumer moves on to this line. SAFETY: 1. A cursor's line is one of the
+        // ring's.
         unsafe { lines.set_header(self.cursor.line_index, 0, Ordering::Relaxed) };
         // SAFETY: 1. A cursor's line is one of the ring's.
         unsafe { lines.set_header(line_index, per_line::<T>(), order::show_record()) };
         lines.claim(self.cursor.line_index + CLAIM_AHEAD);
     }
 
-    /// Puts an item into the cursor's slot, for which there is room and which doesn't end its line, and shows
-    /// it.
+    /// Writes an item into the cursor's slot, and shows it. There must be room, and the item must
+    /// not fill the line.
     #[inline(always)]
     fn put<T>(&mut self, shared: &Shared<T>, item: T) {
         let lines = shared.memory.lines();
@@ -289,7 +298,7 @@ impl State {
         shared.set_pushed(self.cursor.count());
     }
 
-    /// Pushes where a line or the known room may end.
+    /// Pushes an item when a line or the known room may end.
     #[inline(never)]
     fn push_at_stop<T>(&mut self, shared: &Shared<T>, item: T) -> Result<(), T> {
         if self.room() == 0 {
@@ -316,7 +325,7 @@ impl State {
         self.limit = shared.given_back().wrapping_add(shared.slot_count() as u64);
     }
 
-    /// Counts what was shown, and settles where the next single push has to look again.
+    /// Counts the items shown, and computes when the next single push has to check again.
     #[inline(always)]
     fn settle<T>(&mut self, shared: &Shared<T>) {
         shared.set_pushed(self.cursor.count());
@@ -325,8 +334,8 @@ impl State {
     }
 }
 
-/// A burst being written, up to `slot` of the line at the cursor. It is dropped only where a panic ends that,
-/// and then shows what was written, so nothing is lost.
+/// A burst being written, up to `slot` of the line at the cursor. Dropped only if a panic ends the
+/// burst; the drop then shows the items written, so that none is lost.
 struct Written<'a, T> {
     shared: &'a Shared<T>,
     state: &'a mut State,
@@ -334,7 +343,7 @@ struct Written<'a, T> {
 }
 
 impl<T> Written<'_, T> {
-    /// Puts an item into each slot up to before `end`, for which there is room.
+    /// Writes an item into each slot before `end`. There must be room.
     #[inline(always)]
     fn fill(&mut self, lines: Lines<'_, T>, end: usize, mut next: impl FnMut() -> T) {
         let line_index = self.state.cursor.line_index;

@@ -1,16 +1,16 @@
-//! Records: how many items lie together under one header.
+//! Records: items that lie together under one header.
 //!
-//! A record begins with a line's header, which is the count of its items, and they follow. It is of one of two
-//! kinds:
+//! A record begins with a line's header, the count of its items, which follow. There are two kinds:
 //!
-//! - A line that fills up: its count grows with each push, up to [`per_line`], at which it ends. A small
-//!   burst takes a part of a line so, and the next one goes on in it.
-//! - A long record: items that a push has in one piece, shown at once, over as many lines as they take: at least
-//!   [`LONG_LINES`] lines' items, or as many as fill all lines up to the last of the memory. Only the first line has a
-//!   header, so the items lie in one piece. The rest of the last line stays empty.
+//! - A line that fills up: its count grows with each push, until the line is full at [`per_line`]
+//!   items. A small burst takes a part of a line, and the next one continues in it.
+//! - A long record: the items of one push that lie in one piece, shown at once, in consecutive
+//!   lines. They must be at least the items of [`LONG_LINES`] lines, or fill all lines up to the
+//!   last of the memory. Only the first line has a header, so the items lie in one piece. The rest
+//!   of the last line stays empty.
 //!
-//! The next record begins in the next line, whose header is 0 before the one ahead of it is shown in full.
-//! A long record doesn't wrap around the end of the memory.
+//! The next record begins in the next line. Its header is set to 0 before the record ahead of it is
+//! shown in full. A long record doesn't wrap around the end of the memory.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -23,51 +23,52 @@ pub(crate) const WORD_BYTES: usize = 8;
 /// The bytes of a line that its header leaves for items.
 const PAYLOAD_BYTES: usize = LINE_BYTES - WORD_BYTES;
 
-/// As many lines' items, or more, become a long record. Its last line is a whole one for as little as one
-/// item: so a ring needs one line more for each this many. Loom has fewer items to go through.
+/// Items that fill this many lines or more become a long record. Even one item in its last line
+/// takes the whole line, so a ring needs one line more for every `LONG_LINES`. Loom uses fewer
+/// items.
 pub(crate) const LONG_LINES: usize = if cfg!(loom) { 1 } else { 4 };
 
-/// How many lines ahead the producer fetches lines that fill up. With a long record, it fetches the lines of the one
-/// after the next.
+/// Number of lines that the producer claims ahead in lines that fill up. For long records, it
+/// claims the lines of the one after the next.
 pub(crate) const CLAIM_AHEAD: usize = 4;
 
-/// How many lines ahead the consumer fetches lines that it will read. It must be further than the
-/// producer claims: in a ring that is nearly empty, the consumer would take lines away from a producer that
-/// is about to write them. One that the producer has not claimed is still in the consumer's cache.
+/// Number of lines that the consumer fetches ahead. This must be further than the producer claims:
+/// otherwise, in a nearly empty ring, the consumer would take lines away from a producer that is
+/// about to write them. A line that the producer has not claimed is still in the consumer's cache.
 pub(crate) const FETCH_AHEAD: usize = 12;
 
-/// Whether items lie one after the other over lines; others have a line each, which may be larger.
+/// Whether items are packed across lines. Others have a line each, which may be larger.
 pub(crate) const fn is_dense<T>() -> bool {
     align_of::<T>() <= WORD_BYTES && size_of::<T>() <= PAYLOAD_BYTES
 }
 
-/// The bytes that an item counts for.
+/// Bytes that an item takes up.
 const fn item_bytes<T>() -> usize {
     if size_of::<T>() == 0 { WORD_BYTES } else { size_of::<T>() }
 }
 
-/// How many items a line carries beside its header, one at least.
+/// Number of items in a line beside its header, at least one.
 pub(crate) const fn per_line<T>() -> usize {
     if is_dense::<T>() { PAYLOAD_BYTES / item_bytes::<T>() } else { 1 }
 }
 
-/// From how many items on a push makes a long record.
+/// Minimum number of items of a long record.
 pub(crate) const fn long_count<T>() -> usize {
     if is_dense::<T>() { LONG_LINES * per_line::<T>() } else { usize::MAX }
 }
 
-/// The most items of a record.
+/// Maximum number of items in a record.
 pub(crate) const fn record_max<T>() -> usize {
     if is_dense::<T>() { 4 * LONG_LINES * per_line::<T>() } else { 1 }
 }
 
-/// How many items a long record of so many lines carries at most.
+/// Maximum number of items in a long record of `line_count` lines.
 #[inline(always)]
 pub(crate) const fn items_in<T>(line_count: usize) -> usize {
     (line_count * LINE_BYTES - WORD_BYTES) / item_bytes::<T>()
 }
 
-/// How many lines a record of so many items takes.
+/// Number of lines of a record with `count` items.
 #[inline(always)]
 pub(crate) const fn lines_of<T>(count: usize) -> usize {
     let bytes = item_bytes::<T>();
@@ -79,30 +80,30 @@ pub(crate) const fn lines_of<T>(count: usize) -> usize {
     }
 }
 
-/// Where an end stands: at an item of a record.
+/// An end's position: an item of a record.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor {
-    /// The line that the record starts in. Invariant: one of the ring's, which has one at least. `next_record` goes
-    /// to one that is.
+    /// The line in which the record starts. Invariant: one of the ring's lines, of which there is
+    /// at least one. `next_record` stays within them.
     pub(crate) line_index: usize,
-    /// The item of the record.
+    /// The item's index in the record.
     pub(crate) slot: usize,
-    /// The items in all records before this one; wraps.
+    /// Number of items in all records before this one; wraps.
     pub(crate) behind: u64,
 }
 
 impl Cursor {
-    /// The first slot of all.
+    /// The very first slot.
     pub(crate) const START: Self = Self { line_index: 0, slot: 0, behind: 0 };
 
-    /// The items before this slot since the ring was made; wraps.
+    /// Number of items before this slot since the ring was made; wraps.
     #[inline(always)]
     pub(crate) const fn count(&self) -> u64 {
         self.behind.wrapping_add(self.slot as u64)
     }
 
-    /// Goes to the first slot of the next record, from one of `count` items in `taken_count` of the `line_count`
-    /// lines.
+    /// Moves to the first slot of the next record. The current one has `count` items in
+    /// `taken_count` of the `line_count` lines.
     #[inline(always)]
     pub(crate) const fn next_record(
         &mut self,
@@ -119,8 +120,8 @@ impl Cursor {
     }
 }
 
-/// Runs a step of a loop over a part of a line, at most a few items: it isn't worth the set-up of a
-/// loop over many, and this keeps the compiler from that.
+/// Runs a step of a loop over part of a line, a few items at most. Keeps the compiler from setting
+/// up a loop for many items, which wouldn't pay off.
 #[inline(always)]
 pub(crate) fn few<R>(step: impl FnOnce() -> R) -> R {
     compiler_fence(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! What both ends of a ring share: the lines, the counts, and which end has gone.
+//! State shared by both ends of a ring: the lines, the counts, and which end has gone.
 
 use crossbeam_utils::CachePadded;
 
@@ -8,27 +8,30 @@ use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, order};
 
 /// The memory of a ring.
 ///
-/// Records follow each other through the lines, round and round. The producer owns the record that it is
-/// at, but for the items of it that are shown already, and all lines after it up to the consumer's record.
-/// The consumer owns the items shown and not taken, and may read the header of the record that it is at
-/// even after it gave back all items of that. All counts are of items since the ring was made, and wrap.
+/// Records follow each other through the lines, round and round. The producer owns its current
+/// record except the items in it that are shown already, and all lines after it up to the
+/// consumer's record. The consumer owns the items shown and not taken, and may read the header of
+/// its current record even after it gave back all items of that. All counts are of items since the
+/// ring was made, and wrap.
 pub(crate) struct Shared<T> {
     /// Items that the consumer gave back, written late.
     given_back: CachePadded<AtomicU64>,
-    /// Items shown, for whoever asks how many are in the ring: the consumer goes by the headers.
+    /// Items shown, for calls that ask for the number of items in the ring: the consumer itself
+    /// reads the headers.
     pushed: CachePadded<AtomicU64>,
-    /// So many lines that `slot_count` items after those given back, and a whole record before them, fit, and
-    /// the header after them.
+    /// Has enough lines for `slot_count` items after those given back, a whole record before them,
+    /// and the header after them.
     pub(crate) memory: Memory<T>,
-    /// Most items that always fit.
+    /// Number of items that always fit.
     pub(crate) capacity: usize,
-    /// Items that the consumer may keep from the producer after it took them, plus 1.
+    /// Number of items that the consumer may hold back after taking them, plus 1.
     late_count: usize,
-    /// How many of them it may keep when it is about to take less than a line's without looking.
+    /// Number of items that may be held back when the consumer is about to take less than a line's
+    /// items without checking.
     pub(crate) keep_max: u64,
     /// Set when the producer is dropped, after its last item was shown.
     producer_gone: AtomicBool,
-    /// Where the consumer stood; set when it is dropped.
+    /// The consumer's last position; set when it is dropped.
     left_at: (AtomicUsize, AtomicUsize),
     /// Set when the consumer is dropped, after `left_at`.
     consumer_gone: AtomicBool,
@@ -40,24 +43,24 @@ unsafe impl<T: Send> Send for Shared<T> {}
 
 // SAFETY: 1. Items are reached only through the unsafe functions of `Memory`, whose contracts give
 // each slot to one thread at a time. 2. An item written by one thread is taken by another, never
-// seen by both: `T: Send` is enough. 3. All else in here is atomic or never changes.
+// visible to both: `T: Send` is enough. 3. All other fields are atomic or never change.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
     /// An empty ring.
     ///
-    /// The consumer gives items back before it has kept `late_count`, an eighth of the capacity, from a
-    /// producer that is owed `capacity`.
+    /// The consumer gives items back before it holds back `late_count`, an eighth of the capacity.
+    /// Despite that, the producer is owed `capacity`.
     pub(crate) fn new(capacity: usize) -> Self {
         assert!(capacity <= 1 << (usize::BITS - 2), "a ring's capacity is at most 2^62");
         let per_line = per_line::<T>();
         let late_count = (capacity / 8).max(per_line);
-        // Each long record takes less than a line more than its items would line by line. Then there is the
-        // line that the producer is at, and one for what both divisions cut off.
+        // Each long record takes less than a line more than its items would line by line. One line
+        // more is for the producer's current line, and another for the rounding of both divisions.
         let slot_count = slot_count(capacity, late_count);
         let item_count = slot_count + record_max::<T>().min(slot_count);
         let line_count = item_count / per_line + item_count / long_count::<T>() + 2;
-        // All that may panic comes before there is a `Shared`, whose drop needs its lines.
+        // Everything that may panic comes before there is a `Shared`, whose drop needs its lines.
         let memory = Memory::new(line_count).unwrap_or_else(|error| {
             panic!("no memory for a ring of {capacity} items: {error}");
         });
@@ -74,8 +77,8 @@ impl<T> Shared<T> {
         }
     }
 
-    /// The most items that are ever in the ring: what is owed to the producer after the items given
-    /// back, so that `capacity` fit after those taken.
+    /// Maximum number of items in the ring, counted from the items given back, so that `capacity`
+    /// fit after those taken.
     pub(crate) fn slot_count(&self) -> usize {
         slot_count(self.capacity, self.late_count)
     }
@@ -86,19 +89,19 @@ impl<T> Shared<T> {
         self.pushed.load(order::see_pushed())
     }
 
-    /// Sets the count of items pushed, which are shown. For the producer only.
+    /// Sets the count of items pushed, which are shown. Only for the producer.
     #[inline(always)]
     pub(crate) fn set_pushed(&self, count: u64) {
         self.pushed.store(count, order::set_pushed());
     }
 
-    /// The count of items that was given back. Their slots may be written again.
+    /// The number of items given back. Their slots may be written again.
     #[inline(always)]
     pub(crate) fn given_back(&self) -> u64 {
         self.given_back.load(order::see_given_back())
     }
 
-    /// Gives the first `count` items back to the producer. For the consumer only.
+    /// Gives the first `count` items back to the producer. Only for the consumer.
     #[inline(always)]
     pub(crate) fn give_back(&self, count: u64) {
         self.given_back.store(count, order::give_back());
@@ -116,7 +119,7 @@ impl<T> Shared<T> {
         self.producer_gone.store(true, order::leave_producer());
     }
 
-    /// `cursor` is where the consumer stands.
+    /// `cursor` is the consumer's position.
     pub(crate) fn leave_consumer(&self, cursor: Cursor) {
         self.left_at.0.store(cursor.line_index, Ordering::Relaxed);
         self.left_at.1.store(cursor.slot, Ordering::Relaxed);
@@ -130,14 +133,14 @@ fn slot_count(capacity: usize, late_count: usize) -> usize {
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // Both ends are gone, and the last of them has seen what the other one did.
+        // Both ends are gone, and the later of them has seen the other's writes.
         let [line_index, slot] =
             [&self.left_at.0, &self.left_at.1].map(|at| at.load(Ordering::Relaxed));
         Left { cursor: Cursor { line_index, slot, behind: 0 }, shared: self }.drop_items();
     }
 }
 
-/// The items that were never popped, on their way out.
+/// The items that were never popped, being dropped.
 struct Left<'a, T> {
     /// Always past the last item taken, so that none is dropped twice.
     cursor: Cursor,
@@ -154,7 +157,7 @@ impl<T> Left<'_, T> {
             if slot < count {
                 self.cursor.slot += 1;
                 // SAFETY: 1. Both ends are gone: the ring is being dropped and is the caller's alone.
-                // 2. The item is shown and was not taken, and each comes by once.
+                // 2. The item is shown and was not taken, and each is visited once.
                 drop(unsafe { lines.take(line_index, slot) });
             } else if count < per_line::<T>() {
                 return;

@@ -1,5 +1,5 @@
-//! The primitives that the ring is built on: the standard ones, or loom's when `--cfg loom` asks
-//! for every interleaving to be explored.
+//! The ring's primitives: the standard ones, or loom's under `--cfg loom`, which explores every
+//! interleaving.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -13,8 +13,8 @@ pub(crate) use std::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
-/// Names the orderings that carry something from one thread to the other. Under loom a test weakens
-/// one at a time, to see that it is needed and that its absence would be found.
+/// Names the orderings that pass information from one thread to the other. Under loom a test
+/// weakens one at a time, to check that it is needed and that its absence would be found.
 macro_rules! orders {
     ($($(#[$doc:meta])* $name:ident: $order:ident,)*) => {
         pub(crate) mod order {
@@ -40,25 +40,25 @@ macro_rules! orders {
 }
 
 orders! {
-    /// The producer shows items of a record, and that the next header is clear.
+    /// The producer shows items of a record, and the cleared header of the next one.
     show_record: Release,
-    /// The consumer learns of items in a record, and reads them, or goes on to the next header.
+    /// The consumer sees items in a record, and reads them, or moves on to the next header.
     see_record: Acquire,
     /// The producer counts items that it has shown.
     set_pushed: Release,
-    /// The consumer learns how many items it will find.
+    /// The consumer reads how many items it will find.
     see_pushed: Acquire,
     /// The consumer gives items back after it has moved them out.
     give_back: Release,
-    /// The producer learns of items given back, and writes over them.
+    /// The producer reads the count of items given back, and overwrites them.
     see_given_back: Acquire,
-    /// The producer leaves, its last item shown.
+    /// The producer leaves after showing its last item.
     leave_producer: Release,
     /// The consumer learns that no item comes after those it sees.
     see_producer_gone: Acquire,
-    /// The consumer leaves, its last item counted.
+    /// The consumer leaves after its last item was counted.
     leave_consumer: Release,
-    /// The producer learns that the count of popped items stands.
+    /// The producer learns that the count of popped items is final.
     see_consumer_gone: Acquire,
 }
 
@@ -74,7 +74,7 @@ pub mod planted {
         static WEAK: Cell<Option<&'static str>> = const { Cell::new(None) };
     }
 
-    /// Makes the ordering of this name relaxed in models that the calling thread runs.
+    /// Makes the ordering of this name relaxed in models run by the calling thread.
     pub fn weaken(name: Option<&'static str>) {
         WEAK.set(name);
     }

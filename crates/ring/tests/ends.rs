@@ -1,4 +1,4 @@
-//! How a ring ends, and two threads on one.
+//! The end of a ring's life, and two threads on one ring.
 #![cfg(not(loom))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,14 +22,14 @@ fn ends_may_move_to_other_threads() {
 
 #[test]
 fn the_capacity_fits_wherever_the_ring_stands() {
-    // Miri takes seconds for what is otherwise done in a millisecond.
+    // Under Miri, a millisecond of work takes seconds.
     let (step, round_count) = if cfg!(miri) { (9, 5) } else { (1, 100) };
     for capacity in (0..40).step_by(step) {
         let (mut tx, mut rx) = ring(capacity);
         assert_eq!((tx.capacity(), tx.slot_count()), (rx.capacity(), rx.slot_count()));
         assert_eq!(tx.capacity(), capacity);
         for _ in 0..round_count {
-            // Never looks at an empty ring, so nothing is given back before its time.
+            // Never sees an empty ring, so nothing is given back early.
             for _ in 0..capacity {
                 tx.push(0_u64).unwrap();
             }
@@ -75,8 +75,8 @@ fn too_large_a_ring_is_refused() {
 
 #[test]
 fn a_ring_without_memory_for_it_panics_and_ends_nothing_else() {
-    // 2^62 lines are more than an address reaches, 2^56 of them more than any machine has.
-    // Miri itself ends where the second half would be allocated.
+    // 2^62 lines exceed the address space, 2^56 exceed the memory of any machine. Miri itself stops
+    // at the allocations of the second half.
     let capacities = [1 << 62, 1 << 60, 1 << 56, 1 << 53];
     for &capacity in &capacities[..if cfg!(miri) { 2 } else { 4 }] {
         let panic = catch_unwind(|| drop(ring::<()>(capacity))).unwrap_err();
@@ -121,7 +121,7 @@ fn pushes_into_a_closed_ring_work_while_there_is_room() {
     assert_eq!(Arc::strong_count(&item), 1);
 }
 
-/// Counts its drops, and panics in them where the test wants it.
+/// Counts its drops, and panics in them if the test asks for it.
 struct Fragile {
     drops: Arc<AtomicUsize>,
     panics: bool,
@@ -141,7 +141,7 @@ fn a_panic_in_an_items_drop_neither_repeats_nor_loses_a_drop() {
     for panic_index in 0..5 {
         let drops = Arc::new(AtomicUsize::new(0));
         let (mut tx, mut rx) = ring(5);
-        // Leaves the items lying across the end of the lines.
+        // Makes the items lie across the end of the lines.
         let mut indices = 0..;
         for _ in 0..tx.slot_count() - 2 {
             tx.push(Fragile { drops: Arc::default(), panics: false }).ok().unwrap();
@@ -195,7 +195,7 @@ fn send(mut tx: Producer<Box<usize>>, total: usize) {
     }
 }
 
-/// Takes until the end, and returns how many came, in order.
+/// Takes items until the end, checks their order, and returns their number.
 fn receive(mut rx: Consumer<Box<usize>>) -> usize {
     let mut expected = 0;
     while !rx.is_finished() {

@@ -23,8 +23,8 @@ fn item(number: usize) -> Item {
     Item { number: Arc::new(number), _filling: 0 }
 }
 
-/// Explores all interleavings with up to this many preemptions: where threads wait for each other
-/// in loops, all of them are more than a minute covers.
+/// Explores all interleavings with up to this many preemptions: when threads wait for each other in
+/// loops, exploring all of them takes more than a minute.
 fn explore(preemption_bound: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemption_bound);
@@ -73,7 +73,7 @@ fn items_cross_in_order() {
 #[test]
 fn bursts_cross_over_lines_and_laps() {
     loom::model(|| {
-        // Two lines, of which three slots may be full.
+        // Two lines; three of their slots may be full.
         let (mut tx, mut rx) = ring::<Item>(2);
         let sender = thread::spawn(move || {
             let mut numbers = 0..;
@@ -91,8 +91,8 @@ fn bursts_cross_over_lines_and_laps() {
     });
 }
 
-/// Under loom two lines' items are a long record. The first word of its second line was a header the last time,
-/// and is again the next.
+/// Under loom the items of two lines are a long record. The first word of its second line was a
+/// header in the previous lap, and is one again in the next.
 #[test]
 fn long_records_cross_over_laps() {
     for (before_count, sizes) in [(5, [5, 4]), (6, [3, 3]), (5, [4, 1])] {
@@ -132,7 +132,7 @@ fn the_capacity_fits_once_items_are_popped() {
             rx.pop_burst(2, drop);
             rx
         });
-        // Room for one more than was popped, at most.
+        // There is room for at most one more than was popped.
         let is_pushed = tx.push(item(0)).is_ok();
         let rx = receiver.join().unwrap();
         assert_eq!(rx.len(), 1 + usize::from(is_pushed));

@@ -1,4 +1,4 @@
-//! The mesh: which core reaches which, fairness, and its ends.
+//! The mesh: connections between cores, fairness, and how it ends.
 #![cfg(not(loom))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -79,7 +79,7 @@ fn pushing_where_no_ring_leads_is_a_mistake() {
 
 #[test]
 fn room_is_that_of_the_fullest_ring() {
-    // Of an item a line, as many fit as the ring was made for.
+    // With one item a line, exactly the capacity fits.
     let Mesh { mut producers, mut consumers } = Mesh::new(1, 2, 4);
     let producers = &mut producers[0];
     assert_eq!(producers.free_count_min(), 4);
@@ -155,7 +155,7 @@ fn send(mut producers: Producers<(usize, usize)>, from: usize, total: usize) {
     }
 }
 
-/// Takes all, checks the order of each sender's, and returns how many came.
+/// Takes all items, checks the order of each sender's, and returns their number.
 fn receive(mut consumers: Consumers<(usize, usize)>, sender_count: usize) -> usize {
     let mut last = vec![None; sender_count];
     let mut count = 0;

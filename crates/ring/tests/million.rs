@@ -9,12 +9,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use hotloop_ring::{Consumer, Producer, ring};
 use payload::{Counted, Payload, alive_count};
 
-/// For each of ten payloads, on rings of the capacities below together.
+/// For each of ten payloads, over rings of all the capacities below.
 const OP_COUNT: usize = if cfg!(miri) { 25 } else { 100_000 };
 
 const CAPACITIES: [usize; 5] = [1, 5, 16, 64, 300];
 
-/// Numbers that look random (xorshift), the same in each run.
+/// Pseudo-random numbers (xorshift), the same in each run.
 struct Random(u64);
 
 impl Random {
@@ -26,7 +26,7 @@ impl Random {
     }
 }
 
-/// A ring, what should be in it, and the number of the next item.
+/// A ring, its expected contents, and the number of the next item.
 struct Run<T> {
     tx: Producer<T>,
     rx: Consumer<T>,
@@ -40,7 +40,7 @@ impl<T> Run<T> {
         Self { tx, rx, oracle: VecDeque::new(), next: 0 }
     }
 
-    /// Notes that `pushed_count` of `offered_count` items went in.
+    /// Records that `pushed_count` of `offered_count` items went in.
     fn pushed(&mut self, pushed_count: usize, offered_count: usize) {
         let count = self.oracle.len();
         assert!(pushed_count >= offered_count.min(self.tx.capacity().saturating_sub(count)));

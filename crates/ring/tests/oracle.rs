@@ -1,5 +1,5 @@
-//! Any sequence of operations on a ring gives what a `VecDeque` gives, and every item is dropped
-//! once.
+//! Any sequence of operations on a ring has the same results as on a `VecDeque`, and every item is
+//! dropped once.
 #![cfg(not(loom))]
 
 use std::cell::RefCell;
@@ -10,10 +10,10 @@ use std::rc::Rc;
 use hotloop_ring::{MoveOut, ring};
 use proptest::prelude::*;
 
-/// How often each item was dropped, by its number.
+/// Number of drops of each item, by its number.
 type Drops = Rc<RefCell<Vec<u32>>>;
 
-/// The most items that lie in one piece: sixteen lines of three.
+/// Maximum number of items in one piece: sixteen lines of three.
 const TOGETHER_MAX: usize = 48;
 
 struct Item {
@@ -30,12 +30,12 @@ impl Drop for Item {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Push,
-    /// Of this many; the closure panics at the second number, where there is one.
+    /// A burst of this many; the closure panics at the second number, if any.
     PushBurst(usize, Option<usize>),
     Pop,
-    /// As for a push.
+    /// The same for a pop.
     PopBurst(usize, Option<usize>),
-    /// All at once, of this many.
+    /// A push of this many items at once.
     PushFrom(usize),
     PopInto(usize),
     Room(usize),
@@ -57,7 +57,7 @@ fn op() -> impl Strategy<Value = Op> {
 /// Items to be pushed together.
 struct Waiting(Vec<Item>);
 
-// SAFETY: 1. The items are the vector's own. 2. Those that were moved out are no longer in it.
+// SAFETY: 1. The items are the vector's own. 2. Items that were moved out are no longer in it.
 unsafe impl MoveOut for Waiting {
     type Item = Item;
 
@@ -70,7 +70,7 @@ unsafe impl MoveOut for Waiting {
     }
 }
 
-/// The ring, what should be in it, and the items made so far.
+/// The ring, its expected contents, and the items made so far.
 struct Run {
     tx: hotloop_ring::Producer<Item>,
     rx: hotloop_ring::Consumer<Item>,
@@ -118,7 +118,7 @@ impl Run {
                 let popped_count = self.rx.pop_into(count, &mut popped);
                 assert_eq!(popped.len(), popped_count);
                 let ready_count = count.min(self.oracle.len());
-                // Only a piece that fills the pop by itself is left for the next one.
+                // Only a piece that can fill a whole pop is left for the next one.
                 let may_leave = (1..=TOGETHER_MAX).contains(&count);
                 let least_count = if may_leave { ready_count.min(1) } else { ready_count };
                 assert!((least_count..=ready_count).contains(&popped_count));

@@ -10,7 +10,7 @@ use payload::{Counted, Payload, alive_count};
 
 const ITEM_COUNT: u64 = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
 
-/// Pushes all items, one at a time and in bursts, and returns how many it made less those it
+/// Pushes all items, one at a time and in bursts. Returns the number of items made minus those
 /// dropped.
 fn send<P: Payload>(mut tx: Producer<Counted<P>>) -> i64 {
     let mut next = 0;
@@ -32,7 +32,7 @@ fn send<P: Payload>(mut tx: Producer<Counted<P>>) -> i64 {
     alive_count()
 }
 
-/// Takes `take_count` items, which come in order.
+/// Takes `take_count` items and checks their order.
 fn receive<P: Payload>(rx: &mut Consumer<Counted<P>>, take_count: u64) {
     let mut expected = 0;
     while expected < take_count && !rx.is_finished() {

@@ -1,5 +1,5 @@
-//! Each ordering of the ring made relaxed in turn: the models find it. So none is stronger than
-//! needed, and a fault in one would not go unnoticed.
+//! Makes each ordering of the ring relaxed in turn, and checks that the models detect it. So no
+//! ordering is stronger than needed, and a wrong one would not go unnoticed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,7 +8,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::thread;
 
-/// What is shown is read.
+/// Items shown are read.
 fn cross() {
     let (mut tx, mut rx) = ring(1);
     let sender = thread::spawn(move || {
@@ -29,7 +29,7 @@ fn cross() {
     sender.join().unwrap();
 }
 
-/// Pairs of items go round the six lines of the smallest ring: what is given back is written.
+/// Pairs of items go round the six lines of the smallest ring: items given back are overwritten.
 fn cross_two_laps() {
     const PAIR_COUNT: usize = 7;
     let (mut tx, mut rx) = ring(1);
@@ -52,7 +52,7 @@ fn cross_two_laps() {
     sender.join().unwrap();
 }
 
-/// A ring that is finished gives no more items.
+/// A finished ring returns no more items.
 fn finish() {
     let (mut tx, mut rx) = ring(1);
     let sender = thread::spawn(move || assert!(tx.push([0_usize; 3]).is_ok()));
@@ -66,7 +66,7 @@ fn finish() {
     sender.join().unwrap();
 }
 
-/// Once the consumer is gone, what its thread did before is seen.
+/// Once the consumer is gone, everything its thread did before is visible.
 fn leave() {
     let (mut tx, mut rx) = ring(1);
     assert!(tx.push([0_usize; 3]).is_ok());
@@ -84,7 +84,7 @@ fn leave() {
     receiver.join().unwrap();
 }
 
-/// What is counted can be popped.
+/// Items counted can be popped.
 fn count() {
     let (mut tx, mut rx) = ring(1);
     let sender = thread::spawn(move || assert!(tx.push([0_usize; 3]).is_ok()));

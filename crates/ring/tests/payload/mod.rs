@@ -1,9 +1,9 @@
-//! Items of many sizes, whose drops are counted.
+//! Items of many sizes that count their drops.
 
 use std::cell::Cell;
 use std::fmt::Debug;
 
-/// Plain bytes that say, as well as they can, which number they were made for.
+/// Plain bytes from which the number can be recognised, as well as their size allows.
 pub trait Payload: Copy + PartialEq + Debug + Send + 'static {
     fn of(number: u64) -> Self;
 }
@@ -59,16 +59,16 @@ macro_rules! for_each_payload {
 }
 
 thread_local! {
-    /// Items made on this thread less those dropped on it.
+    /// Number of items made on this thread minus those dropped on it.
     static ALIVE: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Items made on the calling thread less those dropped on it, over its life.
+/// Number of items made on the calling thread minus those dropped on it, over its life.
 pub fn alive_count() -> i64 {
     ALIVE.get()
 }
 
-/// A payload whose drop is counted, without a byte more.
+/// A payload that counts its drops without being a byte larger.
 #[derive(Debug, PartialEq)]
 pub struct Counted<P: Payload>(pub P);
 
