@@ -1,4 +1,4 @@
-//! The arena, and the allocator that it is.
+//! The arena, which is also an allocator.
 
 use std::fmt;
 use std::num::NonZero;
@@ -14,18 +14,18 @@ use crate::obtain::{check, obtain, prefer};
 use crate::obtained::{Obtained, Progress};
 use crate::request::{Pages, Request};
 
-/// Every allocation starts on a cache line of its own, and is a multiple of one.
+/// Every allocation starts on a cache line of its own, and its size is a multiple of this.
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// What [`Arena::on`] reserves.
+/// Bytes reserved by [`Arena::on`].
 const DEFAULT_BYTES: usize = 1 << 30;
 
 /// A region of memory that collections allocate from.
 ///
-/// A handle: cloning it gives another handle to the same region, which is unmapped with the last
-/// one. The collections in it hold one each, so their memory never goes before they do.
+/// This is a handle: its clones share the same region, which is unmapped with the last of them.
+/// Each collection in the region holds a clone, so its memory outlives it.
 ///
-/// It may be shared between threads; allocation takes a lock, and so belongs into the set-up of a
+/// It may be shared between threads. Allocation takes a lock, so it belongs into the set-up of a
 /// core, not into its packet path.
 #[derive(Clone)]
 pub struct Arena {
@@ -33,18 +33,18 @@ pub struct Arena {
 }
 
 struct Region {
-    /// Which offsets of `mapping` nobody holds. An allocation is a range that was taken from here
-    /// and not given back: no two overlap, and all lie inside the mapping.
+    /// The free offsets of `mapping`. An allocation is a range that was taken from here and not
+    /// given back: no two overlap, and all lie inside the mapping.
     free: Mutex<FreeRanges>,
     mapping: Mapping,
 }
 
 impl Arena {
-    /// Maps the memory of `request`, and says what came of it.
+    /// Maps the memory of `request`, and reports the result.
     ///
-    /// Kinds of pages are tried in the order of the request. Those that the kernel refuses, or
-    /// promises but does not deliver, are passed over, and so are those that can't keep what the
-    /// request insists on (`lock`, `node_only`).
+    /// Tries kinds of pages in the order of the request. Skips kinds that the kernel refuses, or
+    /// promises but does not deliver, and kinds that can't fulfil the request's hard requirements
+    /// (`lock`, `node_only`).
     ///
     /// # Errors
     /// [`ArenaError`]: the request is for nothing, names a node that isn't there, or no kind of
@@ -53,14 +53,14 @@ impl Arena {
         Self::with_progress(request, |_| ())
     }
 
-    /// As [`Arena::new`], and calls `progress` after each step of taking the memory, which may last
-    /// seconds a GiB where the machine hasn't used it for long.
+    /// [`Arena::new`] that calls `progress` after each step of populating the memory. That may take
+    /// seconds a GiB if the machine hasn't used the memory for long.
     ///
-    /// A step is 64 MiB, or one page where pages are larger. The last one ends with `done_bytes`
-    /// equal to `total_bytes`. There are none where the memory is not taken now.
+    /// A step is 64 MiB, or one page if pages are larger. The last one ends with `done_bytes` equal
+    /// to `total_bytes`. There are no steps if the memory is not populated now.
     ///
     /// # Errors
-    /// As [`Arena::new`].
+    /// As for [`Arena::new`].
     ///
     /// # Example
     ///
@@ -94,12 +94,12 @@ impl Arena {
         Err(ArenaError::NoMemory { bytes, tried })
     }
 
-    /// An arena on `node`, or wherever its memory is first touched: 1 GiB of addresses on
-    /// transparent huge pages, or small ones where there are none.
+    /// An arena on `node`, or on the node that first touches the memory: 1 GiB of addresses on
+    /// transparent huge pages, or small ones if there are none.
     ///
-    /// Addresses cost nothing; memory is taken as it is first touched, in 2 MiB steps. What must
-    /// not be touched first in the packet path, or needs more, or huge pages from the reserved
-    /// pool, is for [`Arena::new`].
+    /// Addresses cost nothing; memory is populated when first touched, in steps of 2 MiB. Use
+    /// [`Arena::new`] if the packet path must not be the first to touch the memory, for larger
+    /// regions, or for huge pages from the reserved pool.
     ///
     /// # Errors
     /// [`ArenaError`]: there is no such node, or not that many addresses (`ulimit -v`).
@@ -123,24 +123,23 @@ impl Arena {
         Self { region: Arc::new(Region { free, mapping }) }
     }
 
-    /// Bytes of the region.
+    /// Size of the region in bytes.
     pub fn bytes(&self) -> usize {
         self.region.mapping.bytes()
     }
 
-    /// Bytes that are allocated, each allocation rounded up to 64.
+    /// Allocated bytes, with each allocation rounded up to 64.
     pub fn used_bytes(&self) -> usize {
         self.bytes() - self.free().free_bytes()
     }
 
-    /// Bytes of the largest allocation that there is room for, when it asks for no alignment above
-    /// 64.
+    /// Size in bytes of the largest possible allocation with an alignment of at most 64.
     pub fn free_bytes_max(&self) -> usize {
         self.free().largest_bytes()
     }
 
     fn free(&self) -> MutexGuard<'_, FreeRanges> {
-        // What the lock protects is whole at every point where something in there could panic.
+        // The data under the lock is consistent at every point that could panic.
         self.region.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -151,10 +150,10 @@ pub(crate) fn taken_bytes(layout: Layout) -> Option<usize> {
 }
 
 // SAFETY: 1. An allocation is a range of the mapping (`Region::free`) that is handed out once until
-// it is given back: it is valid, writable and nobody else's. 2. The mapping stays in place until the last
-// clone of the handle is dropped, wherever handles move. 3. All clones share one `Region`, so one
-// frees what another allocated. 4. A layout whose size lies between what was asked for and what was
-// given takes up the same bytes (`taken_bytes`), so that it fits.
+// it is given back: it is valid, writable and nobody else's. 2. The mapping stays in place until
+// the last clone of the handle is dropped, wherever handles move. 3. All clones share one `Region`,
+// so one frees what another allocated. 4. Every layout with a size between the requested and the
+// returned one takes up the same bytes (`taken_bytes`), so it fits.
 unsafe impl Allocator for Arena {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         let bytes = taken_bytes(layout).ok_or(AllocError)?;

@@ -9,20 +9,20 @@ use zerocopy::FromZeros;
 use crate::arena::{Arena, LINE_BYTES, taken_bytes};
 use crate::error::ArenaError;
 
-/// What an arena owns for its holder, usually a slice: `ArenaBox<[T]>`.
+/// An owned value in an arena, usually a slice: `ArenaBox<[T]>`.
 ///
-/// It is used like a `Box<[T]>`: it dereferences to its slice, drops its elements, and moves and is
-/// shared between threads wherever `T` is. It has no lifetime: it holds a handle of the arena, so
-/// that the region is there for as long as it is. Dropping it gives the memory back to the arena.
+/// Use it like a `Box<[T]>`: it dereferences to its slice, drops its elements, and can be moved and
+/// shared between threads if `T` can. It has no lifetime: it holds a handle of the arena, which
+/// keeps the region alive. Dropping it returns the memory to the arena.
 ///
-/// Made by [`Arena::boxed_zeroed`] and [`Arena::boxed_uninit`]. Cloning it takes memory too, and
-/// ends the process when there is no room: prefer these two, which return an error.
+/// Made by [`Arena::boxed_zeroed`] and [`Arena::boxed_uninit`]. Cloning it also allocates, and
+/// aborts the process if there is no room: prefer these two, which return an error.
 pub type ArenaBox<T> = Box<T, Arena>;
 
 impl Arena {
-    /// `count` elements that are all zero bytes, also where the memory was used before.
+    /// `count` elements of all zero bytes, even if the memory was used before.
     ///
-    /// They are written, so that the memory is taken now, where the arena was not prefaulted.
+    /// Writes them, so that the memory is populated now even if the arena was not prefaulted.
     ///
     /// # Errors
     /// [`ArenaError::NoRoom`]: no free piece is large enough.
@@ -42,13 +42,13 @@ impl Arena {
     pub fn boxed_zeroed<T: FromZeros>(&self, count: usize) -> Result<ArenaBox<[T]>, ArenaError> {
         let zeroed = Box::<[T], _>::try_new_zeroed_slice_in(count, self.clone());
         let zeroed = zeroed.map_err(|_| self.no_room::<T>(count))?;
-        // SAFETY: 1. All bytes of the elements are 0: the constructor above promises it, and what
-        // carries it out is `Allocator::allocate_zeroed`, whose provided form writes the whole
+        // SAFETY: 1. All bytes of the elements are 0: the constructor above promises that, and
+        // implements it with `Allocator::allocate_zeroed`, whose provided form writes the whole
         // block. 2. All zero bytes are a valid `T`, by its `FromZeros`.
         Ok(unsafe { zeroed.assume_init() })
     }
 
-    /// Room for `count` elements, which hold nothing yet.
+    /// Room for `count` elements, not initialised.
     ///
     /// # Errors
     /// [`ArenaError::NoRoom`]: no free piece is large enough.
@@ -58,7 +58,7 @@ impl Arena {
     }
 
     fn no_room<T>(&self, count: usize) -> ArenaError {
-        // Above the alignment that every piece has, the first bytes of one may have to be skipped.
+        // For a higher alignment than every piece has, its first bytes may have to be skipped.
         let skipped_bytes = align_of::<T>().saturating_sub(LINE_BYTES);
         let taken_bytes = Layout::array::<T>(count).ok().and_then(taken_bytes);
         let needed_bytes = taken_bytes.unwrap_or(usize::MAX).saturating_add(skipped_bytes);

@@ -1,4 +1,4 @@
-//! Why there is no memory, and what to do about it.
+//! Why memory can't be allocated, and what to do about it.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::request::{Pages, SMALL_BYTES};
 
-/// Why pages of one kind could not be had.
+/// Why pages of one kind were not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -21,38 +21,39 @@ pub enum Refusal {
         /// Pages of the pool.
         reserved_count: usize,
     },
-    /// All pages were to be taken now, and the machine or the memory cgroup has fewer.
+    /// All pages should be populated now, and the machine or the memory cgroup has too little
+    /// memory.
     TooLittleMemory {
-        /// Bytes that there are.
+        /// Bytes available.
         available_bytes: usize,
     },
-    /// The kernel promised the pages, and failed with this error when they were taken.
+    /// The kernel promised the pages, but failed with this error to populate them.
     Undelivered(Errno),
-    /// The kernel gave the memory, but on other pages.
+    /// The kernel provided the memory, but on other pages.
     OnOtherPages {
-        /// Bytes of a page that it gave.
+        /// Size of these pages in bytes.
         page_bytes: usize,
     },
-    /// The memory was to be locked, and is more than the process may lock.
+    /// The memory should be locked, and exceeds the limit of the process.
     OverMemlock {
-        /// Bytes that the process may lock in all (`RLIMIT_MEMLOCK`).
+        /// Bytes that the process may lock in total (`RLIMIT_MEMLOCK`).
         limit_bytes: u64,
     },
-    /// The kernel claims to have locked the memory, and shows less as locked.
+    /// The kernel claims to have locked the memory, but reports less as locked.
     PartlyLocked {
         /// Bytes that are locked.
         locked_bytes: usize,
     },
-    /// The memory was to lie on one node only, and some of it lies elsewhere.
+    /// The memory must lie on one node, and some of it lies elsewhere.
     OnOtherNode {
-        /// The node that was asked for.
+        /// The requested node.
         node: u32,
-        /// The node that most of it lies on.
+        /// The node that has most of it.
         given_node: u32,
     },
-    /// The memory was to lie on one node only, and the kernel doesn't tell where it lies.
+    /// The memory must lie on one node, and the kernel doesn't report where it lies.
     NodeUnknown {
-        /// The node that was asked for.
+        /// The requested node.
         node: u32,
     },
 }
@@ -88,7 +89,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Why there is no arena, or no room in it.
+/// Why an arena can't be made, or has no room.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArenaError {
@@ -101,23 +102,23 @@ pub enum ArenaError {
     /// The request was for more bytes than an address space has.
     #[error("an arena of {bytes} bytes was asked for, more than can be addressed: ask for less")]
     TooLarge {
-        /// Bytes asked for.
+        /// Bytes requested.
         bytes: usize,
     },
-    /// The request was for a NUMA node that isn't there.
+    /// The request was for a NUMA node that doesn't exist.
     #[error("an arena was asked for on NUMA node {node}; online are: {online}. Name one of them")]
     NoSuchNode {
-        /// The node asked for.
+        /// The requested node.
         node: u32,
-        /// The nodes that are there, as the kernel lists them.
+        /// The existing nodes, as the kernel lists them.
         online: String,
     },
-    /// No kind of pages could be had.
+    /// No kind of pages was available.
     #[error("no arena of {bytes} bytes: {}. To get it, {}", list(tried), remedies(*bytes, tried))]
     NoMemory {
-        /// Bytes asked for.
+        /// Bytes requested.
         bytes: usize,
-        /// What was tried, in order, and why it failed.
+        /// The kinds tried, in order, and why each failed.
         tried: Vec<(Pages, Refusal)>,
     },
     /// The arena has no free piece that is large enough for an allocation.
@@ -126,10 +127,10 @@ pub enum ArenaError {
          {free_bytes_max}: ask for a larger arena (Request::bytes), or drop what it holds first"
     )]
     NoRoom {
-        /// Bytes that the allocation needs at most: whole cache lines, and what its alignment may
-        /// skip. `usize::MAX` when it is more than can be addressed.
+        /// Maximum number of bytes that the allocation needs: whole cache lines, and what its
+        /// alignment may skip. `usize::MAX` if that exceeds the address space.
         needed_bytes: usize,
-        /// Bytes of the largest free piece.
+        /// Size of the largest free piece in bytes.
         free_bytes_max: usize,
     },
 }
@@ -189,7 +190,7 @@ fn remedy(bytes: usize, pages: Pages, refusal: Refusal) -> String {
     }
 }
 
-/// How to have `count` pages in the pool.
+/// How to get `count` pages into the pool.
 fn reserve(pages: Pages, count: usize) -> String {
     let kib = pages.unit_bytes() >> 10;
     let boot = match pages {

@@ -1,16 +1,16 @@
-//! Which parts of a region are free: ranges of offsets, no pointers.
+//! The free parts of a region as ranges of offsets, without pointers.
 
 use std::iter;
 use std::ops::Range;
 
-/// The free parts of a region, in order of their offsets, none touching the next.
+/// The free parts of a region, in order of their offsets. No two are adjacent.
 pub(crate) struct FreeRanges {
     ranges: Vec<Range<usize>>,
     free_bytes: usize,
 }
 
 impl FreeRanges {
-    /// All of `bytes` are free.
+    /// A region of `bytes`, all of them free.
     pub(crate) fn new(bytes: usize) -> Self {
         Self { ranges: iter::once(0..bytes).collect(), free_bytes: bytes }
     }
@@ -19,13 +19,13 @@ impl FreeRanges {
         self.free_bytes
     }
 
-    /// The largest number of bytes that lie together.
+    /// Length of the largest free range in bytes.
     pub(crate) fn largest_bytes(&self) -> usize {
         self.ranges.iter().map(ExactSizeIterator::len).max().unwrap_or(0)
     }
 
-    /// Takes `bytes` whose address is a multiple of `align`, a power of two, from the first range
-    /// that has them, and returns their offset. `base` is the address of offset 0.
+    /// Takes `bytes` with an address that is a multiple of `align`, a power of two, from the first
+    /// range that fits, and returns their offset. `base` is the address of offset 0.
     pub(crate) fn take(&mut self, bytes: usize, align: usize, base: usize) -> Option<usize> {
         let (index, offset) = self.ranges.iter().enumerate().find_map(|(index, range)| {
             let offset = (base + range.start).checked_next_multiple_of(align)? - base;
@@ -39,11 +39,11 @@ impl FreeRanges {
         Some(offset)
     }
 
-    /// Gives back what `take` returned.
+    /// Gives back a range that `take` returned.
     pub(crate) fn give(&mut self, offset: usize, bytes: usize) {
         let mut given = offset..offset + bytes;
-        // The ranges that the given one joins, if any: one that ends where it starts, one that
-        // starts where it ends.
+        // The ranges that the new one merges with, if any: one that ends at its start, one that
+        // starts at its end.
         let first = self.ranges.partition_point(|range| range.end < given.start);
         let mut last = first;
         if let Some(before) = self.ranges.get(last).filter(|range| range.end == given.start) {
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// The free ranges that a map of bytes shows.
+    /// The free ranges in a map of bytes.
     fn ranges_of(is_free: &[bool]) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         for (offset, _) in is_free.iter().enumerate().filter(|&(_, &free)| free) {

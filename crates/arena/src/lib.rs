@@ -1,29 +1,31 @@
-//! Memory for what a core keeps: huge pages where they can be had, on the core's own NUMA node.
+//! Memory for a core's tables: on huge pages if available, on the core's own NUMA node.
 //!
 //! A table of millions of flows reads memory at random, and every page that the processor doesn't
-//! remember costs it a walk through the page tables. Pages of 2 MiB make that rare. An [`Arena`] is
-//! a region on the best pages that the system gives, and says which these are rather than assuming
-//! it. It is an [`Allocator`], so that any collection that takes one can live in it.
+//! have in its TLB costs a walk through the page tables. Pages of 2 MiB make that rare. An
+//! [`Arena`] is a region on the best pages that the system provides, and reports which these are
+//! rather than assuming it. It is an [`Allocator`], so any collection that takes an allocator can
+//! live in it.
 //!
 //! # Guarantees
 //!
-//! - [`Obtained`] is what the kernel reports of the region after its pages were taken, not what was
-//!   asked for: how much of it lies on huge pages, is locked, and on which node. What the kernel
-//!   doesn't tell is `None`.
+//! - [`Obtained`] is the kernel's report on the region after its pages were populated, not a copy
+//!   of the request: how much of it lies on huge pages, is locked, and on which node. Facts that
+//!   the kernel doesn't report are `None`.
 //! - Without huge pages, privileges or several nodes, the same calls succeed on plain pages: 1 GiB,
 //!   2 MiB, transparent huge and 4 KiB pages are tried in the order of the [`Request`].
-//! - What is insisted on is kept or refused: [`lock`](Request::lock) means that all of it is locked,
-//!   [`node_only`](Request::node_only) that all of it lies on that node. A plain
-//!   [`node`](Request::node) is a preference, which `Obtained` answers.
-//! - Memory is taken before the arena is handed out, with [progress](Arena::with_progress) for
-//!   those who wait, so that the packet path never touches a page first. More than there is, is refused, and
-//!   not left to the kernel, which would end the process.
+//! - Hard requirements are fulfilled or the request fails: [`lock`](Request::lock) means that all
+//!   of the memory is locked, [`node_only`](Request::node_only) that all of it lies on that node. A
+//!   plain [`node`](Request::node) is a preference; `Obtained` has the result.
+//! - Memory is populated before the arena is returned, with [progress](Arena::with_progress) for
+//!   callers that display it, so that the packet path never touches a page first. A request for
+//!   more memory than available fails, instead of leaving it to the kernel, which would kill the
+//!   process.
 //! - Each [`ArenaError`] names its remedy: how many pages to reserve and where, which limit to raise.
-//! - The region neither grows nor moves. An allocation that doesn't fit fails; nothing is taken from
-//!   elsewhere.
-//! - Allocations start on cache lines of their own. Freed neighbours merge, so that what is wholly
-//!   freed can be wholly allocated again.
-//! - Handles are counted: the region is there for as long as anything lives in it. An [`ArenaBox`]
+//! - The region neither grows nor moves. An allocation that doesn't fit fails; there is no
+//!   fallback.
+//! - Allocations start on cache lines of their own. Freed neighbours merge, so that after
+//!   everything was freed, everything can be allocated again.
+//! - Handles are counted: the region exists for as long as anything lives in it. An [`ArenaBox`]
 //!   has no lifetime, and moves into a stage or a thread like any value.
 //!
 //! # Example
@@ -51,14 +53,15 @@
 //!
 //! # Limits
 //!
-//! Linux only, on processors and kernels whose pages are of 4 KiB, 2 MiB and 1 GiB. The trait is
-//! that of `allocator-api2` 0.2, which hashbrown takes. Allocation searches a list of free ranges
-//! under a lock: meant for set-up, where a few large tables are made, and not for the packet path.
+//! Linux only, on processors and kernels with pages of 4 KiB, 2 MiB and 1 GiB. The trait is the one
+//! of `allocator-api2` 0.2, which hashbrown takes. Allocation searches a list of free ranges under
+//! a lock: meant for set-up, which makes a few large tables, and not for the packet path.
 //!
-//! How much memory there is, is read before it is taken: a process that takes it meanwhile, or a memory
-//! cgroup that others have filled, still makes the kernel end processes. One arena has one kind of pages,
-//! though transparent ones may be a mixture, which [`Obtained::huge_bytes`] tells. Nodes and locks
-//! are seen once, when the arena is made: what the administrator migrates later is not followed.
+//! The available memory is read before any is populated: if a process takes it meanwhile, or if
+//! others have filled a memory cgroup, the kernel may still kill processes. An arena has one kind
+//! of pages, though transparent ones may be a mixture, which [`Obtained::huge_bytes`] shows. Nodes
+//! and locks are read once, when the arena is made: later migrations by the administrator are not
+//! followed.
 //!
 //! # Unsafe code
 //!
@@ -77,8 +80,8 @@
 //! | `arena.rs`, `Allocator for Arena` | the `impl` | ranges are handed out once until given back, and lie in the mapping; it stays in place until the last handle is dropped; clones share one region; `taken_bytes` is the same for all layouts that fit a block |
 //! | `boxed.rs`, `Arena::boxed_zeroed` | `assume_init` | all bytes are written 0, which is a valid `T` by [`zerocopy::FromZeros`] |
 //!
-//! Everything else is safe code: which ranges are free is arithmetic on offsets (`free.rs`), tested
-//! against a map of bytes.
+//! Everything else is safe code: free ranges are arithmetic on offsets (`free.rs`), tested against
+//! a map of bytes.
 
 mod arena;
 mod boxed;

@@ -1,20 +1,20 @@
-//! How much memory there is to be had: pools of reserved pages, the machine, the memory cgroup.
+//! Limits of available memory: pools of reserved pages, the machine, the memory cgroup.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::proc::{kib, read};
 
-/// What a pool of reserved pages holds.
+/// The state of a pool of reserved pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pool {
     /// Pages that nobody holds or was promised.
     pub(crate) free_count: usize,
-    /// Pages in all.
+    /// Total number of pages.
     pub(crate) reserved_count: usize,
 }
 
-/// The pool of pages of `page_bytes`; none where the kernel has no such pages, or shows none.
+/// The pool of pages of `page_bytes`. `None` if the kernel has no such pages, or doesn't show them.
 pub(crate) fn pool(page_bytes: usize) -> Option<Pool> {
     let kib = page_bytes >> 10;
     let folder = PathBuf::from(format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB"));
@@ -23,8 +23,8 @@ pub(crate) fn pool(page_bytes: usize) -> Option<Pool> {
     Some(Pool { free_count, reserved_count: count("nr_hugepages")? })
 }
 
-/// Bytes that may be taken before the kernel begins to swap or to end processes: what the machine
-/// has available, or what the cgroups of this process allow in all, whichever is less.
+/// Bytes that can be populated before the kernel begins to swap or to kill processes: the memory
+/// available on the machine or the total limit of this process's cgroups, whichever is less.
 pub(crate) fn available_bytes() -> Option<usize> {
     let machine = read("/proc/meminfo").and_then(|text| mem_available(&text));
     let cgroups = read("/proc/self/cgroup").unwrap_or_default();
@@ -37,7 +37,7 @@ fn mem_available(meminfo: &str) -> Option<usize> {
 }
 
 /// The files that may hold a memory limit of the groups in `/proc/self/cgroup`, of either version,
-/// and of the groups around them.
+/// and of their parents.
 fn cgroup_limits(cgroups: &str) -> Vec<PathBuf> {
     let mut limits = Vec::new();
     for line in cgroups.lines() {
@@ -56,7 +56,7 @@ fn cgroup_limits(cgroups: &str) -> Vec<PathBuf> {
     limits
 }
 
-/// The number in a file; none for text like `max`.
+/// The number in a file; `None` for text like `max`.
 fn number<N: FromStr>(path: &Path) -> Option<N> {
     read(path)?.trim().parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Memory from the kernel: the one place that maps and unmaps.
+//! Memory from the kernel: the only place that maps and unmaps.
 
 use std::num::NonZero;
 use std::ptr::{self, NonNull};
@@ -10,11 +10,11 @@ use crate::request::{HUGE_BYTES, Pages, SMALL_BYTES};
 
 /// A readable and writable region of anonymous memory, unmapped when dropped.
 pub(crate) struct Mapping {
-    /// Start of the region, aligned to its pages. `bytes` from here on lie in what was mapped.
+    /// Start of the region, aligned to its pages. `bytes` from here on lie in the mapped range.
     start: NonNull<u8>,
     /// Length of the region.
     bytes: usize,
-    /// What was mapped: the region, and what lies around it unused.
+    /// The mapped range: the region, and unused space around it.
     mapped: NonNull<u8>,
     mapped_bytes: usize,
 }
@@ -23,13 +23,13 @@ pub(crate) struct Mapping {
 // its region, and hands out its address only.
 unsafe impl Send for Mapping {}
 
-// SAFETY: 1. All that `&Mapping` allows is reading its fields and making system calls on the region
-// that leave its content alone, but for `populate`, which this crate calls before it shares it.
+// SAFETY: 1. `&Mapping` only allows reading its fields and making system calls on the region that
+// don't change its content, except `populate`, which this crate calls before it shares the mapping.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `bytes`, a multiple of the pages' unit, on such pages. Nothing is taken from memory
-    /// yet; of reserved pages as many are set aside.
+    /// Maps `bytes`, a multiple of the pages' unit, on these pages. Populates nothing yet, but sets
+    /// reserved pages aside.
     pub(crate) fn new(bytes: usize, pages: Pages) -> Result<Self> {
         match pages {
             Pages::Gigantic => Self::reserved(bytes, MapFlags::HUGE_1GB),
@@ -41,8 +41,8 @@ impl Mapping {
             }
             Pages::Small => {
                 let mapping = Self::guarded(bytes, SMALL_BYTES)?;
-                // A kernel that makes huge pages for all would make them here; one that knows none
-                // takes no such wish either.
+                // A kernel that makes huge pages everywhere would make them here; a kernel without
+                // huge pages fails this call, which doesn't matter.
                 let _ = mapping.advise(0, bytes, Advice::LinuxNoHugepage);
                 Ok(mapping)
             }
@@ -55,19 +55,19 @@ impl Mapping {
         Ok(Self { start, bytes, mapped: start, mapped_bytes: bytes })
     }
 
-    /// Maps `bytes` at a multiple of `align`, between pages that can't be accessed. Those also keep
-    /// the kernel from merging the region with a neighbour, so that what it tells of the region is
-    /// true of this one.
+    /// Maps `bytes` at a multiple of `align`, between inaccessible pages. Those also keep the
+    /// kernel from merging the region with a neighbour, so that its reports about the region cover
+    /// nothing else.
     fn guarded(bytes: usize, align: usize) -> Result<Self> {
         let mapped_bytes = align.checked_mul(2).and_then(|around| bytes.checked_add(around));
         let mapped_bytes = mapped_bytes.ok_or(Errno::NOMEM)?;
         let mapped = map(mapped_bytes, ProtFlags::empty(), MapFlags::NORESERVE)?;
-        // The next multiple, so at least a page and at most `align` bytes lie before the region, and
-        // as much after it.
+        // The next multiple, so that at least a page and at most `align` bytes lie before the
+        // region, and at least a page after it.
         let skipped_bytes = align - mapped.addr().get() % align;
         let mapping = Self { start: offset_by(mapped, skipped_bytes), bytes, mapped, mapped_bytes };
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: 1. `start..start + bytes` lies in a mapping that nothing else knows of yet.
+        // SAFETY: 1. `start..start + bytes` lies in a mapping that nothing else knows yet.
         unsafe { rustix::mm::mprotect(mapping.start.as_ptr().cast(), bytes, access) }?;
         Ok(mapping)
     }
@@ -82,12 +82,12 @@ impl Mapping {
         self.bytes
     }
 
-    /// The address of the region, which is how the kernel names it in `/proc`.
+    /// The address of the region, which identifies it in `/proc`.
     pub(crate) fn addr(&self) -> NonZero<usize> {
         self.start.addr()
     }
 
-    /// Takes `bytes` from `offset` on, a page's start, from memory now. Nothing may live there yet.
+    /// Populates `bytes` from `offset` on, the start of a page. Nothing may live there yet.
     pub(crate) fn populate(&self, offset: usize, bytes: usize) -> Result<()> {
         match self.advise(offset, bytes, Advice::LinuxPopulateWrite) {
             // The kernel is older than 5.14.
@@ -112,19 +112,19 @@ impl Mapping {
     fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> Result<()> {
         let bytes = bytes.min(self.bytes.saturating_sub(offset));
         let start = self.at(offset.min(self.bytes)).as_ptr().cast();
-        // SAFETY: 1. The range lies in this mapping. 2. The advices used here (huge pages or none,
-        // populate) leave what the memory holds as it is.
+        // SAFETY: 1. The range lies in this mapping. 2. The advice used here (huge pages or none,
+        // populate) doesn't change the memory's content.
         unsafe { rustix::mm::madvise(start, bytes, advice) }
     }
 
-    /// Keeps pages of the region from being swapped out, each from when it is taken.
+    /// Keeps pages of the region from being swapped out, from the moment each is populated.
     pub(crate) fn lock(&self) -> Result<()> {
         let start = self.start.as_ptr().cast();
-        // SAFETY: 1. The range is that of this mapping, which unlocks it when it is unmapped.
+        // SAFETY: 1. The range is the one of this mapping, which unlocks it when it is unmapped.
         unsafe { rustix::mm::mlock_with(start, self.bytes, MlockFlags::ONFAULT) }
     }
 
-    /// Asks that pages of the region that are taken from now on lie on `node`.
+    /// Asks that pages of the region that are populated from now on lie on `node`.
     pub(crate) fn prefer_node(&self, node: u32) -> Result<()> {
         const MASK_BITS: usize = 1024;
         const NO_FLAGS: usize = 0;
@@ -132,8 +132,8 @@ impl Mapping {
         let word = mask.get_mut(node as usize / 64).ok_or(Errno::INVAL)?;
         *word = 1 << (node % 64);
         // SAFETY: mbind(2): 1. The range lies in this mapping; a policy changes where its pages
-        // lie, not what they hold. 2. The mask is of `MASK_BITS` bits and outlives the call; the
-        // kernel reads one bit less than the count it gets.
+        // lie, not their content. 2. The mask has `MASK_BITS` bits and outlives the call; the
+        // kernel reads one bit less than the count passed.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_mbind,
@@ -148,16 +148,17 @@ impl Mapping {
         if result == 0 { Ok(()) } else { Err(last_error()) }
     }
 
-    /// The node that the first page lies on, which must have been taken.
+    /// The node of the first page, which must have been populated.
     pub(crate) fn first_node(&self) -> Result<u32> {
-        // From linux/mempolicy.h: the node, not the policy; that of the page at an address.
+        // From linux/mempolicy.h: return the node instead of the policy, for the page at an
+        // address.
         const MPOL_F_NODE: usize = 1 << 0;
         const MPOL_F_ADDR: usize = 1 << 1;
         const NO_MASK: *mut u64 = ptr::null_mut();
         const NO_MASK_BITS: usize = 0;
         let mut node: libc::c_int = -1;
         // SAFETY: get_mempolicy(2): 1. With these flags it writes one `int`, the node, to its first
-        // argument, which outlives the call, and reads no more of the region than where its page is.
+        // argument, which outlives the call, and of the region only looks up where its page is.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_get_mempolicy,
@@ -174,8 +175,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: 1. It was mapped with this address and length, and is unmapped once. 2. The arena
-        // that owns the mapping is gone, and with it all that was allocated from it.
+        // SAFETY: 1. The range was mapped with this address and length, and is unmapped once. 2.
+        // The arena that owns the mapping is gone, and with it everything that was allocated from
+        // it.
         let unmapped =
             unsafe { rustix::mm::munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
         debug_assert_eq!(unmapped, Ok(()));
@@ -184,7 +186,7 @@ impl Drop for Mapping {
 
 fn map(bytes: usize, access: ProtFlags, flags: MapFlags) -> Result<NonNull<u8>> {
     let flags = MapFlags::PRIVATE | flags;
-    // SAFETY: 1. With no address asked for, a new mapping overlaps nothing.
+    // SAFETY: 1. Without a requested address, a new mapping overlaps nothing.
     let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, access, flags) }?;
     NonNull::new(start.cast()).ok_or(Errno::NOMEM)
 }

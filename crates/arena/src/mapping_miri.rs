@@ -1,5 +1,5 @@
-//! What `mapping.rs` is under Miri, which knows no mappings with pages of their own: memory from the
-//! allocator, so that all that is built on a mapping is checked.
+//! Replaces `mapping.rs` under Miri, which has no mappings with pages of their own: memory from the
+//! allocator, so that everything built on a mapping is checked.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::num::NonZero;
@@ -20,11 +20,11 @@ pub(crate) struct Mapping {
 // only owner, and hands out its address only.
 unsafe impl Send for Mapping {}
 
-// SAFETY: 1. All that `&Mapping` allows is reading its fields.
+// SAFETY: 1. `&Mapping` only allows reading its fields.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// As the other `new`, of small pages alone.
+    /// Like the other `new`, for small pages only.
     pub(crate) fn new(bytes: usize, pages: Pages) -> Result<Self> {
         if pages != Pages::Small || bytes == 0 {
             return Err(Errno::NOMEM);
@@ -67,8 +67,10 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: 1. By the invariant, it was allocated with this layout, and is given back once.
-        // 2. The arena that owns the mapping is gone, and with it all that was allocated from it.
+        // SAFETY: 1. By the invariant, the memory was allocated with this layout, and is given back
+        // once.
+        // 2. The arena that owns the mapping is gone, and with it everything that was allocated
+        //    from it.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }

@@ -1,4 +1,4 @@
-//! From a request to memory: one kind of pages tried, taken, and seen for what it is.
+//! From a request to memory: tries one kind of pages, populates them, and inspects the result.
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -9,11 +9,11 @@ use crate::obtained::{Obtained, Progress};
 use crate::request::{GIGANTIC_BYTES, HUGE_BYTES, Pages, Request};
 use crate::{limits, proc};
 
-/// Bytes that are taken between two calls of the progress closure, unless a page is larger: a
-/// fraction of a second where memory is slowest to come.
+/// Bytes that are populated between two calls of the progress closure, unless a page is larger: a
+/// fraction of a second on the slowest memory.
 const STEP_BYTES: usize = 64 << 20;
 
-/// Whether a region of `bytes` on `node` makes sense at all.
+/// Checks whether a region of `bytes` on `node` makes sense at all.
 pub(crate) fn check(bytes: usize, node: Option<u32>) -> Result<(), ArenaError> {
     if bytes == 0 {
         return Err(ArenaError::Empty);
@@ -30,7 +30,7 @@ pub(crate) fn check(bytes: usize, node: Option<u32>) -> Result<(), ArenaError> {
     }
 }
 
-/// Maps memory on `pages`, takes it, and sees what it is.
+/// Maps memory on `pages`, populates it, and inspects it.
 pub(crate) fn obtain(
     request: &Request,
     pages: Pages,
@@ -46,7 +46,7 @@ pub(crate) fn obtain(
     if request.takes_all(pages) {
         take_all(&mapping, pages, progress)?;
     } else {
-        // One huge page shows whether the kernel gives any.
+        // One huge page shows whether the kernel provides any.
         mapping.populate(0, HUGE_BYTES).map_err(Refusal::Undelivered)?;
     }
     let obtained = inspect(&mapping, pages)?;
@@ -64,14 +64,14 @@ pub(crate) fn obtain(
 /// Asks for memory on `node`.
 pub(crate) fn prefer(mapping: &Mapping, node: Option<u32>) {
     if let Some(node) = node {
-        // Where the kernel takes no such wish (containers often forbid it), pages lie where they
-        // are first touched: as a rule on the node of the core that sets up its memory, the one
-        // that is meant. `Obtained::node` tells, and `Request::node_only` judges by it.
+        // If the kernel refuses this (in containers it is often forbidden), pages lie on the node
+        // that first touches them: usually the node of the core that sets up its memory, which is
+        // the one wanted. `Obtained::node` has the result, and `Request::node_only` checks it.
         let _ = mapping.prefer_node(node);
     }
 }
 
-/// Why `bytes` of `pages` could not be mapped.
+/// Why `bytes` on `pages` could not be mapped.
 fn unmapped(errno: Errno, bytes: usize, pages: Pages) -> Refusal {
     let needed_count = bytes / pages.unit_bytes();
     match limits::pool(pages.unit_bytes()).filter(|_| pages.are_reserved()) {
@@ -93,18 +93,17 @@ fn unlocked(errno: Errno) -> Refusal {
     }
 }
 
-/// Takes the whole region from memory.
+/// Populates the whole region.
 ///
-/// A reserved page that can't be had after all (a cgroup's limit) would kill the process when it is
-/// touched in the packet path, and so is noticed here.
+/// A reserved page that isn't available after all (because of a cgroup's limit) would kill the
+/// process when the packet path touches it, and so is detected here.
 fn take_all(
     mapping: &Mapping,
     pages: Pages,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Refusal> {
     let total_bytes = mapping.bytes();
-    // Of other memory than reserved pages the kernel gives more than there is, and then ends
-    // processes.
+    // Except for reserved pages, the kernel promises more than there is, and then kills processes.
     let available_bytes = limits::available_bytes().filter(|_| !pages.are_reserved());
     if let Some(available_bytes) = available_bytes.filter(|&available| available < total_bytes) {
         return Err(Refusal::TooLittleMemory { available_bytes });
@@ -118,7 +117,7 @@ fn take_all(
     Ok(())
 }
 
-/// What the kernel tells of the region.
+/// The kernel's report on the region.
 fn inspect(mapping: &Mapping, pages: Pages) -> Result<Obtained, Refusal> {
     let addr = mapping.addr().get();
     let map = proc::smap(addr);
@@ -144,7 +143,7 @@ fn inspect(mapping: &Mapping, pages: Pages) -> Result<Obtained, Refusal> {
     })
 }
 
-/// Refuses memory of which any part lies elsewhere than on `node`, or may do so.
+/// Refuses memory if any part lies on a node other than `node`, or may do so.
 fn judge_node(node: u32, obtained: &Obtained) -> Result<(), Refusal> {
     match (obtained.node, obtained.off_node_bytes) {
         (Some(given_node), Some(0)) if given_node == node => Ok(()),

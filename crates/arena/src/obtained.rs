@@ -1,30 +1,30 @@
-//! What came of a request.
+//! The result of a request.
 
 use std::fmt;
 
 use crate::request::Pages;
 
-/// What a [`Request`](crate::Request) got, as the kernel tells it once the pages were taken:
-/// `/proc/self/smaps` for pages and locks, `/proc/self/numa_maps` for nodes, or `get_mempolicy` of
-/// the first page where that can't be read.
+/// The result of a [`Request`](crate::Request), as reported by the kernel after the pages were
+/// populated: `/proc/self/smaps` for pages and locks, `/proc/self/numa_maps` for nodes, or
+/// `get_mempolicy` of the first page if that can't be read.
 ///
-/// What the kernel doesn't tell is `None`, never a guess.
+/// Facts that the kernel doesn't report are `None`, never a guess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Obtained {
-    /// The pages of the region. [`Pages::Transparent`] means some of it: see `huge_bytes`.
+    /// The pages of the region. [`Pages::Transparent`] means some of the region: see `huge_bytes`.
     pub pages: Pages,
-    /// Bytes of the region.
+    /// Size of the region in bytes.
     pub bytes: usize,
-    /// Bytes that were taken from memory by now; the rest will be when first touched.
+    /// Bytes populated so far; the rest will be when first touched.
     pub resident_bytes: Option<usize>,
-    /// Bytes that lie on pages of 2 MiB or 1 GiB by now.
+    /// Bytes on pages of 2 MiB or 1 GiB so far.
     pub huge_bytes: Option<usize>,
-    /// Bytes that can't be swapped out, of those taken: all or none, and all of reserved pages.
+    /// Populated bytes that can't be swapped out: all or none, and all of reserved pages.
     pub locked_bytes: Option<usize>,
-    /// The node that most of the pages lie on.
+    /// The node with most of the pages.
     pub node: Option<u32>,
-    /// Bytes on any other node; `None` too where only the first page's node is known.
+    /// Bytes on any other node; also `None` if only the first page's node is known.
     pub off_node_bytes: Option<usize>,
 }
 
@@ -54,17 +54,17 @@ impl fmt::Display for Obtained {
     }
 }
 
-/// How far the taking of an arena's memory has come.
+/// Progress in populating an arena's memory.
 ///
-/// A kind of pages that runs out on the way is followed by the next, which begins anew.
+/// If a kind of pages runs out on the way, the next kind begins anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// The pages that are being taken.
+    /// The pages being populated.
     pub pages: Pages,
-    /// Bytes taken so far.
+    /// Bytes populated so far.
     pub done_bytes: usize,
-    /// Bytes to take.
+    /// Bytes to populate.
     pub total_bytes: usize,
 }
 

@@ -1,15 +1,15 @@
-//! What the kernel tells of a region, from `/proc` and `/sys`.
+//! The kernel's report on a region, from `/proc` and `/sys`.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-/// What `smaps` says of one mapping.
+/// One mapping in `smaps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Smap {
-    /// Bytes of a page as the kernel maps it.
+    /// Size of a page as the kernel maps it, in bytes.
     pub(crate) page_bytes: usize,
-    /// Bytes that were taken from memory.
+    /// Populated bytes.
     pub(crate) resident_bytes: usize,
     /// Bytes on pages larger than the small ones, transparent or from the reserved pool.
     pub(crate) huge_bytes: usize,
@@ -17,31 +17,32 @@ pub(crate) struct Smap {
     pub(crate) locked_bytes: usize,
 }
 
-/// Where the pages of one mapping lie.
+/// The nodes of one mapping's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Nodes {
-    /// The node that holds most of them.
+    /// The node with most of the pages.
     pub(crate) node: u32,
-    /// Bytes on the others.
+    /// Bytes on other nodes.
     pub(crate) off_node_bytes: usize,
 }
 
-/// What `/proc/self/smaps` says of the mapping that starts at `addr`.
+/// The entry of `/proc/self/smaps` for the mapping that starts at `addr`.
 pub(crate) fn smap(addr: usize) -> Option<Smap> {
     parse_smaps(lines("/proc/self/smaps")?, addr)
 }
 
-/// Where the pages of the mapping that starts at `addr` lie.
+/// The nodes of the pages of the mapping that starts at `addr`.
 pub(crate) fn nodes(addr: usize) -> Option<Nodes> {
-    // The only node has all pages.
+    // A single node has all pages.
     if let Ok(node) = nodes_online().parse() {
         return Some(Nodes { node, off_node_bytes: 0 });
     }
     parse_numa_maps(lines("/proc/self/numa_maps")?, addr)
 }
 
-/// The lines of a file that describes one mapping after another, read a few at a time. To describe a mapping, the kernel
-/// walks all of its pages: a caller that stops at the right one spares it the rest.
+/// The lines of a file that describes one mapping after another, read a few at a time. To describe
+/// a mapping, the kernel walks all of its pages: a caller that stops at the right one saves the
+/// rest.
 fn lines(path: &str) -> Option<impl Iterator<Item = String>> {
     const STEP_BYTES: usize = 1024;
     let file = if cfg!(miri) { None } else { File::open(path).ok() }?;
@@ -56,7 +57,7 @@ pub(crate) fn nodes_online() -> String {
     }
 }
 
-/// The text of a file of the kernel's. Miri has no kernel.
+/// The text of a file of the kernel. Miri has no kernel.
 pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
     if cfg!(miri) { None } else { fs::read_to_string(path).ok() }
 }
@@ -85,9 +86,10 @@ fn parse_smaps(mut lines: impl Iterator<Item = String>, addr: usize) -> Option<S
             // Reserved pages are not counted here.
             ("Rss", Some(bytes)) => small_bytes = bytes,
             ("AnonHugePages", Some(bytes)) => transparent_bytes = bytes,
-            // Some kernels (6.18) now and then count one's own pages as shared.
+            // Some kernels (6.18) occasionally count private pages as shared.
             ("Private_Hugetlb" | "Shared_Hugetlb", Some(bytes)) => reserved_bytes += bytes,
-            // The last line of a mapping; the next mapping's first has a colon too, in its device.
+            // The last line of a mapping. The next mapping's first line has a colon, too, in its
+            // device.
             ("VmFlags", _) => {
                 is_locked = rest.split(' ').any(|flag| flag == "lo");
                 break;
@@ -95,13 +97,13 @@ fn parse_smaps(mut lines: impl Iterator<Item = String>, addr: usize) -> Option<S
             _ => {}
         }
     }
-    // Not the line `Locked`: it halves what a forked child shares for a moment.
+    // Not the line `Locked`: it halves pages that a forked child shares for a moment.
     let locked_bytes = if is_locked { small_bytes } else { 0 };
     Some(Smap {
         page_bytes: page_bytes?,
         resident_bytes: small_bytes + reserved_bytes,
         huge_bytes: transparent_bytes + reserved_bytes,
-        // The kernel never swaps those out.
+        // The kernel never swaps these out.
         locked_bytes: locked_bytes + reserved_bytes,
     })
 }

@@ -1,14 +1,14 @@
-//! What is asked of an arena.
+//! Requests for arenas.
 
 use std::fmt;
 
 /// Bytes of the largest pages, on x86-64 and on AArch64 with 4 KiB pages.
 pub(crate) const GIGANTIC_BYTES: usize = 1 << 30;
 
-/// Bytes of a huge page on the same.
+/// Size of a huge page on the same, in bytes.
 pub(crate) const HUGE_BYTES: usize = 2 << 20;
 
-/// Bytes of the pages that every mapping has by default.
+/// Size of the default pages in bytes.
 pub(crate) const SMALL_BYTES: usize = 4 << 10;
 
 /// The pages that memory lies on.
@@ -18,14 +18,14 @@ pub enum Pages {
     Gigantic,
     /// 2 MiB pages from the pool that the administrator reserved (`vm.nr_hugepages`).
     Huge,
-    /// 2 MiB pages that the kernel makes where it finds room (transparent huge pages).
+    /// 2 MiB pages that the kernel makes if it finds room (transparent huge pages).
     Transparent,
     /// 4 KiB pages.
     Small,
 }
 
 impl Pages {
-    /// The size that a region on such pages is a multiple of, and is aligned to, in bytes.
+    /// Size and alignment unit in bytes of a region on such pages.
     pub(crate) fn unit_bytes(self) -> usize {
         match self {
             Self::Gigantic => GIGANTIC_BYTES,
@@ -34,7 +34,8 @@ impl Pages {
         }
     }
 
-    /// Whether they come from a pool that the administrator reserved. Such pages are never swapped.
+    /// Whether the pages come from a pool that the administrator reserved. Such pages are never
+    /// swapped.
     pub(crate) fn are_reserved(self) -> bool {
         matches!(self, Self::Gigantic | Self::Huge)
     }
@@ -51,36 +52,38 @@ impl fmt::Display for Pages {
     }
 }
 
-/// A wish for memory. [`Request::new`] fills in what is not said.
+/// A request for memory. [`Request::new`] fills in the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Bytes wanted; rounded up to whole pages.
     pub bytes: usize,
-    /// The pages to try, best first; the first kind that the kernel gives is taken.
+    /// The pages to try, best first; the first kind that the kernel provides is used.
     pub pages: Vec<Pages>,
-    /// The NUMA node that the memory should lie on; none leaves it to where it is first touched.
+    /// The NUMA node for the memory. With `None`, that is the node that first touches it.
     ///
-    /// A preference: where the node has no room, or the kernel takes no such wish, the memory lies
-    /// elsewhere, and [`Obtained::node`](crate::Obtained::node) says where.
+    /// A preference: if the node has no room, or if the kernel ignores the preference, the memory
+    /// lies elsewhere, and [`Obtained::node`](crate::Obtained::node) reports where.
     pub node: Option<u32>,
     /// Whether pages on any other node than `node` are refused. Has no effect without `node`;
-    /// implies `prefault`, since only pages that were taken lie anywhere.
+    /// implies `prefault`, since only populated pages have a node.
     pub node_only: bool,
-    /// Whether the memory must never be swapped out. A promise: what can't be locked is refused.
-    /// Implies `prefault`. Reserved pages are never swapped, so that they need no right to lock.
+    /// Whether the memory must never be swapped out. A hard requirement: memory that can't be
+    /// locked is refused. Implies `prefault`. Reserved pages are never swapped, so they need no
+    /// right to lock.
     pub lock: bool,
-    /// Whether to take all pages now rather than when first touched, which may be in the packet
-    /// path. Reserved pages always are, and of others the first 2 MiB, which show what they are.
+    /// Whether to populate all pages now rather than when first touched, which may be in the packet
+    /// path. Reserved pages are always populated; for other kinds the first 2 MiB are, to see what
+    /// they are.
     pub prefault: bool,
 }
 
 impl Request {
-    /// `bytes` on any pages, the largest that can be had, on no particular node, not locked, taken
-    /// now.
+    /// A request for `bytes` on any pages, the largest available, on no particular node, not
+    /// locked, populated now.
     ///
-    /// Pages of 1 GiB are among them where rounding up to whole ones wastes at most an eighth of
-    /// what was asked for; smaller requests begin with those of 2 MiB. A request
-    /// that names [`Pages::Gigantic`] gets them for any size.
+    /// Pages of 1 GiB are included if rounding up to whole ones wastes at most an eighth of the
+    /// requested size; smaller requests begin with pages of 2 MiB. A request that names
+    /// [`Pages::Gigantic`] gets them for any size.
     pub fn new(bytes: usize) -> Self {
         let mut pages = vec![Pages::Huge, Pages::Transparent, Pages::Small];
         if rounding_waste_bytes(bytes, GIGANTIC_BYTES) <= bytes / 8 && bytes > 0 {
@@ -89,7 +92,8 @@ impl Request {
         Self { bytes, pages, node: None, node_only: false, lock: false, prefault: true }
     }
 
-    /// Whether all pages are to be taken before the arena is handed out, where they are `pages`.
+    /// Whether all pages must be populated before the arena is returned, if they are of the kind
+    /// `pages`.
     pub(crate) fn takes_all(&self, pages: Pages) -> bool {
         let is_judged = self.node_only && self.node.is_some();
         self.prefault || self.lock || is_judged || pages.are_reserved()

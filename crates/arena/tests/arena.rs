@@ -1,4 +1,4 @@
-//! Arenas from the outside: what they give, what lives in them, and what they refuse.
+//! Arenas from the outside: allocation, collections in them, and errors.
 
 use std::alloc::Layout;
 use std::hash::RandomState;
@@ -55,7 +55,7 @@ fn every_kind_of_pages_says_what_it_is() {
 
 #[test]
 fn the_first_pages_that_can_be_had_are_taken() {
-    // More than any pool of huge pages holds, and none of it taken.
+    // More than any pool of huge pages holds, and never populated.
     let bytes = 1 << 40;
     let pages = vec![Pages::Huge, Pages::Small];
     let (arena, obtained) =
@@ -174,7 +174,7 @@ fn a_bad_request_says_what_to_do() {
     assert!(message.contains("ask for less, or raise the limits"), "{message}");
 }
 
-/// A block, what it was asked for with, and the byte that it is filled with.
+/// A block, its requested layout, and the byte that fills it.
 struct Held {
     block: NonNull<[u8]>,
     layout: Layout,
@@ -190,8 +190,8 @@ impl Held {
 
 fn take(arena: &Arena, layout: Layout, mark: u8) -> Option<Held> {
     let mut block = arena.allocate(layout).ok()?;
-    // SAFETY: 1. The block was just allocated, and bytes of any value are valid: the kernel's zeros
-    // or what was written before.
+    // SAFETY: 1. The block was just allocated, and bytes of any value are valid: the kernel's
+    // zeroes or whatever was written before.
     unsafe { block.as_mut() }.fill(mark);
     Some(Held { block, layout, mark })
 }

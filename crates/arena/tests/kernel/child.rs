@@ -1,4 +1,4 @@
-//! Tests that change their process for good.
+//! Tests that change their process irreversibly.
 
 use std::env;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 const NAME: &str = "HOTLOOP_ARENA_CHILD";
 const DONE: &str = "the child is done";
 
-/// Runs `work` in a process of its own: this test binary again, which runs the test `name` only and
+/// Runs `work` in a process of its own: this test binary again, which runs only the test `name` and
 /// so calls this function again.
 pub fn in_child(name: &str, work: impl FnOnce()) {
     if env::var_os(NAME).is_some_and(|child| child == name) {

@@ -1,4 +1,4 @@
-//! Kinds of pages that need no right and no reservation.
+//! Kinds of pages that need neither rights nor reservation.
 
 use hotloop_arena::{Arena, ArenaError, Pages, Refusal, Request};
 
@@ -6,7 +6,7 @@ use crate::smaps::{addr_of, compare, smaps};
 
 const MIB: usize = 1 << 20;
 
-/// The arena of `request`, for transparent pages; none where this kernel gives none.
+/// The arena of `request`, for transparent pages. `None` if this kernel provides none.
 fn transparent(request: Request) -> Option<(Arena, hotloop_arena::Obtained)> {
     match Arena::new(Request { pages: vec![Pages::Transparent], ..request }) {
         Ok(made) => Some(made),

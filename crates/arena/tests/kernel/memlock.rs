@@ -19,7 +19,7 @@ fn locked_bytes() -> usize {
     line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
 }
 
-/// Lets this process, of one test, lock so many bytes and no more.
+/// Limits the bytes that this process, which runs one test, may lock.
 fn limit(bytes: usize) {
     let mut sets = capabilities(None).unwrap();
     sets.effective.remove(CapabilitySet::IPC_LOCK);
@@ -36,7 +36,7 @@ fn locked(pages: Pages, bytes: usize) -> Request {
 fn what_is_within_the_limit_is_locked() {
     in_child("memlock::what_is_within_the_limit_is_locked", || {
         limit(64 * KIB);
-        // A lock takes the memory, whether or not it was to be taken.
+        // A lock populates the memory, whether or not that was requested.
         for prefault in [true, false] {
             let request = Request { prefault, ..locked(Pages::Small, 48 * KIB) };
             let (arena, obtained) = Arena::new(request).unwrap();

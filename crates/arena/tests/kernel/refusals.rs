@@ -1,4 +1,4 @@
-//! Memory that can't be had, and what is given instead.
+//! Memory that isn't available, and the fallback.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::smaps::compare;
 
 const MIB: usize = 1 << 20;
 
-/// What was tried for a request that can't be served, and the message.
+/// The kinds tried for a request that can't be fulfilled, and the message.
 pub fn refused(request: Request) -> (Vec<(Pages, Refusal)>, String) {
     let error = Arena::new(request).expect_err("more than can be had");
     let message = error.to_string();
@@ -42,7 +42,7 @@ fn more_reserved_pages_than_any_machine_has_are_refused() {
 
 #[test]
 fn more_memory_than_there_is_is_refused_and_not_taken() {
-    // Half of what can be addressed.
+    // Half of the address space.
     let request = Request { pages: vec![Pages::Small], ..Request::new(1 << 46) };
     let (tried, message) = refused(request);
     assert!(
@@ -79,7 +79,7 @@ fn a_machine_without_transparent_pages_gives_small_ones() {
     });
 }
 
-/// Bytes of addresses that this process has taken.
+/// Bytes of address space that this process uses.
 fn address_bytes() -> usize {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();

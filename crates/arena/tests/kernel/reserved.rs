@@ -1,4 +1,4 @@
-//! Pools of reserved pages, filled and restored by these tests where the machine allows it.
+//! Pools of reserved pages, filled and restored by these tests if the machine allows it.
 
 use std::env;
 use std::fs::{self, File};
@@ -19,11 +19,11 @@ struct Pool {
 }
 
 impl Pool {
-    /// Takes the lock, and tells why where this machine has no such pool.
+    /// Takes the lock. Returns the reason if this machine has no such pool.
     fn of(kib: usize) -> Result<Self, String> {
         let path = env::temp_dir().join("hotloop-hugepages.lock");
         let lock = File::options().create(true).append(true).open(&path);
-        // Another user's can be locked all the same.
+        // Another user's file can be locked all the same.
         let lock = lock.or_else(|_| File::open(&path)).map_err(|error| error.to_string())?;
         lock.lock().map_err(|error| error.to_string())?;
         let folder = PathBuf::from(format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB"));
@@ -42,7 +42,7 @@ impl Pool {
         count(&self.folder, name)
     }
 
-    /// Makes it hold `count` pages, and tells why where it can't.
+    /// Fills the pool to `count` pages. Returns the reason if that fails.
     fn fill(&self, count: usize) -> Result<(), String> {
         if self.count("nr_hugepages") == count {
             return Ok(());
@@ -67,13 +67,13 @@ fn count(folder: &Path, name: &str) -> usize {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // Pages that somebody holds by now go when they are given back.
+        // Pages that are in use by now disappear when they are given back.
         let written = fs::write(self.folder.join("nr_hugepages"), self.count_before.to_string());
         assert!(written.is_ok() || self.count("nr_hugepages") == self.count_before);
     }
 }
 
-/// Runs `work` with `count` pages of `kib` in the pool, where that can be had.
+/// Runs `work` with `count` pages of `kib` in the pool, if that is possible.
 fn with_reserved(kib: usize, count: usize, work: impl FnOnce(&Pool)) {
     let done = Pool::of(kib).and_then(|pool| {
         pool.fill(count)?;
@@ -85,9 +85,10 @@ fn with_reserved(kib: usize, count: usize, work: impl FnOnce(&Pool)) {
     }
 }
 
-/// With `count` pages of `bytes` each in the pool, one more can't be had, and all of them can.
+/// With `count` pages of `bytes` each in the pool, a request for one more fails, and one for all of
+/// them succeeds.
 ///
-/// Programs that don't ask for the lock may take some of them meanwhile.
+/// Programs that don't use the lock may take some of them meanwhile.
 fn gives_what_there_is(pages: Pages, bytes: usize, count: usize) {
     let request = |count| Request { pages: vec![pages], ..Request::new(count * bytes) };
     with_reserved(bytes >> 10, count, |pool| {
@@ -110,7 +111,7 @@ fn gives_what_there_is(pages: Pages, bytes: usize, count: usize) {
         compare(&arena, &obtained);
         assert_eq!(obtained.pages, Pages::Small);
 
-        // Reserved pages are taken at once, and locked without a right to lock.
+        // Reserved pages are populated at once, and locked without a right to lock.
         let mut steps = Vec::new();
         let wanted = Request { lock: true, prefault: false, ..request(count) };
         match Arena::with_progress(wanted, |step| steps.push(step.done_bytes)) {

@@ -1,4 +1,4 @@
-//! What the kernel says of an arena, read without the arena's help.
+//! The kernel's reports on an arena, read without the arena's help.
 
 use std::alloc::Layout;
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::fs;
 
 use hotloop_arena::{Allocator, Arena, Obtained, Pages};
 
-/// The address of an arena that nothing was allocated from yet.
+/// The address of an arena without any allocations yet.
 pub fn addr_of(arena: &Arena) -> usize {
     assert_eq!(arena.used_bytes(), 0);
     let layout = Layout::new::<u8>();
@@ -16,7 +16,7 @@ pub fn addr_of(arena: &Arena) -> usize {
     block.addr().get()
 }
 
-/// The lines of `smaps` about the mapping at `addr` that have a size, in bytes.
+/// The lines with a size in `smaps` about the mapping at `addr`, in bytes.
 pub fn smaps(addr: usize) -> HashMap<String, usize> {
     let text = fs::read_to_string("/proc/self/smaps").unwrap();
     let start = format!("{addr:x}-");
@@ -32,7 +32,7 @@ pub fn smaps(addr: usize) -> HashMap<String, usize> {
         .collect()
 }
 
-/// The node of the page at `addr`, where the kernel tells it.
+/// The node of the page at `addr`, if the kernel reports it.
 fn node_at(addr: usize) -> Option<u32> {
     const NODE_OF_ADDRESS: usize = 3;
     let mut node: libc::c_int = -1;
@@ -44,7 +44,7 @@ fn node_at(addr: usize) -> Option<u32> {
     (result == 0).then(|| node.try_into().unwrap())
 }
 
-/// Compares all that was claimed of a new arena.
+/// Compares every claim about a new arena.
 pub fn compare(arena: &Arena, obtained: &Obtained) {
     let addr = addr_of(arena);
     let map = smaps(addr);
