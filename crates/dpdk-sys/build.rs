@@ -1,18 +1,18 @@
-//! Finds libdpdk and libpcap, and compiles the shim over what `hotloop-dpdk` calls of them.
+//! Finds libdpdk and libpcap, and compiles the shim over their functions that `hotloop-dpdk` calls.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// The oldest DPDK whose headers and ABI the shim and the bindings were checked against.
+/// The oldest DPDK version that the shim and the bindings were checked against.
 const VERSION_MIN: &str = "22.11";
 
-/// The first libpcap with a compiler that several threads may call at a time: pcap_compile(3).
+/// The first libpcap version whose compiler several threads may call at a time: pcap_compile(3).
 const PCAP_MIN: &str = "1.8.0";
 
-/// What differs between builds of DPDK: the constant's name, the preprocessor's, and the value of Debian's DPDK 22.11, which is
-/// documented where there is no DPDK.
+/// Constants that differ between builds of DPDK: the constant's name, the preprocessor's, and the
+/// value in Debian's DPDK 22.11, which is documented if there is no DPDK.
 const CONFIGURED: &[(&str, &str, u32)] = &[
     ("SH_LCORE_MAX", "RTE_MAX_LCORE", 128),
     ("SH_PKTMBUF_HEADROOM", "RTE_PKTMBUF_HEADROOM", 128),
@@ -68,7 +68,7 @@ fn raw_cflags() -> Vec<String> {
     }
 }
 
-/// The shim is on the packet path, so it is optimised in debug builds too.
+/// The shim is on the packet path, so it is optimised in debug builds, too.
 fn compile_shim(cflags: &[String]) {
     let mut build = cc::Build::new();
     build.file("src/shim.c").opt_level(3).flag_if_supported("-Wno-deprecated-declarations");
@@ -83,7 +83,7 @@ fn compile_shim(cflags: &[String]) {
     }
 }
 
-/// The values of [`CONFIGURED`], as the preprocessor finds them.
+/// The values of [`CONFIGURED`], as expanded by the preprocessor.
 fn configured(cflags: &[String]) -> HashMap<String, String> {
     let question = |(_, name, _): &(&str, &str, u32)| format!("configured \"{name}\" {name}\n");
     let text = "#include \"version.h\"\n".to_owned()
@@ -112,8 +112,8 @@ fn write_configured(value: impl Fn(&str, u32) -> String) {
     write(&out("configured.rs"), &CONFIGURED.iter().map(constant).collect::<String>());
 }
 
-/// Makes the bindings anew, for the test that compares them with those that are kept. None where bindgen finds no libclang:
-/// it panics then.
+/// Regenerates the bindings, for the test that compares them with the committed ones. Writes
+/// nothing if bindgen finds no libclang and panics.
 #[cfg(feature = "bindgen")]
 fn bind() {
     let builder = bindgen::builder()

@@ -1,18 +1,19 @@
 //! Raw bindings to [DPDK](https://www.dpdk.org)'s libraries, 22.11 or later.
 //!
-//! What is here is what `hotloop-dpdk` calls, no more: functions of DPDK, those of a small C shim (`sh_*`) over
-//! what DPDK's headers define inline or differs between versions, constants (`SH_*`), and [`RawMbuf`], one definition of
-//! the mbuf. All are the same for every version: the compiler of the shim holds them against the
-//! headers that are installed. A few constants are those that DPDK was configured with.
+//! The crate has only what `hotloop-dpdk` calls: functions of DPDK, functions of a small C shim
+//! (`sh_*`) for DPDK functions that are inline in its headers or differ between versions, constants
+//! (`SH_*`), and [`RawMbuf`], one definition of the mbuf. All are the same for every version: the
+//! shim's compiler checks them against the installed headers. A few constants depend on DPDK's
+//! configuration.
 //!
-//! Of libpcap there is what compiles a filter's expression.
+//! From libpcap, it has the functions that compile a filter's expression.
 //!
 //! libdpdk is found by pkg-config and linked as shared libraries; dependents need no build script.
-//! At run time EAL loads the drivers from the folder that DPDK was built with. Where the environment has
-//! `DOCS_RS`, as on docs.rs, the crate documents, and links to nothing.
+//! At run time EAL loads the drivers from the folder that DPDK was built with. If `DOCS_RS` is set
+//! in the environment, as on docs.rs, the crate is only documented, and links to nothing.
 //!
-//! Its feature `bindgen` makes the bindings anew, for the test that compares them with those that are kept: for
-//! who changes `shim.h`.
+//! The feature `bindgen` regenerates the bindings, for the test that compares them with the
+//! committed ones: for changes to `shim.h`.
 //!
 //! ```
 //! use hotloop_dpdk_sys as sys;

@@ -1,4 +1,4 @@
-//! The mbuf as this crate knows it.
+//! This crate's definition of the mbuf.
 
 use core::ffi::c_void;
 use core::sync::atomic::AtomicU16;
@@ -7,39 +7,39 @@ use crate::rte_mempool;
 
 /// DPDK's `struct rte_mbuf`, field for field.
 ///
-/// Its own definition: DPDK 24.11 moved fields into anonymous unions, so that names
-/// differ while offsets do not. `shim.c` asserts each offset against the installed headers.
+/// A separate definition, because DPDK 24.11 moved fields into anonymous unions: names differ while
+/// offsets do not. `shim.c` asserts each offset against the installed headers.
 #[repr(C, align(64))]
 pub struct RawMbuf {
     /// Start of the buffer, headroom included.
     pub buf_addr: *mut u8,
     /// The same as an address for devices.
     pub buf_iova: u64,
-    /// Where data starts, in bytes from `buf_addr`.
+    /// Offset of the data in bytes from `buf_addr`.
     pub data_off: u16,
-    /// How many own this segment; others may change it while it is above 1.
+    /// Number of owners of this segment; others may change it while it is above 1.
     pub refcnt: AtomicU16,
     /// Segments in the chain; valid in the first one.
     pub nb_segs: u16,
-    /// The port it was received by.
+    /// The port that received the packet.
     pub port: u16,
     /// Flags: offloads, indirect and external buffers, dynamic flags.
     pub ol_flags: u64,
-    /// What the device found in the headers.
+    /// The headers that the device recognised.
     pub packet_type: u32,
     /// Bytes in all segments; valid in the first one.
     pub pkt_len: u32,
     /// Bytes in this segment.
     pub data_len: u16,
-    /// VLAN tag, where one was stripped.
+    /// VLAN tag, if one was stripped.
     pub vlan_tci: u16,
-    /// The hash union, in which hotloop keeps a packet's metadata.
+    /// The hash union, which hotloop uses for a packet's metadata.
     pub hash: [u8; 8],
-    /// Outer VLAN tag, where one was stripped.
+    /// Outer VLAN tag, if one was stripped.
     pub vlan_tci_outer: u16,
     /// Bytes in the buffer, headroom included.
     pub buf_len: u16,
-    /// The mempool it goes back to.
+    /// The mempool that the mbuf returns to.
     pub pool: *mut rte_mempool,
     /// The next segment, or null.
     pub next: *mut RawMbuf,

@@ -1,4 +1,4 @@
-//! The bindings that are kept are those that bindgen makes of the shim's header.
+//! The committed bindings are those that bindgen makes from the shim's header.
 #![cfg(feature = "bindgen")]
 #![allow(clippy::print_stdout, reason = "a test says what it skips")]
 

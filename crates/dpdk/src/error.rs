@@ -1,24 +1,23 @@
-//! What can go wrong between this program and DPDK.
+//! Errors between this program and DPDK.
 
 use crate::mempool::{MempoolNeed, MempoolReport};
 use hotloop_dpdk_sys as sys;
 use std::ffi::{CStr, c_int};
 use std::fmt;
 
-/// Why DPDK, or this crate, would not do what was asked. Each message says what was asked, what was
-/// found, and what to do.
+/// Why DPDK or this crate refused a call. Each message has the request, the finding and the remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// EAL runs already, and starts once in a process.
+    /// EAL runs already, and starts only once in a process.
     #[error(
         "EAL was to start with \"{wanted}\", but runs already with \"{running}\": it starts once in \
          a process; use Eal::current()"
     )]
     AlreadyInitialised {
-        /// The arguments asked for.
+        /// The requested arguments.
         wanted: String,
-        /// The arguments it runs with.
+        /// The arguments that EAL runs with.
         running: String,
     },
 
@@ -27,20 +26,20 @@ pub enum Error {
     EalArgument {
         /// The argument.
         argument: String,
-        /// What is wrong with it, and the remedy.
+        /// The problem and its remedy.
         problem: String,
     },
 
     /// EAL did not start.
     #[error("EAL does not start with \"{arguments}\": {error} (EAL said: {said}); {remedy}")]
     EalInit {
-        /// The arguments it was given.
+        /// The arguments passed to EAL.
         arguments: String,
-        /// Its error code in words.
+        /// Its error code as text.
         error: String,
-        /// What it logged.
+        /// EAL's log output.
         said: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
 
@@ -51,8 +50,8 @@ pub enum Error {
         found: String,
     },
 
-    /// The calling thread's stack has too little room left for DPDK's drivers, or is not the one that the
-    /// system gave the thread.
+    /// The calling thread's stack has too little room left for DPDK's drivers, or is not the one
+    /// that the system gave the thread.
     #[error(
         "this thread has {found}, and DPDK's drivers need {room} bytes: give it a larger stack \
          (std::thread::Builder::stack_size; ulimit -s for a program's first thread), or call from \
@@ -60,27 +59,27 @@ pub enum Error {
         room = crate::stack::ROOM_BYTES
     )]
     Stack {
-        /// How much of the thread's stack is left, or why that is unknown.
+        /// Room left on the thread's stack, or why that is unknown.
         found: String,
     },
 
-    /// An expression that is no filter.
+    /// An expression that is not a valid filter.
     #[error("filter \"{expression}\": {problem}; pcap-filter(7) has the syntax")]
     Filter {
-        /// The expression, or how it begins.
+        /// The expression or its beginning.
         expression: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
 
-    /// A device string that names no device this crate opens.
+    /// A device string that names no device that this crate opens.
     #[error("device \"{device}\": {problem}; {remedy}")]
     DeviceString {
         /// The device string.
         device: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
 
@@ -96,16 +95,16 @@ pub enum Error {
         name: String,
     },
 
-    /// The device's driver does not take it.
+    /// The device's driver does not take the device.
     #[error("device \"{device}\" does not come up: {error} (DPDK said: {said}); {remedy}")]
     Probe {
         /// The device string.
         device: String,
-        /// DPDK's error code in words.
+        /// DPDK's error code as text.
         error: String,
-        /// What DPDK logged.
+        /// DPDK's log output.
         said: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
 
@@ -119,15 +118,15 @@ pub enum Error {
         device: String,
         /// Which queues.
         direction: Direction,
-        /// How many are wanted.
+        /// Number of queues requested.
         wanted: u16,
-        /// How many there are.
+        /// Number of queues available.
         max: u16,
-        /// How this driver is given more.
+        /// How to give this driver more queues.
         hint: &'static str,
     },
 
-    /// A queue was asked for after the port had started.
+    /// A queue was requested after the port had started.
     #[error(
         "device \"{device}\" has started with the queues claimed by then, one more {direction} \
          queue is wanted: claim every queue before the first is started"
@@ -153,7 +152,7 @@ pub enum Error {
         index: u16,
     },
 
-    /// A port is to stop while somebody may be polling it.
+    /// A port can't stop while its queues may be polled.
     #[error(
         "device \"{device}\" cannot stop while {rx_count} RX and {tx_count} TX queues of it are \
          held: drop them first"
@@ -174,31 +173,31 @@ pub enum Error {
         device: String,
         /// The step, with its values.
         step: String,
-        /// DPDK's error code in words.
+        /// DPDK's error code as text.
         error: String,
-        /// What DPDK logged.
+        /// DPDK's log output.
         said: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
 
-    /// The device does not have what the configuration asks for.
+    /// The device lacks a feature in the configuration.
     #[error(
         "device \"{device}\" cannot do {wanted}; it offers {found}: leave it out of the configuration"
     )]
     Unsupported {
         /// The device string.
         device: String,
-        /// What is wanted.
+        /// The requested feature.
         wanted: String,
-        /// What there is.
+        /// The available features.
         found: String,
     },
 
-    /// A mempool that cannot be as asked for.
+    /// A mempool configuration that is impossible.
     #[error("mempool: {problem}")]
     MempoolConfig {
-        /// What is wrong, and the remedy.
+        /// The problem and its remedy.
         problem: String,
     },
 
@@ -208,22 +207,22 @@ pub enum Error {
          ask for fewer, or give EAL more memory (-m, in MiB, or more hugepages)"
     )]
     MempoolCreate {
-        /// How many mbufs were wanted.
+        /// Number of mbufs requested.
         mbuf_count: u32,
-        /// The size of each one's buffer, headroom included.
+        /// The size of each mbuf's buffer, headroom included.
         data_room_bytes: u16,
-        /// DPDK's error code in words.
+        /// DPDK's error code as text.
         error: String,
-        /// What DPDK logged.
+        /// DPDK's log output.
         said: String,
     },
 
     /// A mempool that would run empty.
     #[error("a mempool of {found} mbufs is too small: {need}; ask for at least that many")]
     MempoolTooSmall {
-        /// How many it has.
+        /// Number of mbufs in the pool.
         found: u32,
-        /// What is needed, term by term.
+        /// The required number, term by term.
         need: MempoolNeed,
     },
 
@@ -231,23 +230,23 @@ pub enum Error {
     #[error("the mempool is empty: ask for a larger one, or hold fewer mbufs")]
     MempoolEmpty,
 
-    /// Mbufs of a mempool are missing, or are there twice.
+    /// Mbufs of a mempool are missing or duplicated.
     #[error("mempool of device \"{device}\" is not whole: {report}")]
     MempoolNotWhole {
         /// The device string.
         device: String,
-        /// What was found.
+        /// The result of the check.
         report: MempoolReport,
     },
 
-    /// A port that has stopped, or is not there, was asked something.
+    /// A port that has stopped, or no longer exists, can't be read.
     #[error("device \"{device}\": {what} cannot be read: {error}")]
     Read {
         /// The device string.
         device: String,
-        /// What was to be read.
+        /// The value to be read.
         what: &'static str,
-        /// Why not.
+        /// The reason.
         error: String,
     },
 }
@@ -276,10 +275,10 @@ pub(crate) fn errno() -> c_int {
     unsafe { sys::sh_errno() }
 }
 
-/// An error code in words; DPDK returns some negated.
+/// An error code as text; DPDK returns some negated.
 pub(crate) fn errno_text(code: c_int) -> String {
     let code = code.abs();
-    // SAFETY: 1. rte_errno.h: any number is taken; the text lives until the thread's next call.
+    // SAFETY: 1. rte_errno.h: takes any number; the text lives until the thread's next call.
     let text = unsafe { sys::rte_strerror(code) };
     if text.is_null() {
         return format!("error {code}");

@@ -1,32 +1,33 @@
-//! Threads as EAL knows them: a registered one has an lcore id and, with it, a cache in each
+//! EAL's view of threads: a registered thread has an lcore id and, with it, a cache in each
 //! mempool.
 //!
-//! An unregistered thread works too, at about half the speed. Registration lasts until the thread
-//! ends: a guard in thread-local storage gives the id back, which EAL itself never does, and what
-//! the thread's caches hold goes back to the mempools, where EAL would leave it.
+//! An unregistered thread works, too, at about half the speed. Registration lasts until the thread
+//! ends: a guard in thread-local storage returns the id, which EAL itself never does, and flushes
+//! the thread's caches to the mempools, where EAL would leave mbufs in them.
 
 use crate::{Eal, Error, log, mempool, stack};
 use hotloop_dpdk_sys as sys;
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// How many threads are registered.
+/// Number of registered threads.
 static REGISTERED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static REGISTRATION: OnceCell<Registration> = const { OnceCell::new() };
 }
 
-/// Registers the calling thread with EAL until it ends, and returns its lcore id. A thread that is
-/// registered keeps its id.
+/// Registers the calling thread with EAL until it ends, and returns its lcore id. A registered
+/// thread keeps its id.
 ///
-/// Call it after pinning the thread: EAL notes the CPUs that it may run on. Taking a queue with
-/// [`Port::rx_queue`](crate::Port::rx_queue) or [`Port::tx_queue`](crate::Port::tx_queue) does it.
+/// Call this after pinning the thread: EAL records the CPUs that it may run on.
+/// [`Port::rx_queue`](crate::Port::rx_queue) and [`Port::tx_queue`](crate::Port::tx_queue) also
+/// register the thread.
 ///
 /// # Errors
-/// [`Error::NoLcore`] when all lcore ids are taken (128 in a distribution's DPDK, EAL's own among
-/// them), when the thread is ending, and from within an event of DPDK's log; [`Error::Stack`] on a
-/// stack with too little room.
+/// [`Error::NoLcore`] if all lcore ids are taken (128 in a distribution's DPDK, EAL's own among
+/// them), if the thread is ending, or inside an event of DPDK's log; [`Error::Stack`] on a stack
+/// with too little room.
 pub fn register(eal: Eal) -> Result<u32, Error> {
     let _ = eal;
     stack::check()?;
@@ -71,9 +72,9 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // DPDK logs the end, when the thread-local values of what takes the events may be gone.
+        // DPDK logs the end at a time when a subscriber's thread-local values may be gone.
         log::end_thread();
-        // The next thread that gets the id may live long, and nobody else may touch its caches.
+        // The next thread that gets the id may live long, and no other thread may touch its caches.
         mempool::flush_own_caches();
         // SAFETY: 1. This thread was registered by `new`, in `register`, which keeps the value in the
         // thread's own storage.
@@ -82,7 +83,7 @@ impl Drop for Registration {
     }
 }
 
-/// The lcore id of the calling thread, where it has one.
+/// The lcore id of the calling thread, if it has one.
 #[must_use]
 pub fn current() -> Option<u32> {
     // SAFETY: 1. Reads a thread-local variable.
@@ -90,7 +91,7 @@ pub fn current() -> Option<u32> {
     (lcore != sys::SH_LCORE_ID_ANY).then_some(lcore)
 }
 
-/// How many other threads are registered; their caches may hold mbufs.
+/// Number of other registered threads, whose caches may hold mbufs.
 pub(crate) fn others_count() -> usize {
     let own = REGISTRATION.try_with(|cell| cell.get().is_some()).unwrap_or_default();
     REGISTERED_COUNT.load(Relaxed) - usize::from(own)

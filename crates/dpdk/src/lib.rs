@@ -3,27 +3,28 @@
 //! - [`Eal`]: a `Copy` proof that DPDK is initialised, which happens once in a process. With no
 //!   arguments it needs no privilege, no hugepages and no device.
 //! - [`Mempool`]: a pool of packets, sized by [`MempoolNeed`], never freed.
-//! - [`Mbuf`]: a packet with one owner, which may write to it; [`SharedMbuf`]: one with several
-//!   owners, which may not.
+//! - [`Mbuf`]: a packet with one owner, which may write to it; [`SharedMbuf`]: a packet with
+//!   several owners, which may not.
 //! - [`Filter`]: a pcap-filter expression, for captures.
 //! - [`Port`]: a device, opened by its device string or PCI address; [`RxQueue`] and [`TxQueue`], each
 //!   claimed once, are a [`Source`](hotloop_stage::Source) and a [`Sink`](hotloop_stage::Sink).
 //!
 //! # Guarantees
 //!
-//! Nothing that safe code does with them is undefined behaviour, in whatever order and on whatever
-//! threads they are dropped:
+//! No safe code causes undefined behaviour, in whatever order and on whatever threads values are
+//! dropped:
 //!
 //! - A queue is polled by one thread at a time: it is neither `Sync` nor `Clone`.
-//! - A port stops only when all its queues have been dropped, or have seen that it is to be opened
-//!   again and wait for that, so that nobody polls it.
+//! - A port stops only once all its queues have been dropped, or have noticed that it will be
+//!   reopened and wait for that, so that nobody polls it.
 //! - An mbuf is freed once, by its owner; it may outlive its port and every handle of its pool.
 //! - The lengths of a received packet agree with its segments and their buffers, whatever a file, the
 //!   kernel or a peer wrote.
 //! - Calls that configure devices take one lock; the packet path takes none.
 //! - Nothing unwinds into C, and EAL never ends the process by itself.
-//! - A driver is called only while 256 KiB of the thread's stack are left: its frames may be larger than a guard
-//!   page, and DPDK has no stack probes. Else calls return [`Error::Stack`]; a queue's panic, and lose no packet.
+//! - A driver is called only if 256 KiB of the thread's stack are left: its frames may be larger
+//!   than a guard page, and DPDK has no stack probes. Otherwise calls return [`Error::Stack`];
+//!   calls on queues panic, and lose no packet.
 //!
 //! # Example
 //!
@@ -49,21 +50,22 @@
 //!
 //! # Limits
 //!
-//! - A thread that works on another stack than the system gave it, as coroutines do, is refused as one without
-//!   room, and the last owner of a port that is dropped without room leaves its device open.
-//! - At most 128 threads are registered with EAL ([`lcore`]), and a process has one EAL.
-//! - Virtual devices are those whose drivers were looked at: net_null, net_ring, net_pcap,
+//! - A thread on another stack than the one from the system, as with coroutines, is refused as if
+//!   it had no room. If the last owner of a port is dropped without room on the stack, its device
+//!   stays open.
+//! - At most 128 threads can be registered with EAL ([`lcore`]), and a process has one EAL.
+//! - Only virtual devices with reviewed drivers are opened: net_null, net_ring, net_pcap,
 //!   net_af_packet, net_af_xdp, net_tap, net_memif. Drivers that use other ports are refused.
-//! - A net_memif port trusts the process at its other end, which can crash this one; so opening it is
-//!   unsafe.
+//! - A net_memif port trusts the process at its other end, which can crash this one; so opening the
+//!   port is unsafe.
 //! - Secondary processes, telemetry and service cores are refused.
 //! - `FAST_FREE` is never used, since a queue takes mbufs of any pool.
 //!
 //! # Unsafe code
 //!
-//! A hundred blocks, most of them one call into DPDK each, with the guide's or header's words that
-//! allow it. They rest on nine invariants. A premise names the type or field that states its
-//! invariant; what establishes and keeps it stands there.
+//! A hundred blocks, most of them a single call into DPDK, with the words of the guide or header
+//! that allow it. They depend on nine invariants. A premise names the type or field that states its
+//! invariant, and how the invariant is established and kept is documented there.
 //!
 //! | invariant | kept by | relied on in |
 //! |---|---|---|

@@ -1,11 +1,10 @@
-//! The one lock of DPDK's control plane, and what it guards.
+//! The single lock of DPDK's control plane, and the data under it.
 //!
-//! Hot-plug, configuration, start, stop and close touch tables of ethdev's that have no lock of
-//! their own: calls from several threads crash. Everything of that kind takes a [`Control`], which
-//! exists once. The packet path needs none.
+//! Hot-plug, configuration, start, stop and close touch tables of ethdev that have no lock of their
+//! own: calls from several threads crash. All of these calls take a [`Control`], which exists once.
+//! The packet path doesn't.
 //!
-//! Locks are taken in this order: control, a port's state, parked pools, the pool being looked at,
-//! the log.
+//! Lock order: control, a port's state, parked pools, the pool being checked, the log.
 
 use crate::{Error, log, stack};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +17,7 @@ static CONTROL: Mutex<Registry> = Mutex::new(Registry {
     tx_descriptors: BTreeMap::new(),
 });
 
-/// What the process knows of its devices.
+/// The process's record of its devices.
 pub(crate) struct Registry {
     /// Names of the devices that a port owns. DPDK's hot-plug "succeeds" for a name that is in use.
     pub owned: BTreeSet<String>,
@@ -54,11 +53,11 @@ impl DerefMut for Control {
     }
 }
 
-/// Locks whether or not a thread panicked while it held the lock: what these locks guard is valid
-/// between any two statements.
+/// Locks whether or not a thread panicked while it held the lock: the data under these locks is
+/// valid between any two statements.
 ///
 /// # Panics
-/// In an event of DPDK's log: the thread may have the lock already, and would wait for itself.
+/// Inside an event of DPDK's log: the thread may have the lock already, and would wait for itself.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     assert!(
         !log::is_sending(),

@@ -1,9 +1,9 @@
-//! DPDK's log: kept while a control call runs, for the error's message. The rest are events of
-//! `tracing` with target `dpdk`: errors always, everything where the user asks for it.
+//! DPDK's log: captured during a control call for the error's message. Other lines become events of
+//! `tracing` with target `dpdk`: errors always, everything if the user asks for it.
 //!
-//! DPDK logs on any thread, at any depth, and with locks of its own held. So what takes the events may
-//! neither unwind into it nor call into it again, and gets none from a thread that is ending, whose
-//! thread-local values are gone.
+//! DPDK logs on any thread, at any depth, and with locks of its own held. So a subscriber may
+//! neither unwind into DPDK nor call it again, and gets no events from a thread that is ending,
+//! whose thread-local values are gone.
 
 use hotloop_dpdk_sys as sys;
 use std::cell::Cell;
@@ -12,33 +12,33 @@ use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-/// How much of what DPDK says about one call is kept, in bytes: its last words.
+/// Number of bytes kept of DPDK's output during a call: the end of it.
 const KEPT_BYTES: usize = 1024;
 
 static CAPTURE: Mutex<Option<String>> = Mutex::new(None);
 
-/// Why a call from an event is refused, and what to do.
+/// Why a call from an event is refused, and the remedy.
 pub(crate) const NO_CALLS: &str =
     "DPDK may hold locks meanwhile; have another thread make the call";
 
-/// Whether the user asked for DPDK's log with `--log-level`: then there is an event for all of it.
+/// Whether the user asked for DPDK's log with `--log-level`: then every line becomes an event.
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
 /// Whether the calling thread sends events.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Events {
     Sent,
-    /// It is sending one now.
+    /// The thread is sending one now.
     Sending,
-    /// Its thread-local values are being dropped.
+    /// The thread's local values are being dropped.
     Ended,
 }
 
 thread_local! {
-    /// Nothing to initialise and nothing to drop, so that it is there until the thread is gone.
+    /// Nothing to initialise and nothing to drop, so it exists until the thread is gone.
     static EVENTS: Cell<Events> = const { Cell::new(Events::Sent) };
-    /// Dropped before all values that the thread had when it first sent an event: the last to come is
-    /// the first to go.
+    /// Dropped before all values that the thread had when it first sent an event: thread-local
+    /// values are dropped in reverse order.
     static END: End = const { End };
 }
 
@@ -50,33 +50,33 @@ impl Drop for End {
     }
 }
 
-/// The calling thread is ending, and sends no events from now on.
+/// Stops the calling thread, which is ending, from sending events.
 pub(crate) fn end_thread() {
     EVENTS.set(Events::Ended);
 }
 
-/// Whether the calling thread is in an event: DPDK waits for it, perhaps with locks held, and so may a
-/// call of this crate.
+/// Whether the calling thread is inside an event: DPDK waits for it, perhaps with locks held, and
+/// so may a call of this crate.
 pub(crate) fn is_sending() -> bool {
     EVENTS.get() == Events::Sending
 }
 
-/// Makes DPDK write its log to us.
+/// Makes DPDK write its log to this module.
 pub(crate) fn open(verbose: bool) {
     static ONCE: Once = Once::new();
     VERBOSE.store(verbose, Relaxed);
     ONCE.call_once(|| {
-        // SAFETY: 1. `write` has the type that is asked for. 2. It never unwinds: `take` catches what
-        // the events' subscriber panics with, and nothing else there panics. 3. rte_log.h: may be called
-        // before EAL is initialised.
+        // SAFETY: 1. `write` has the declared type. 2. It never unwinds: `take` catches panics of
+        // the events' subscriber, and nothing else there panics. 3. rte_log.h: may be called before
+        // EAL is initialised.
         unsafe { sys::sh_log_to(Some(write)) };
     });
 }
 
-/// Runs `call` and returns what DPDK logged in the meantime, warnings and worse: the last lines, in
-/// one.
+/// Runs `call` and returns DPDK's log output during the call, warnings and worse: the last lines,
+/// joined into one.
 ///
-/// The caller holds the control lock, so that two captures don't meet.
+/// The caller must hold the control lock, so that two captures don't overlap.
 pub(crate) fn capture<T>(call: impl FnOnce() -> T) -> (T, String) {
     *captured() = Some(String::new());
     let result = call();
@@ -84,12 +84,12 @@ pub(crate) fn capture<T>(call: impl FnOnce() -> T) -> (T, String) {
     (result, in_one_line(&text))
 }
 
-/// Not by [`crate::lock::lock`], which is not for use in an event, where DPDK may log too.
+/// Doesn't use [`crate::lock::lock`], which panics inside events, where DPDK may log, too.
 fn captured() -> MutexGuard<'static, Option<String>> {
     CAPTURE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The last lines that fit, each with DPDK's prefixes as they are.
+/// The last lines that fit, with DPDK's prefixes unchanged.
 fn in_one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines.collect::<Vec<_>>().join("; ");
@@ -101,7 +101,7 @@ fn in_one_line(text: &str) -> String {
     }
 }
 
-/// Called by stdio with what DPDK wrote.
+/// Called by stdio with DPDK's output.
 extern "C" fn write(_: *mut c_void, text: *const c_char, length: usize) -> isize {
     // SAFETY: 1. fopencookie(3): `text` points to `length` bytes while the call lasts.
     let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
@@ -126,14 +126,14 @@ fn take(text: &str, level: c_int) {
         return;
     }
     EVENTS.set(Events::Sending);
-    // A panic of what takes the event has been reported by its hook.
+    // A panic of the subscriber has been reported by its hook.
     let _ = catch_unwind(|| send(text, is_serious));
     EVENTS.set(Events::Sent);
     // If the thread is already ending, the guard can no longer be made.
     let _ = END.try_with(|End| ());
 }
 
-/// An event for each line. DPDK logs on any thread: what takes the events must not wait.
+/// Sends an event for each line. DPDK logs on any thread: subscribers must not block.
 fn send(text: &str, is_serious: bool) {
     for line in text.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
         if is_serious {

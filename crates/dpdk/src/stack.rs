@@ -1,27 +1,29 @@
-//! What is left of the calling thread's stack.
+//! The room left on the calling thread's stack.
 //!
-//! DPDK is built without stack probes in most distributions, and some frames of its drivers are larger than the
-//! guard page below a stack: 16 KiB in net_pcap, 32 KiB in net_tap. On a stack with less room than that, such a frame
-//! lies beyond the guard page, in memory of others. So a driver is called only while [`ROOM_BYTES`] are left. Functions
-//! with frames below a page, as all of mempools and mbufs, need no look: the guard page ends them.
+//! DPDK is built without stack probes in most distributions, and some frames of its drivers are
+//! larger than the guard page below a stack: 16 KiB in net_pcap, 32 KiB in net_tap. On a stack with
+//! less room than that, such a frame lies beyond the guard page, in other memory. So a driver is
+//! called only if [`ROOM_BYTES`] are left. Functions with frames below a page, like all functions
+//! on mempools and mbufs, need no check: the guard page stops them.
 //!
-//! The kernel guards the main thread's stack, which grows, with 1 MiB: no frame reaches over that.
+//! The kernel guards the main thread's stack, which grows, with 1 MiB: no frame reaches beyond
+//! that.
 
 use crate::Error;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// The largest frame of a function that a call into a driver leads to. The largest that was found has 32,808 bytes, in
-/// net_tap, which has an array of 16 bytes for each segment of a packet too: at most 8 KiB.
+/// The largest frame of a function that a call into a driver leads to. The largest one found has
+/// 32,808 bytes, in net_tap, plus an array of 16 bytes for each segment of a packet: at most 8 KiB.
 const FRAME_BYTES_MAX: usize = 64 << 10;
 
-/// What is left at least where a driver is called: frames call others, and signal handlers come on top.
+/// Minimum room for calling a driver: frames add up along a call, and signal handlers come on top.
 pub(crate) const ROOM_BYTES: usize = 4 * FRAME_BYTES_MAX;
 
 thread_local! {
-    /// From where, and for how many bytes on, this thread's stack pointer may be at a call. No bytes until it
-    /// was read.
+    /// The allowed range of this thread's stack pointer at a call: its start and its length. Length
+    /// 0 until it was read.
     static ALLOWED: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
@@ -32,10 +34,10 @@ fn is_allowed() -> bool {
     pointer().wrapping_sub(start) < bytes
 }
 
-/// Makes sure that there is room for a call.
+/// Checks that there is room for a call.
 ///
 /// # Panics
-/// Where there is not, or where the stack pointer is not in the stack that the system gave the thread.
+/// If there isn't, or if the stack pointer is outside the stack that the system gave the thread.
 #[inline(always)]
 pub(crate) fn require() {
     if !is_allowed() {
@@ -51,7 +53,7 @@ fn look() {
     }
 }
 
-/// As [`require`], for calls that can fail.
+/// [`require`] for calls that can fail.
 pub(crate) fn check() -> Result<(), Error> {
     if is_allowed() {
         return Ok(());
@@ -78,7 +80,7 @@ fn limits() -> Result<Range<usize>, std::io::Error> {
         0 => Ok(()),
         code => Err(std::io::Error::from_raw_os_error(code)),
     };
-    // SAFETY: 1. POSIX: it always succeeds.
+    // SAFETY: 1. POSIX: this call always succeeds.
     let own = unsafe { libc::pthread_self() };
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     // SAFETY: 1. The calling thread, which lives. 2. Room for the attributes, which are written.
@@ -99,11 +101,11 @@ fn limits() -> Result<Range<usize>, std::io::Error> {
 /// The stack pointer, or an address near it.
 #[inline(always)]
 fn pointer() -> usize {
-    // Not a local's address, which AddressSanitizer puts elsewhere.
+    // Not a local's address, because AddressSanitizer moves locals elsewhere.
     #[cfg(target_arch = "x86_64")]
     {
         let pointer: usize;
-        // SAFETY: 1. Copies a register, and nothing else.
+        // SAFETY: 1. Copies a register, and does nothing else.
         unsafe {
             std::arch::asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags));
         };
@@ -123,8 +125,8 @@ mod tests {
     use hotloop_test_tools::tool;
     use std::collections::BTreeSet;
 
-    /// Libraries with functions that a call into a driver leads to, where they are installed. The names end where a
-    /// version begins.
+    /// Libraries with functions that a call into a driver leads to, as far as they are installed.
+    /// The names end before the version.
     const CALLED: [&str; 24] = [
         "librte_eal",
         "librte_ethdev",
@@ -152,14 +154,14 @@ mod tests {
         "libbsd",
     ];
 
-    /// Those of mbufs and mempools, which are called however little of the stack is left.
+    /// Libraries of mbufs and mempools, which are called however little of the stack is left.
     const CALLED_ANYWHERE: [&str; 4] =
         ["librte_mbuf", "librte_mempool", "librte_mempool_ring", "librte_ring"];
 
     /// The smallest guard page.
     const PAGE_BYTES: usize = 4096;
 
-    /// The number in `sub $0x3f38,%rsp`. What is added comes as a negative one.
+    /// The number in `sub $0x3f38,%rsp`. A value that is added is written as a negative one.
     fn frame_bytes(line: &str) -> Option<usize> {
         let (before, bytes) = line.trim_end().strip_suffix(",%rsp")?.rsplit_once("$0x")?;
         let bytes = usize::from_str_radix(bytes, 16).ok()?.cast_signed();

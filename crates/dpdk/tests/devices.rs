@@ -1,5 +1,6 @@
-//! Every argument of every driver, with values that nobody means: each device is refused in order, or
-//! works. In a process each time, in a network namespace of its own: a driver that crashes ends it.
+//! Every argument of every driver, with absurd values: each device is refused properly, or works.
+//! Each runs in a process and a network namespace of its own: a driver that crashes ends the
+//! process.
 
 mod common;
 
@@ -18,9 +19,9 @@ const DEVICES: &str = "HOTLOOP_TEST_DEVICES";
 /// Lengths of values: around those of the drivers' arrays and of names and paths.
 const LONG_BYTES: [usize; 5] = [16, 64, 256, 4096, 100_000];
 
-/// Drivers, what each needs to come up, and each argument with a value that it takes. CAPTURE is a
-/// file, NEW one that is not there, FOLDER a folder. Some are of later DPDKs than 22.11, whose drivers
-/// refuse them.
+/// Drivers, the arguments each needs to come up, and each argument with a valid value. CAPTURE is a
+/// file, NEW one that does not exist, FOLDER a folder. Some belong to DPDK versions after 22.11,
+/// whose drivers refuse them.
 const DRIVERS: [(&str, &str, &str); 7] = [
     ("net_null", "", "size=64,copy=0,no-rx=1"),
     ("net_ring", "", "nodeaction=R0:0:CREATE,internal=0"),
@@ -50,8 +51,8 @@ const DRIVERS: [(&str, &str, &str); 7] = [
     ),
 ];
 
-/// The strings to try of one driver: each argument without a value, with an empty one, twice, and with
-/// long ones, beside what it needs and without it.
+/// The strings to try with one driver: each argument without a value, with an empty one, twice, and
+/// with long ones, each with the needed arguments and without them.
 fn strings(driver: &str, needed: &str, arguments: &str) -> Vec<String> {
     let mut strings = Vec::new();
     for argument in arguments.split(',') {
@@ -79,7 +80,7 @@ fn strings(driver: &str, needed: &str, arguments: &str) -> Vec<String> {
     strings
 }
 
-/// What a child does: opens each device, and polls and sends on one that comes up.
+/// Runs in a child: opens each device, and polls and sends on those that come up.
 #[test]
 fn child() {
     let Ok(file) = env::var(DEVICES) else { return };
@@ -97,7 +98,7 @@ fn child() {
     println!("done");
 }
 
-/// Opens the device, and has it receive and send, where it starts; else why it does not.
+/// Opens the device, and receives and sends if it starts. Returns the reason if it does not.
 fn try_out(device: &str) -> Result<Option<String>, Error> {
     // SAFETY: 1 and 2. A net_memif device has no other end here.
     let port = unsafe { Port::open_trusting_peer(eal(), device, PortConfig::default()) }?;
@@ -127,13 +128,13 @@ fn try_out(device: &str) -> Result<Option<String>, Error> {
     stopped.map(|()| started.err().map(|error| error.to_string()))
 }
 
-/// Runs a child with these devices, in a network namespace of its own where that may be made. What it
-/// said, and the device that it died of.
+/// Runs a child with these devices, in a network namespace of its own if possible. Returns its
+/// output, and the device that crashed it.
 fn run(devices: &[String], folder: &Path) -> (String, Option<String>) {
     let file = folder.join("devices");
     fs::write(&file, devices.join("\n")).unwrap();
     let mut command = tool("unshare").unwrap();
-    // Drivers make files of some of the names.
+    // Drivers create files with some of the names.
     command.arg("--net").arg(env::current_exe().unwrap()).current_dir(folder);
     let output = command.args(["child", "--exact", "--nocapture"]).env(DEVICES, &file).output();
     let output = output.unwrap();
@@ -149,7 +150,7 @@ fn run(devices: &[String], folder: &Path) -> (String, Option<String>) {
     (said, Some(crash))
 }
 
-/// The arguments that a driver's file names, where it is among those that are loaded.
+/// The arguments documented in a driver's file, if the driver is loaded.
 fn documented(driver: &str) -> io::Result<Option<BTreeSet<String>>> {
     let maps = fs::read_to_string("/proc/self/maps")?;
     let library = format!("/librte_{driver}.so");
@@ -194,7 +195,7 @@ fn no_value_of_any_argument_is_more_than_refused() {
     assert!(crashes.is_empty(), "{} crashes:\n{}", crashes.len(), crashes.join("\n"));
 }
 
-/// Of a capture without a packet there is nothing to repeat: the driver would take mbufs and keep them.
+/// A capture without a packet can't be repeated: the driver would take mbufs and keep them.
 #[test]
 fn a_capture_to_repeat_has_a_packet() {
     let folder = tempfile::tempdir().unwrap();
@@ -236,7 +237,7 @@ fn no_argument_of_a_driver_is_missing_here() {
             continue;
         };
         for key in named {
-            // Some descriptions have no space between an argument and the next.
+            // Some descriptions lack a space between arguments.
             let known = arguments.split(',').filter_map(|it| it.split('=').next());
             assert!(known.into_iter().any(|it| key.ends_with(it)), "{driver}: {key}");
         }

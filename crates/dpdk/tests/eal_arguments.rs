@@ -1,4 +1,4 @@
-//! EAL's arguments, in a process each: it starts once.
+//! EAL's arguments, each in a process of its own, because EAL starts once.
 
 mod subscriber;
 
@@ -25,8 +25,8 @@ impl Visit for Message {
     }
 }
 
-/// What a child of [`start`] is: it starts EAL with the words of the variable, opens the devices
-/// after a `;`, and says what came of it.
+/// Runs in a child of [`start`]: starts EAL with the words of the variable, opens the devices after
+/// a `;`, and prints the result.
 #[test]
 fn child() {
     let Ok(line) = std::env::var(ARGUMENTS) else { return };
@@ -80,7 +80,7 @@ fn wrong_values_are_refused_and_the_embedded_default_still_starts() {
     holds(&start("--no-huge -m 64 --telemetry", &[]), &["refused: EAL argument \"--telemetry\""]);
 }
 
-/// After these EAL starts no more: it keeps what it has parsed.
+/// After these failures EAL can't start any more: it keeps what it has parsed.
 #[test]
 fn after_a_failed_start_the_error_says_that_none_can_follow() {
     for line in [
@@ -99,13 +99,13 @@ fn after_a_failed_start_the_error_says_that_none_can_follow() {
 #[test]
 fn a_hint_that_is_not_taken_is_reported() {
     let start = |addr| start(&format!("--no-huge --no-pci -m 64 --base-virtaddr {addr}"), &[]);
-    // Where a sanitizer has nothing either.
+    // An address that a sanitizer doesn't use either.
     holds(&start("0x400000000000"), &["started: ", "events: []"]);
-    // Beyond what a process has.
+    // Beyond a process's address space.
     holds(&start("0x7fffffff0000"), &["started: ", "not where --base-virtaddr asks for it"]);
 }
 
-/// EAL takes those stacks from its hugepages, where nothing is between one and the next.
+/// EAL takes those stacks from its hugepages, with nothing between one and the next.
 #[test]
 fn stacks_without_a_guard_page_are_refused() {
     for line in ["-m 64 --huge-worker-stack=16", "--no-huge -m 64 --huge-worker-stack"] {
@@ -162,7 +162,7 @@ fn memory_that_is_not_there_is_refused() {
 fn any_user_may_start_the_embedded_default() {
     let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
     let command = [&["setpriv"], &nobody[..]].concat();
-    // The program must be where that user may read it, and only root may become that user.
+    // The program must be readable for that user, and only root may become that user.
     let program = std::env::current_exe().unwrap();
     let runs = tool(command[0]).unwrap().args(&command[1..]).arg(&program).arg("--list").output();
     if !runs.is_ok_and(|output| output.status.success()) {
@@ -190,14 +190,14 @@ fn a_pool_has_one_kind_of_ring_whatever_eal_prefers() {
     holds(&start(line, &[]), &["refused: EAL argument \"--mbuf-pool-ops-name\"", "leave it out"]);
 }
 
-/// Every option that needs nothing of the machine, with a value: EAL of this version takes them all.
+/// Every option that needs nothing from the machine, with a value: this EAL takes them all.
 #[test]
 fn options_that_are_passed_on_are_taken() {
     let line = "--no-huge --no-pci -m 64 --lcores 0@0 --main-lcore 0 -n 2 -r 1 --no-telemetry \
                 --base-virtaddr 0x200000000 --file-prefix hotloop-test --log-level lib.eal:3 \
                 --force-max-simd-bitwidth 256 --no-hpet --no-shconf --proc-type=primary; net_null0";
     holds(&start(line, &[]), &["started: --no-huge", "opened: Ok(Port(\"net_null0\"))"]);
-    // An address that no machine has keeps EAL from those that one has.
+    // An address that no machine has keeps EAL from using existing devices.
     let line = "--no-huge -m 64 -a 0000:ff:1f.7 --vfio-intr msix --create-uio-dev; net_null0";
     holds(&start(line, &[]), &["started: --no-huge", "opened: Ok(Port(\"net_null0\"))"]);
 }

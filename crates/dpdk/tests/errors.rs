@@ -1,5 +1,4 @@
-//! What is asked wrong is refused by an error that says what was asked, what was found, and what to
-//! do.
+//! Wrong requests are refused with an error that has the request, the finding and the remedy.
 
 use crate::common::{LIMITS, core, eal, open, open_with, unique, write_pcap};
 use hotloop_dpdk::{
@@ -7,7 +6,7 @@ use hotloop_dpdk::{
 };
 use hotloop_stage::{Limits, Sink, Source};
 
-/// The message of what must fail.
+/// The message of a call that must fail.
 fn message<T>(result: Result<T, Error>) -> String {
     match result {
         Ok(_) => panic!("it must fail"),
@@ -70,8 +69,8 @@ fn a_device_string_is_checked_before_dpdk_sees_it() {
     }
 }
 
-/// The longest device string that this DPDK takes is taken, and one more character is refused, by a
-/// message that gives the limit. Where there is no limit, both are taken.
+/// A device string of exactly DPDK's maximum length is taken, and one more character is refused,
+/// with the limit in the message. Without a limit, both are taken.
 #[test]
 fn a_device_string_that_is_too_long_is_refused_with_the_limit() {
     const BYTES_MAX: usize = 122;

@@ -12,7 +12,7 @@ use hotloop_test_tools::tool;
 use std::io::{Seek, Write};
 use std::process::Stdio;
 
-/// Of every kind of primitive that pcap-filter(7) has for Ethernet, and some of their combinations.
+/// Every kind of primitive that pcap-filter(7) has for Ethernet, and some combinations.
 const EXPRESSIONS: [&str; 50] = [
     "",
     "ip",
@@ -66,7 +66,7 @@ const EXPRESSIONS: [&str; 50] = [
     "(tcp and (port 80 or port 443)) or (udp and dst net 10.0.0.0/8 and not port 53) or arp",
 ];
 
-/// A generator of numbers that are the same each time: xorshift64.
+/// A generator of repeatable numbers: xorshift64.
 struct Numbers(u64);
 
 impl Numbers {
@@ -238,7 +238,7 @@ fn a_packet_of_any_shape_is_looked_at_safely() {
     assert_eq!(one(vec![&long[..2000]; 64]), 1);
 }
 
-/// As many terms as an expression may have bytes for.
+/// Joins terms up to the maximum length of an expression.
 fn longest(head: &str, terms: impl Iterator<Item = String>, between: &str) -> String {
     let mut expression = head.to_owned();
     for (number, term) in terms.enumerate() {
@@ -255,7 +255,7 @@ fn digits() -> impl Iterator<Item = String> {
     (0..10).cycle().map(|digit: u32| digit.to_string())
 }
 
-/// Runs it on the smallest stack that a thread may have.
+/// Runs it on the smallest possible stack of a thread.
 fn on_a_small_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     let thread = std::thread::Builder::new().stack_size(16 << 10);
     std::thread::scope(|scope| thread.spawn_scoped(scope, run).unwrap().join().unwrap())
@@ -263,7 +263,7 @@ fn on_a_small_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
 
 #[test]
 fn the_longest_expressions_compile_or_are_refused_in_time_on_any_stack() {
-    // As many as INSTRUCTION_COUNT_MAX leaves room for: the optimizer takes longest with these.
+    // The maximum that INSTRUCTION_COUNT_MAX allows: these take the optimizer longest.
     let ranges = || (10..).map(|from| format!("{from}-{}", from + 1)).take(45);
     let nested = |open: &str, inner: &str, close: &str| {
         let rest = Filter::EXPRESSION_BYTES_MAX - inner.len() - "=0".len();
@@ -289,7 +289,7 @@ fn the_longest_expressions_compile_or_are_refused_in_time_on_any_stack() {
             Ok(filter) => compiled_count += usize::from(filter.expression() == expression),
             Err(error) => {
                 let error = error.to_string();
-                // The bound in time, which a busy machine reaches: AddressSanitizer makes it slow.
+                // The time limit, which a busy machine reaches: AddressSanitizer makes this slow.
                 let is_given_up = error.contains("it is not compiled within 10 s");
                 given_up_count += usize::from(is_given_up);
                 let is_refused = error.contains("instructions, and 4096 are the most")
@@ -315,7 +315,7 @@ fn an_expression_that_is_too_long_is_refused() {
     assert!(Filter::compile(eal(), &(just + " ")).unwrap_err().to_string().contains("513 bytes"));
 }
 
-/// An expression that takes some hundred milliseconds, after which it is refused.
+/// An expression that takes some hundred milliseconds before it is refused.
 fn slow() -> String {
     longest("geneve&&port ", digits(), "||")
 }
@@ -337,7 +337,7 @@ fn no_filter_waits_for_another() {
 #[test]
 fn what_is_given_up_is_not_waited_for() {
     let mut asked_count = 0;
-    // At the first question, which comes before a fast machine is done.
+    // At the first query, which comes before a fast machine is done.
     let refused = Filter::compile_while(eal(), &slow(), || {
         asked_count += 1;
         false

@@ -151,7 +151,7 @@ fn a_packet_knows_the_port_that_received_it() {
         assert!(burst.as_slice().iter().all(|mbuf| mbuf.ingress() == Some(*id)));
         burst.clear();
     }
-    // What is made here has none, whatever the mbuf was before; a copy has what its packet has.
+    // Packets made here have no ingress, whatever the mbuf was before; a copy has its packet's.
     let pool = first.mempool().unwrap();
     let made = packet(&pool, b"made");
     assert_eq!((made.ingress(), made.copied(0, 4).unwrap().ingress()), (None, None));
@@ -263,7 +263,7 @@ fn a_device_says_what_it_is() {
     queues[0].start(&LIMITS).unwrap();
     assert_eq!(port.mtu().unwrap(), 1400);
 
-    // Frames of this MTU take several buffers, which net_ring offers to fill and is asked to.
+    // Frames of this MTU take several buffers, which net_ring supports if configured.
     let port = open_with("net_ring", "", PortConfig { mtu: Some(9000), ..PortConfig::default() });
     let _queues = start(&port);
     assert_eq!(port.mtu().unwrap(), 9000);

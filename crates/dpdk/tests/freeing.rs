@@ -1,4 +1,5 @@
-//! Mbufs that go back to their pools together: of every kind of pool, and beside those that don't.
+//! Batches of mbufs that return to their pools: for every kind of pool, and beside mbufs that can't
+//! be batched.
 
 use crate::common::{eal, open_with, packet, start, unique};
 use hotloop_dpdk::{Mbuf, Mempool, MempoolConfig, PortConfig, lcore};
@@ -7,15 +8,16 @@ use hotloop_stage::{Burst, Sink, Source, Tagged};
 use std::ffi::CString;
 use std::ptr::NonNull;
 
-/// A pool that no other test asks for.
+/// A pool of a shape that no other test uses.
 fn own_pool(mbuf_count: u32, contiguous: bool) -> Mempool {
     let config = MempoolConfig { mbuf_count, contiguous, cache_count: 32, ..Default::default() };
     Mempool::new(eal(), &config).unwrap()
 }
 
-/// Fills a burst with packets, drops them by `clear`, and checks after every round that all are back.
+/// Fills a burst with packets, drops them with `clear`, and checks after every round that all are
+/// back.
 fn round_trips(pool: &Mempool, fill: impl Fn(&mut Burst<Mbuf>)) {
-    // By the cache of an lcore.
+    // With the cache of an lcore.
     lcore::register(eal()).unwrap();
     for round in 0..100 {
         let mut burst = Burst::new();
@@ -37,12 +39,12 @@ fn bursts_of_all_lengths_return_to_packed_and_to_contiguous_pools() {
     }
 }
 
-/// A chain of three, the first of which has another pool than the others.
+/// A chain of three, with the first from another pool than the others.
 fn chain(first: &Mempool, others: &Mempool) -> Mbuf {
     let mut rest = None::<NonNull<RawMbuf>>;
     for (index, pool) in [others, others, first].into_iter().enumerate() {
         let mut raw = packet(pool, &[7; 50]).into_raw();
-        // SAFETY: a fresh mbuf that nobody else has.
+        // SAFETY: a fresh mbuf with no other owner.
         let fields = unsafe { raw.as_mut() };
         fields.next = rest.map_or(std::ptr::null_mut(), NonNull::as_ptr);
         (fields.nb_segs, fields.pkt_len) = (index as u16 + 1, 50 * (index as u32 + 1));
@@ -52,12 +54,12 @@ fn chain(first: &Mempool, others: &Mempool) -> Mbuf {
     unsafe { Mbuf::from_raw(rest.unwrap()) }
 }
 
-/// An mbuf that refers to the buffer of another, which it holds alone, as `rte_pktmbuf_attach` leaves both. No
-/// `Mbuf` is one: RX copies those that come.
+/// An mbuf that refers to another's buffer and is its only user, in the state that
+/// `rte_pktmbuf_attach` leaves. No `Mbuf` is like that: RX copies such packets.
 fn attached(pool: &Mempool) -> Mbuf {
     let mut raw = pool.alloc().unwrap().into_raw();
     let direct = packet(pool, &[9; 80]).into_raw();
-    // SAFETY: valid, and this test's alone.
+    // SAFETY: valid, and owned by this test only.
     let direct = unsafe { direct.as_ref() };
     // SAFETY: as above.
     let fields = unsafe { raw.as_mut() };
@@ -88,7 +90,7 @@ fn of_a_mixed_burst_each_mbuf_returns_to_its_own_pool() {
     });
     assert!(other.report().is_whole(), "{}", other.report());
 
-    // What others own too stays with them.
+    // Packets with other owners stay with them.
     let mut shared = Burst::new();
     for number in 0..32 {
         let packet = packet(&one, &[number; 60]).into_shared();
@@ -134,7 +136,7 @@ fn tagged_packets_return_together_too() {
     for _ in 0..100 {
         let mut burst = Burst::new();
         burst.extend((0..64).map(|_| Tagged::new(packet(&pool, b"tagged"), 7_u64)));
-        // Those that were taken before are not dropped again.
+        // Packets taken before are not dropped again.
         let taken = [burst.pop(), burst.pop()];
         burst.clear();
         assert_eq!(pool.config().mbuf_count - pool.report().seen_count, 2);
@@ -177,7 +179,7 @@ fn a_pool_that_two_ports_share_is_whole_after_packets_of_both() {
     assert!(pool.report().is_whole(), "{}", pool.report());
 }
 
-/// Pools of others have other operations. A driver may hand out their mbufs.
+/// Foreign pools have other operations. A driver may hand out their mbufs.
 #[test]
 fn mbufs_return_to_pools_of_other_operations() {
     for operations in ["stack", "lf_stack", "ring_mp_mc", "ring_mt_rts", "ring_mt_hts"] {
@@ -203,7 +205,7 @@ fn mbufs_return_to_pools_of_other_operations() {
         assert_eq!(free_count(), 511);
         for count in 1..=64_u32 {
             let mut raws = vec![std::ptr::null_mut(); count as usize];
-            // SAFETY: the pool lives, and there is room for so many pointers.
+            // SAFETY: the pool lives, and there is room for `count` pointers.
             assert_eq!(unsafe { sys::sh_mbuf_alloc_bulk(pool, raws.as_mut_ptr(), count) }, 0);
             let mut burst = Burst::new();
             // SAFETY: fresh mbufs of a pool that is never freed and that any thread may use.

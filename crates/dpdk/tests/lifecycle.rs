@@ -76,7 +76,7 @@ fn a_thousand_stops_and_starts_with_packets_left_in_rings() {
         other.start(&LIMITS).unwrap();
         let pool = ring.mempool().unwrap();
         pools.insert(pool.as_ptr() as usize);
-        // 200 into the ring, at most 64 out of it: the rest is left there.
+        // 200 into the ring, at most 64 out of it: the rest stays there.
         send_all(&mut tx, (0..200).map(|_| packet(&pool, &[round as u8; 60])));
         let mut burst = Burst::new();
         refilled += rx.poll(&mut burst);
@@ -112,7 +112,8 @@ fn a_late_packet_of_a_closed_port_is_no_packet_of_the_next_one() {
     rx.poll(&mut burst);
     let late = burst.pop().unwrap();
     drop((rx, tx, burst, port));
-    // The next port gets the number, and a pool of its own, since one packet of the first is out.
+    // The next port gets the number, and a pool of its own, since one packet of the first is still
+    // out.
     let next = open("net_null", "");
     let (_rx, mut tx) = start(&next);
     assert!(late.ingress().is_some());

@@ -1,4 +1,5 @@
-//! What takes the events of DPDK's log, in a process each, may do anything but stop the program.
+//! A subscriber to the events of DPDK's log, each in a process of its own, may do anything but stop
+//! the program.
 
 mod common;
 mod subscriber;
@@ -14,21 +15,21 @@ use std::time::{Duration, Instant};
 use subscriber::Calls;
 use tracing::Event;
 
-/// What the subscriber of a child of [`run`] does.
+/// The behaviour of the subscriber in a child of [`run`].
 const SUBSCRIBER: &str = "HOTLOOP_TEST_LOG";
 
-/// Ten times what the slowest takes here.
+/// Ten times as long as the slowest test takes here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 thread_local! {
-    /// As subscribers have them: gone before the thread is.
+    /// A thread-local value like those of subscribers: gone before the thread is.
     static TEXT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 static EVENT_COUNT: AtomicUsize = AtomicUsize::new(0);
 static REFUSED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts an event of DPDK's, keeps something of it, and calls the function.
+/// Counts an event of DPDK, keeps part of it, and calls the function.
 fn note(event: &Event<'_>, then: fn()) {
     if event.metadata().target() == "dpdk" {
         TEXT.with_borrow_mut(|text| text.push('.'));
@@ -52,7 +53,7 @@ fn use_a_port() {
     unreachable!("{port:?}");
 }
 
-/// What a child does: threads register and end, with a port's queue among their thread-local values,
+/// Runs in a child: threads register and end, with a port's queue among their thread-local values,
 /// until no lcore is left.
 #[test]
 fn child() {
@@ -89,7 +90,7 @@ fn child() {
     println!("events: {EVENT_COUNT:?}, refused: {REFUSED_COUNT:?}");
 }
 
-/// What a child with this subscriber said, which ends in time and in order.
+/// The output of a child with this subscriber, which must end in time and without an error.
 fn run(subscriber: &str) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["child", "--exact", "--nocapture"]).env(SUBSCRIBER, subscriber);

@@ -1,5 +1,6 @@
 //! The tests that share one EAL, in one program, since linking one takes longer than compiling it.
-//! Those that start processes with an EAL of their own, or look at all memory of theirs, have theirs.
+//! Tests that start processes with an EAL of their own, or that check all memory of a process, are
+//! programs of their own.
 
 mod common;
 

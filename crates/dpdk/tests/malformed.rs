@@ -1,4 +1,5 @@
-//! Packets whose lengths do not agree: what a driver hands over is checked where it may be wrong.
+//! Packets with lengths that do not agree: packets from drivers that may get them wrong are
+//! checked.
 
 use crate::common::{bytes, frame, open, open_with, receive_all, start, write_pcap};
 use hotloop_dpdk::{Mempool, MempoolConfig, PacketBuf, Port, PortConfig, PortStats, RxQueue};
@@ -16,11 +17,11 @@ fn reading(lengths: &[usize], config: PortConfig) -> (Port, RxQueue, tempfile::T
     (port, rx, folder)
 }
 
-/// Lengths of records for which net_pcap's head says more than its chain holds, in DPDK 22.11, and
-/// of some just as long of which it makes whole chains. Later versions need not agree.
+/// Lengths of records for which net_pcap's head claims more than its chain holds, in DPDK 22.11,
+/// and similar lengths for which it makes whole chains. Later versions need not agree.
 const LONG: [usize; 8] = [67_584, 68_536, 131_071, 131_072, 200_000, 65_536, 65_600, 67_583];
 
-/// Receives all there is, and checks that each record was received whole or counted.
+/// Receives everything, and checks that each record was received whole or counted.
 fn check(lengths: &[usize]) -> PortStats {
     let (port, mut rx, _folder) = reading(lengths, PortConfig::default());
     let device: Arc<dyn Device> = rx.devices().remove(0);
@@ -68,7 +69,7 @@ fn bursts_of_nothing_else_do_not_end_a_capture() {
 
 #[test]
 fn lengths_of_all_kinds_pass_in_buffers_of_all_kinds() {
-    // Also lengths whose bits together are more than a buffer has.
+    // Also lengths that exceed a buffer when their bits are combined.
     let lengths = [1, 60, 64, 511, 512, 1000, 1023, 1024, 1025, 1500, 2047, 2048, 2049, 9000];
     for data_room_bytes in [200, 1128, 1151, 1152, 2176, 16_000] {
         let config = PortConfig { data_room_bytes, ..PortConfig::default() };
@@ -84,7 +85,7 @@ fn lengths_of_all_kinds_pass_in_buffers_of_all_kinds() {
 
 #[test]
 fn a_copy_of_more_segments_than_can_be_counted_is_refused() {
-    // Copies have one byte in each buffer, after the headroom; the packet fills a headroom too.
+    // Copies have one byte in each buffer, after the headroom; the packet fills a headroom, too.
     let pool =
         MempoolConfig { mbuf_count: (1 << 18) - 1, data_room_bytes: 129, ..Default::default() };
     let pool = Mempool::new(crate::common::eal(), &pool).unwrap();

@@ -1,5 +1,5 @@
-//! Two ports joined by shared memory (net_memif): what goes in comes out, and both ports still know
-//! how much that was when their peer has gone.
+//! Two ports joined by shared memory (net_memif): packets arrive as sent, and both ports still have
+//! their counts after their peer has gone.
 
 use crate::common::{eal, frame, packet, start, unique};
 use hotloop_dpdk::{Mempool, MempoolConfig, Port, PortConfig};
@@ -7,7 +7,7 @@ use hotloop_stage::{Burst, Device, Sink, Source};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the two ends may take to notice each other.
+/// Time limit for the two ends to notice each other.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn wait_until(happened: impl Fn() -> bool, what: &str) {
@@ -32,8 +32,8 @@ fn what_passed_is_still_known_when_the_peer_has_gone() {
     };
     let open = |role: &str| {
         let device = format!("{}{}", unique("net_memif"), end(role));
-        // SAFETY: 1. This test has both ends. While the client stops, the server's queues are held but
-        // not polled. 2. The memory is written by the driver alone.
+        // SAFETY: 1. This test has both ends. While the client stops, the server's queues are held
+        // but not polled. 2. Only the driver writes to the memory.
         unsafe { Port::open_trusting_peer(eal(), &device, PortConfig::default()) }.unwrap()
     };
     let (server, client) = (open("server"), open("client"));
@@ -57,7 +57,7 @@ fn what_passed_is_still_known_when_the_peer_has_gone() {
     assert_eq!(counted(&sender), (0, 60));
     drop((unread, tx));
     client.stop().unwrap();
-    // The driver's own counters go back to 0, on a thread of its own.
+    // The driver's own counters return to 0, on a thread of its own.
     let forgets = ("rx_good_packets".to_owned(), 0);
     wait_until(|| server.xstats().unwrap().contains(&forgets), "the peer has gone");
     assert_eq!(counted(&sender), (0, 60));

@@ -1,4 +1,4 @@
-//! What memory a mempool got, beside what the kernel says of the pages that its mbufs lie on.
+//! A mempool's report on its memory, compared with the kernel's on the pages of its mbufs.
 
 use hotloop_dpdk::{
     Eal, Mempool, MempoolConfig, MempoolLevel, MempoolMemory, PacketBuf, mempool_levels, mempools,
@@ -8,7 +8,7 @@ use std::process::Command;
 /// EAL's arguments, in a child of this process: EAL starts once.
 const ARGUMENTS: &str = "HOTLOOP_TEST_MEMORY_ARGUMENTS";
 
-/// The pages that the kernel has mapped at an address, in bytes.
+/// The size of the kernel's pages at an address, in bytes.
 fn mapped_page_bytes(addr: usize) -> u64 {
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let mut is_there = false;
@@ -24,7 +24,7 @@ fn mapped_page_bytes(addr: usize) -> u64 {
     panic!("{addr:x} is not mapped: {smaps}")
 }
 
-/// What a pool of its own got; its mbufs are where it says that they are.
+/// The memory of a new pool, after checking that its mbufs are where it reports.
 fn checked(eal: Eal, contiguous: bool) -> MempoolMemory {
     let config = MempoolConfig { mbuf_count: 4095, contiguous, ..Default::default() };
     let pool = Mempool::new(eal, &config).unwrap();
@@ -55,7 +55,7 @@ fn without_hugepages_a_pool_says_so() {
     }
 }
 
-/// What a child of the next test is.
+/// Runs in a child of the next test.
 #[test]
 fn child() {
     let Ok(arguments) = std::env::var(ARGUMENTS) else { return };

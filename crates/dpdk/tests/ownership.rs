@@ -1,5 +1,5 @@
-//! Ports, pools, queues and packets, dropped in every order and on other threads; what is planted
-//! wrong is found.
+//! Ports, pools, queues and packets, dropped in every order and on other threads; planted errors
+//! are detected.
 
 use crate::common::{
     LIMITS, bytes, core, eal, frame, open, open_with, packet, send_all, start, unique,
@@ -15,7 +15,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-/// A pool that no other test asks for.
+/// A pool of a shape that no other test uses.
 fn own_pool(mbuf_count: u32) -> Mempool {
     Mempool::new(eal(), &MempoolConfig { mbuf_count, ..Default::default() }).unwrap()
 }
@@ -167,12 +167,12 @@ fn a_forgotten_packet_is_missed() {
     device.stop().unwrap();
     let error = device.check_pools().unwrap_err().to_string();
     assert!(error.contains("32748 of its 32749 mbufs are home, 0 of them twice"), "{error}");
-    // SAFETY: it was given by `into_raw` above, and is taken back once.
+    // SAFETY: it was returned by `into_raw` above, and is taken back once.
     drop(unsafe { Mbuf::from_raw(forgotten) });
     device.check_pools().unwrap();
 }
 
-/// Descriptors and caches that ask for few mbufs.
+/// A configuration with few descriptors and small caches, to need few mbufs.
 fn small() -> PortConfig {
     PortConfig { rx_descriptor_count: 64, tx_descriptor_count: 64, ..PortConfig::default() }
 }
@@ -181,14 +181,14 @@ fn small() -> PortConfig {
 fn a_packet_freed_twice_is_seen_twice() {
     let pool = own_pool(1019);
     let raw = pool.alloc().unwrap().into_raw();
-    // SAFETY: of the two, one is wrong: that is what is to be found.
+    // SAFETY: one of the two is wrong: that is the planted error.
     drop(unsafe { Mbuf::from_raw(raw) });
     // SAFETY: as above.
     drop(unsafe { Mbuf::from_raw(raw) });
     let report = pool.report();
     assert_eq!((report.seen_count, report.duplicate_count), (1019, 1));
     assert!(!report.is_whole());
-    // A double and a loss: the count alone would be right.
+    // A duplicate and a loss: the count by itself would be right.
     let lost = pool.alloc().unwrap().into_raw();
     let twice = pool.alloc().unwrap().into_raw();
     // SAFETY: as above.
@@ -198,7 +198,7 @@ fn a_packet_freed_twice_is_seen_twice() {
     let report = pool.report();
     assert_eq!((report.seen_count, report.duplicate_count), (1018, 1));
     assert!(!report.is_whole());
-    // SAFETY: given above, and taken back once.
+    // SAFETY: taken above, and given back once.
     drop(unsafe { Mbuf::from_raw(lost) });
     assert!(pool.report().is_whole(), "the report has put the doubles back once");
 }
@@ -210,14 +210,14 @@ fn a_parked_pool_serves_again_once_it_is_whole() {
     let address = pool.as_ptr() as usize;
     let held = pool.alloc().unwrap();
     drop(pool);
-    // Not while a packet of it is out.
+    // Not while one of its packets is out.
     let other = own_pool(shape);
     assert_ne!(other.as_ptr() as usize, address);
     drop(held);
     let again = own_pool(shape);
     assert_eq!(again.as_ptr() as usize, address);
     assert!(again.report().is_whole());
-    // Handles of one pool park it once, with the last.
+    // Several handles of a pool park it once, with the last.
     let clone = again.clone();
     drop(again);
     assert_ne!(own_pool(shape).as_ptr() as usize, address);
@@ -257,12 +257,12 @@ fn indirect(pool: &Mempool, direct: NonNull<RawMbuf>) -> NonNull<RawMbuf> {
     raw
 }
 
-/// The number that DPDK knows a port by.
+/// DPDK's number of a port.
 fn number_of(port: &Port) -> u16 {
     let name = std::ffi::CString::new(port.name()).unwrap();
     let mut number = 0;
-    // SAFETY: a C string, and a number to write to; no port comes or goes in this test meanwhile
-    // whose name could be mistaken for it.
+    // SAFETY: a C string, and a number to write to; no port with a similar name comes or goes in
+    // this test meanwhile.
     assert_eq!(unsafe { sys::rte_eth_dev_get_port_by_name(name.as_ptr(), &mut number) }, 0);
     number
 }
@@ -275,14 +275,14 @@ fn shared_and_indirect_packets_arrive_as_copies() {
     let payload = frame(3, 100);
     let held = packet(&pool, &payload).into_shared();
     let owner = packet(&pool, &payload);
-    // The head of `held`'s clone is sent behind the type's back, as a C stage would.
+    // The head of `held`'s clone is sent without the type's knowledge, as a C stage would.
     let clone = held.clone();
     let raw_clone = clone.data().as_ptr();
     // SAFETY: a `SharedMbuf` is the pointer, and this one is given away.
     let shared = unsafe { std::mem::transmute::<SharedMbuf, NonNull<RawMbuf>>(clone) };
     let owner = owner.into_raw();
     let mut sent = [shared.as_ptr(), indirect(&pool, owner).as_ptr(), owner.as_ptr()];
-    // SAFETY: three mbufs, given away; the TX queue is not used by anybody else.
+    // SAFETY: three mbufs, given away; nobody else uses the TX queue.
     assert_eq!(unsafe { sys::sh_tx_burst(number, 0, sent.as_mut_ptr(), 3) }, 3);
 
     let mut burst = Burst::new();
@@ -310,7 +310,7 @@ fn a_shared_packet_that_cannot_be_copied_is_counted() {
     // SAFETY: a `SharedMbuf` is the pointer, and this one is given away.
     let shared = unsafe { std::mem::transmute::<SharedMbuf, NonNull<RawMbuf>>(held.clone()) };
     let rest = std::iter::from_fn(|| pool.alloc()).collect::<Vec<_>>();
-    // SAFETY: one mbuf, given away; the TX queue is not used by anybody else.
+    // SAFETY: one mbuf, given away; nobody else uses the TX queue.
     assert_eq!(unsafe { sys::sh_tx_burst(number, 0, &mut shared.as_ptr(), 1) }, 1);
     let mut burst = Burst::new();
     assert_eq!(rx.poll(&mut burst), 0);

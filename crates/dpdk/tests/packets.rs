@@ -1,4 +1,4 @@
-//! Mbufs as packets, alone, in chains and shared.
+//! Mbufs as packets: single, in chains and shared.
 
 use crate::common::{bytes, frame, open, packet, receive_all, start, write_pcap};
 use hotloop_dpdk::{Error, Mbuf, Mempool, MempoolConfig, NoRoom, PacketBuf, Room, SharedMbuf};
@@ -29,7 +29,7 @@ fn chain_of(pool: &Mempool, parts: &[&[u8]]) -> Mbuf {
     let len_bytes = parts.iter().map(|part| part.len()).sum::<usize>();
     for index in 1..segments.len() {
         let next = segments[index];
-        // SAFETY: a fresh mbuf that nobody else has.
+        // SAFETY: a fresh mbuf with no other owner.
         unsafe { segments[index - 1].as_mut() }.next = next.as_ptr();
     }
     let mut head = segments[0];
@@ -115,7 +115,7 @@ fn the_later_place_of_an_mbuf_is_where_the_next_one_is_linked() {
     let mbuf = packet(&pool(), &frame(7, 60));
     let place = mbuf.later_place();
     let raw = mbuf.into_raw();
-    // SAFETY: 1. The header is initialised, and this test's alone.
+    // SAFETY: 1. The header is initialised, and only this test's.
     let next = unsafe { &raw const (*raw.as_ptr()).next };
     assert_eq!(place, Some(next.cast()));
     // SAFETY: 1 to 3. It was an `Mbuf` until now.
@@ -138,7 +138,7 @@ fn a_chain_is_cut_anywhere_and_gives_its_segments_back() {
         // net_pcap needs no headroom in the segments after the first.
         let rest = len.saturating_sub(2048);
         assert_eq!(mbuf.segment_count(), 1 + rest.div_ceil(2176));
-        // Whatever it was cut to, it can grow again at its end.
+        // Whatever it was cut to, it can still grow at its end.
         mbuf.append(3).map(|data| data.copy_from_slice(b"end")).ok();
         assert!(mbuf.len_bytes() >= len);
     }
@@ -146,14 +146,14 @@ fn a_chain_is_cut_anywhere_and_gives_its_segments_back() {
 
 #[test]
 fn cutting_never_makes_a_segment_longer() {
-    // No queue hands such packets over: their heads say more than there is.
+    // Queues never pass on such packets: their heads claim more than there is.
     let pool = pool();
     for parts in [&[&[7_u8; 100][..]][..], &[&[7; 100], &[7; 50]]] {
         for len_bytes in [150, 151, 2048, 60_000, 65_535, 65_536, 65_636] {
             let mut raw = chain_of(&pool, parts).into_raw();
-            // SAFETY: a chain that nobody else has.
+            // SAFETY: a chain with no other owner.
             unsafe { raw.as_mut() }.pkt_len = 67_584;
-            // SAFETY: none for the length; all else is as it was.
+            // SAFETY: none for the length; everything else is unchanged.
             let mut mbuf = unsafe { Mbuf::from_raw(raw) };
             mbuf.truncate(len_bytes);
             let found: Vec<_> = mbuf.segments().map(<[u8]>::len).collect();
@@ -175,7 +175,8 @@ fn a_chain_grows_at_both_ends_and_shrinks_at_its_front() {
     let first = mbuf.data().len();
     let error = mbuf.trim_front(first + 1).unwrap_err();
     assert!(no_room(error, first + 1, first, Room::Data));
-    // The rest fits after what is left of the first segment, if it were not for its front.
+    // The rest would fit after the remaining data of the first segment, if that began further in
+    // front.
     let error = mbuf.linearize().unwrap_err();
     assert_eq!((error.wanted_bytes, error.available_bytes), (2011 - first, 0));
 }
@@ -254,7 +255,7 @@ fn a_copy_is_a_packet_of_its_own_from_the_same_pool() {
     {
         assert!(mbuf.copied(offset_bytes, len_bytes).is_none(), "{offset_bytes} {len_bytes}");
     }
-    // It is owned alone.
+    // The copy has one owner.
     let shared = copy.into_shared();
     assert_eq!(shared.owner_count(), 1);
     drop((mbuf, shared));
@@ -320,7 +321,7 @@ fn many_threads_clone_and_drop_one_packet() {
                 assert!(clones.iter().all(|clone| clone.data() == [42; 1000]));
             })
         });
-        // One that is shared by reference is cloned by many at once, too.
+        // A packet shared by reference can be cloned by many at once, too.
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| drop(vec![shared.clone(); 50]));

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 use std::thread::Builder;
 
-/// Runs it on a thread with a stack of so many KiB.
+/// Runs it on a thread with a stack of `kib` KiB.
 fn on_stack<T: Send>(kib: usize, run: impl FnOnce() -> T + Send) -> T {
     let thread = Builder::new().stack_size(kib << 10);
     std::thread::scope(|scope| thread.spawn_scoped(scope, run).unwrap().join().unwrap())
@@ -18,7 +18,8 @@ fn is_refusal(text: &str) -> bool {
     text.starts_with("this thread has ") && text.contains("give it a larger stack")
 }
 
-/// What a call panics with. A refusal isn't printed: that takes more stack than a test may have.
+/// The message of a call that panics. A refusal isn't printed: that takes more stack than a test
+/// may have.
 fn refusal<T>(call: impl FnOnce() -> T) -> Option<String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -67,7 +68,8 @@ fn no_driver_is_called_on_a_small_stack() {
     assert!(std::fs::metadata(file).unwrap().len() > 8 * 60);
 }
 
-/// Calls at each depth until one is refused, and how often it went well before.
+/// Makes calls at each depth until one is refused. Returns the number of successful ones and the
+/// refusal.
 #[inline(never)]
 fn descend(call: &mut dyn FnMut(), count: usize) -> (usize, String) {
     let mut pad = [7_u8; 1024];
@@ -101,7 +103,7 @@ fn each_call_looks_at_what_is_left_not_only_the_first() {
         assert!(count > 100, "{what}: {count} calls on a stack of 2 MiB");
         assert!(is_refusal(&refused), "{what}: {refused:?}");
     }
-    // If sending went well and polling was refused, the packets are in the ring.
+    // If sending succeeded and polling was refused, the packets are in the ring.
     rx.poll(&mut received);
     assert_eq!(sent.len() + received.len(), 8, "what was refused is still there");
     assert_eq!(port.stats().unwrap().sent % 8, 0);

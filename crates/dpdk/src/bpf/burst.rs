@@ -1,11 +1,13 @@
-//! Runs a program for the packets of a burst together: each instruction for all packets that have come to it.
-//! What an instruction is gets found out once for them all, and their loads don't wait for each other.
+//! Runs a program for the packets of a burst together: each instruction runs for all packets that
+//! have reached it. Instructions are decoded once for all packets, and the packets' loads don't
+//! wait for each other.
 
 use super::classic::{Instruction, MEMORY_WORDS, Machine, code, load, number};
 use hotloop_stage::Burst;
 use hotloop_stage::tap::Seen;
 
-/// How many packets go together: fewer than a [`Burst`] holds, so that those that wait find room there.
+/// Number of packets that run together: fewer than a [`Burst`] holds, so that waiting packets find
+/// room there.
 const LANES: usize = 32;
 
 /// The bit of each lane.
@@ -19,8 +21,8 @@ const BITS: [u32; LANES] = {
     bits
 };
 
-/// Whether the packets of a burst can go through a program together: it jumps forward alone, and has no use
-/// for memory.
+/// Whether the packets of a burst can run through a program together: it only jumps forward, and
+/// doesn't use memory.
 pub fn is_for_bursts(program: &[Instruction]) -> bool {
     program.iter().all(|it| match it.code {
         code::JA => it.k.cast_signed() >= 0,
@@ -29,8 +31,8 @@ pub fn is_for_bursts(program: &[Instruction]) -> bool {
     })
 }
 
-/// The packets that match, of at most 64: bit `i` for `packets[i]`. The program is one [for
-/// bursts](is_for_bursts).
+/// Returns the packets that match, out of at most 64: bit `i` for `packets[i]`. The program must be
+/// [for bursts](is_for_bursts).
 pub fn select(program: &[Instruction], packets: &[Seen<'_>]) -> u64 {
     let parts = packets.chunks(LANES).enumerate();
     let selected = |(index, part)| {
@@ -48,10 +50,10 @@ struct Lanes<'a> {
 }
 
 impl Lanes<'_> {
-    /// The packets that match.
+    /// Returns the packets that match.
     fn run(mut self, program: &[Instruction]) -> u32 {
         let (mut at, mut here, mut selected) = (0, self.all(), 0);
-        // Where ways part, the packets of one wait here: never two sets with a packet in common.
+        // At a branch, the packets that jump wait here. No two sets have a packet in common.
         let mut waiting = Burst::<(usize, u32)>::new();
         while let Some(it) = program.get(at) {
             at += 1;
@@ -92,7 +94,8 @@ impl Lanes<'_> {
         u32::MAX.checked_shr((LANES - self.packets.len()) as u32).unwrap_or(0)
     }
 
-    /// Loads bytes at an offset into A. Returns the packets that have them: the others don't match.
+    /// Loads bytes at an offset into A. Returns the packets that are long enough; the others don't
+    /// match.
     #[inline(always)]
     fn load<const BYTES: usize>(&mut self, offset: u32, here: u32) -> u32 {
         let range = offset as usize..offset as usize + BYTES;
@@ -144,16 +147,17 @@ impl Lanes<'_> {
         }
     }
 
-    /// The lanes in whose A something holds, also those without a packet. A function of its own for each condition:
-    /// where it is inlined, its comparisons are taken apart.
+    /// The lanes with an A that fulfils a condition, including lanes without a packet. Not inlined,
+    /// so that each condition is a function of its own: inlining would break up the vector
+    /// comparisons.
     #[inline(never)]
     fn with_a(&self, holds: impl Fn(u32) -> bool) -> u32 {
-        // In this form it becomes four comparisons at a time.
+        // In this form, four comparisons are done at a time.
         let bits = self.a.iter().zip(&BITS).map(|(a, bit)| if holds(*a) { *bit } else { 0 });
         bits.fold(0, |mask, bit| mask | bit)
     }
 
-    /// Does something for one packet after another. Returns those for which it returned true.
+    /// Calls `act` for one packet after another. Returns the packets for which `act` returned true.
     fn each(&mut self, here: u32, mut act: impl FnMut(&mut Machine<'_>) -> bool) -> u32 {
         let (mut held, memory) = (0, &mut [0; MEMORY_WORDS]);
         for index in ones(here) {
@@ -166,7 +170,7 @@ impl Lanes<'_> {
     }
 }
 
-/// The mask with one more bit. Apart from where bytes are loaded, which stays small.
+/// The mask with one more bit. Separate from the code that loads bytes, to keep that small.
 #[cold]
 fn with(mask: u32, index: usize) -> u32 {
     mask | 1 << index

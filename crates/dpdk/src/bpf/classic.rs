@@ -1,10 +1,10 @@
-//! Programs of classic BPF, which libpcap compiles expressions to: "The BSD Packet Filter", McCanne and
-//! Jacobson, 1993, has the instructions.
+//! Programs of classic BPF, the output of libpcap's compiler. The instructions are defined in "The
+//! BSD Packet Filter", McCanne and Jacobson, 1993.
 
 use hotloop_stage::tap::Seen;
 
-/// How many instructions a run takes at most. One that loops over the headers of the longest packet takes
-/// fewer; one that takes more does not match.
+/// Maximum number of instructions of a run. A program that loops over the headers of the longest
+/// packet needs fewer. A program that exceeds it does not match.
 const STEP_COUNT_MAX: usize = 1 << 20;
 
 /// The number of words of a program's memory.
@@ -14,7 +14,7 @@ pub const MEMORY_WORDS: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub struct Instruction {
     pub code: u16,
-    /// How many instructions are skipped where its condition holds, and where it does not.
+    /// Number of instructions to skip if the condition holds, and if it doesn't.
     pub skips: (u8, u8),
     pub k: u32,
 }
@@ -68,7 +68,7 @@ pub fn matches(program: &[Instruction], seen: &Seen<'_>) -> bool {
             jump if jump & code::CLASS == code::JMP => {
                 at += usize::from(if machine.holds(it) { it.skips.0 } else { it.skips.1 });
             }
-            // A load beyond the packet ends a program, as does an instruction that there is not.
+            // A program ends at a load beyond the packet, and at an unknown instruction.
             _ if machine.step(it).is_none() => return false,
             _ => {}
         }
@@ -90,7 +90,7 @@ impl Machine<'_> {
         if it.code & code::X == 0 { it.k } else { self.x }
     }
 
-    /// Whether the condition of a jump holds: one that there is not never does.
+    /// Whether the condition of a jump holds. An unknown condition never does.
     pub fn holds(&self, it: &Instruction) -> bool {
         let operand = self.operand(it);
         match it.code & code::OPERATION {
@@ -102,7 +102,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Takes any other step; nothing where the program ends there.
+    /// Executes an instruction other than a jump. Returns `None` if the program ends there.
     pub fn step(&mut self, it: &Instruction) -> Option<()> {
         let word = it.k as usize;
         let length = u32::try_from(self.seen.total_bytes()).unwrap_or(u32::MAX);
@@ -139,7 +139,7 @@ impl Machine<'_> {
             0x30 => a.checked_div(operand)?,
             0x40 => a | operand,
             0x50 => a & operand,
-            // A shift by all bits or more leaves none.
+            // A shift by all bits or more leaves 0.
             0x60 => a.checked_shl(operand).unwrap_or(0),
             0x70 => a.checked_shr(operand).unwrap_or(0),
             0x80 => a.wrapping_neg(),
@@ -150,7 +150,7 @@ impl Machine<'_> {
     }
 }
 
-/// The number in `count` bytes at `offset`, over segments; nothing where the packet ends before.
+/// The number in `count` bytes at `offset`, over segments. `None` if the packet ends before.
 pub fn load(seen: &Seen<'_>, offset: u32, count: usize) -> Option<u32> {
     let mut offset = offset as usize;
     if let Some(bytes) = seen.bytes.get(offset..).and_then(|bytes| bytes.get(..count)) {
@@ -167,7 +167,7 @@ pub fn load(seen: &Seen<'_>, offset: u32, count: usize) -> Option<u32> {
     (found == count).then(|| number(&bytes[..count]))
 }
 
-/// The number in bytes of the network's order.
+/// The number in bytes in network order.
 #[inline(always)]
 pub fn number(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte))

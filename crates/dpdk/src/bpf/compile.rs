@@ -1,11 +1,12 @@
-//! Compiles expressions, by libpcap, within bounds.
+//! Compiles expressions with libpcap, within limits.
 //!
-//! libpcap's functions recurse as often as a program has blocks, and take time that grows with the square of its length,
-//! its optimizer with more than that: 5,000 terms overflowed a stack of 2 MiB, and 400 took 25 s. So an expression is
-//! compiled without the optimizer first, which shows how long it is, on a thread of its own with a stack that suffices
-//! for whatever libpcap has memory for. Nobody needs to wait for that thread: the system's resolver, which libpcap asks
-//! for names, may not answer for minutes. A program that ends takes it along: a thread in libpcap or the resolver uses
-//! nothing that `exit` takes away, and EAL is never cleaned up.
+//! libpcap's functions recurse once per block of a program. Their time grows with the square of its
+//! length, and the optimizer's faster than that: 5,000 terms overflowed a stack of 2 MiB, and 400
+//! took 25 s. So an expression is first compiled without the optimizer, which shows its length, on
+//! a thread of its own with a stack that suffices for anything that fits libpcap's memory. The
+//! caller need not wait for that thread: the system's resolver, which libpcap asks for names, may
+//! not answer for minutes. If the process ends, the thread ends with it: a thread in libpcap or the
+//! resolver uses nothing that `exit` destroys, and EAL is never cleaned up.
 
 use super::Filter;
 use super::classic::Instruction;
@@ -19,20 +20,22 @@ use std::time::{Duration, Instant};
 /// `PCAP_ERRBUF_SIZE` of pcap/pcap.h, the longest message.
 const MESSAGE_BYTES: usize = 256;
 
-/// The stack of a thread that compiles. libpcap 1.10.3 gives a program 64 MiB at most, so that its functions recurse
-/// over 17 MiB at most, with a name of 15,000 addresses; an expression without names takes less than 0.5 MiB.
+/// The stack of a compiling thread. libpcap 1.10.3 limits a program to 64 MiB, so that its
+/// functions recurse over 17 MiB at most, with a name of 15,000 addresses; an expression without
+/// names takes less than 0.5 MiB.
 const STACK_BYTES: usize = 64 << 20;
 
-/// The most expressions that compile at a time. Those that were given up count until libpcap is done.
+/// Maximum number of expressions that compile at a time. Abandoned ones count until libpcap is
+/// done.
 const COUNT_MAX: usize = 16;
 
-/// How often it is looked whether the caller still waits.
+/// Interval between checks whether the caller still waits.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How many expressions are being compiled.
+/// Number of expressions being compiled.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// One of [`COUNT_MAX`].
+/// One of the [`COUNT_MAX`] slots.
 struct Slot;
 
 impl Slot {
@@ -72,7 +75,7 @@ pub(super) fn program(
     let compile = move || {
         let program = optimized(&text);
         drop(slot);
-        // Nobody may wait any more.
+        // The receiver may have given up.
         let _ = hand_over.send(program);
     };
     let thread = Builder::new().name("filter".into()).stack_size(STACK_BYTES).spawn(compile);
@@ -95,7 +98,7 @@ pub(super) fn program(
     }
 }
 
-/// Compiles twice: the optimizer gets nothing that it would take long for.
+/// Compiles twice, so that the optimizer never gets a program that would take it long.
 fn optimized(expression: &CStr) -> Result<Vec<Instruction>, String> {
     let (count, max) = (compiled(expression, false, &mut [])?, Filter::INSTRUCTION_COUNT_MAX);
     if count > max {
@@ -112,16 +115,17 @@ fn optimized(expression: &CStr) -> Result<Vec<Instruction>, String> {
     Ok(compiled.iter().map(instruction).collect())
 }
 
-/// Returns how many instructions libpcap makes of an expression. Those that there is room for are stored.
+/// Returns the number of instructions that libpcap makes of an expression. Stores as many as fit.
 fn compiled(
     expression: &CStr,
     optimizes: bool,
     instructions: &mut [sys::sh_instruction],
 ) -> Result<usize, String> {
     let mut message = [0_u8; MESSAGE_BYTES];
-    // SAFETY: 1. `expression` ends with a zero byte. 2. Both tables have room for as much as is said.
-    // 3. pcap_compile(3): since 1.8, which the build asks for, several threads may call it. 4. The stack has
-    // room for it: `STACK_BYTES`.
+    // SAFETY: 1. `expression` ends with a zero byte. 2. Both tables have the room passed as their
+    // size.
+    // 3. pcap_compile(3): since 1.8, which the build requires, several threads may call it. 4. The
+    //    stack has room for it: `STACK_BYTES`.
     let count = unsafe {
         sys::sh_filter(
             expression.as_ptr(),

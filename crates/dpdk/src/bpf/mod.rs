@@ -1,7 +1,7 @@
 //! Filters of packets: pcap-filter expressions, compiled by libpcap and run for the packets of a burst together.
 //!
-//! Not by DPDK's compiler of such programs: it takes a whole mbuf for each packet and a call, which is slower, and
-//! that of 22.11 compiles tests of masks below 128 wrongly.
+//! DPDK's own compiler for such programs is not used: it needs a whole mbuf and a call for each
+//! packet, which is slower, and in 22.11 it compiles tests of masks below 128 wrongly.
 
 mod burst;
 mod classic;
@@ -15,13 +15,14 @@ use hotloop_stage::tap::{Needs, Seen};
 use std::fmt;
 use std::time::Duration;
 
-/// How many characters of an expression that is too long an error repeats.
+/// Number of characters that an error quotes of an expression that is too long.
 const SHOWN_COUNT_MAX: usize = 60;
 
-/// A filter of Ethernet frames, as `tcpdump` takes it: pcap-filter(7), compiled by libpcap.
+/// A filter of Ethernet frames, in the syntax of `tcpdump`: pcap-filter(7), compiled by libpcap.
 ///
-/// The packets of a burst go through its instructions together. Where it loops (`protochain`) or computes with what
-/// it has read (`ip[2:2] * 2 < ip[4:2]`), they go one after another, which takes some times as long.
+/// The packets of a burst run through its instructions together. If the program loops
+/// (`protochain`) or computes with loaded values (`ip[2:2] * 2 < ip[4:2]`), they run one after
+/// another, which takes several times as long.
 ///
 /// ```
 /// use hotloop_dpdk::{Eal, Filter};
@@ -37,7 +38,7 @@ const SHOWN_COUNT_MAX: usize = 60;
 /// ```
 pub struct Filter {
     program: Vec<Instruction>,
-    /// Whether the packets of a burst go through it together.
+    /// Whether the packets of a burst run through the program together.
     is_for_bursts: bool,
     needs: Option<Needs>,
     expression: String,
@@ -47,33 +48,36 @@ impl Filter {
     /// The longest expression, in bytes.
     pub const EXPRESSION_BYTES_MAX: usize = 512;
 
-    /// How many instructions an expression becomes at most, before libpcap optimizes them. `host 10.0.0.1` is 24 of
-    /// them, and 8 with `ip`; `port 443` is 52, and 20 with `tcp`; `portrange 80-90` is 82.
+    /// Maximum number of instructions of an expression, before libpcap optimizes them. `host
+    /// 10.0.0.1` is 24 of them, and 8 with `ip`; `port 443` is 52, and 20 with `tcp`; `portrange
+    /// 80-90` is 82.
     pub const INSTRUCTION_COUNT_MAX: usize = 4096;
 
-    /// How long [`compile`](Self::compile) takes at most.
+    /// Time limit of [`compile`](Self::compile).
     pub const COMPILE_TIME_MAX: Duration = Duration::from_secs(10);
 
     /// Compiles an expression. An empty one matches every frame.
     ///
-    /// It takes less than a millisecond for some terms, and up to a second for the longest expression. The names
-    /// of hosts in it are asked of the system's resolver: so not on a control thread. It is compiled on a
-    /// thread of its own, so that any stack suffices, and several at a time.
+    /// This takes less than a millisecond for a few terms, and up to a second for the longest
+    /// expression. Host names are looked up with the system's resolver, so don't call this on a
+    /// control thread. Compilation runs on a thread of its own, so that any stack suffices, and
+    /// several expressions can compile at a time.
     ///
     /// # Errors
-    /// [`Error::Filter`] with what libpcap says of an expression that is wrong, for one that is longer than
-    /// [`EXPRESSION_BYTES_MAX`](Self::EXPRESSION_BYTES_MAX) or becomes more than
+    /// [`Error::Filter`] with libpcap's message if the expression is wrong. Also if it is longer
+    /// than [`EXPRESSION_BYTES_MAX`](Self::EXPRESSION_BYTES_MAX) or becomes more than
     /// [`INSTRUCTION_COUNT_MAX`](Self::INSTRUCTION_COUNT_MAX), after
     /// [`COMPILE_TIME_MAX`](Self::COMPILE_TIME_MAX), and while 16 others are being compiled.
     pub fn compile(eal: Eal, expression: &str) -> Result<Self, Error> {
         Self::compile_while(eal, expression, || true)
     }
 
-    /// As [`compile`](Self::compile), while `waits` returns true: it is asked every 10 ms. What was given up goes on
-    /// without a caller until libpcap and the resolver are done, and counts as being compiled; nothing waits for it.
+    /// [`compile`](Self::compile) for as long as `waits` returns true: it is called every 10 ms. An
+    /// abandoned compilation goes on in the background until libpcap and the resolver are done, and
+    /// counts as being compiled until then.
     ///
     /// # Errors
-    /// As [`compile`](Self::compile), and [`Error::Filter`] once it was given up.
+    /// As for [`compile`](Self::compile), and [`Error::Filter`] if abandoned.
     pub fn compile_while(
         _: Eal,
         expression: &str,
@@ -91,7 +95,7 @@ impl Filter {
         Ok(Self { program, is_for_bursts, needs, expression: expression.to_owned() })
     }
 
-    /// The expression that it was compiled from.
+    /// The source expression.
     #[must_use]
     pub fn expression(&self) -> &str {
         &self.expression

@@ -1,21 +1,22 @@
-//! What a packet needs to have, whatever else it has, for a program to match it: found out once, it keeps most packets
-//! from the program. Of `tcp port 443 and host 198.51.100.7`, that is one of two addresses.
+//! Necessary conditions for a packet to match a program, computed once: they keep most packets from
+//! running through the program. For `tcp port 443 and host 198.51.100.7`, that is one of two
+//! addresses.
 
 use super::classic::{Instruction, code};
 use hotloop_stage::tap::{Need, Needs};
 
-/// A number in a packet, at a fixed place.
+/// A number at a fixed place in a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Number {
-    /// Where it is, and in how many bytes: 1, 2 or 4.
+    /// Its offset, and its length in bytes: 1, 2 or 4.
     offset: u32,
     bytes: usize,
-    /// What it has to be.
+    /// Its required value.
     value: u32,
 }
 
 impl Number {
-    /// How many of 2^32 packets have it, if all values are as frequent.
+    /// Number of packets out of 2^32 that have the value, if all values are equally frequent.
     fn chance(self) -> u64 {
         1 << (32 - 8 * self.bytes)
     }
@@ -30,11 +31,11 @@ impl Number {
     }
 }
 
-/// Any one of these is needed: where there is none, nothing matches. Nothing where it isn't known.
+/// Any one of these numbers is needed: if the list is empty, nothing matches. `None` if unknown.
 type Needed = Option<Vec<Number>>;
 
-/// Two needs, one of which each packet meets that a program matches, which jumps forward alone. Nothing where there
-/// are more.
+/// Two needs of which each packet that matches meets one, for a program that only jumps forward.
+/// `None` if there are more.
 pub fn needs(program: &[Instruction]) -> Option<Needs> {
     match needed(program)?[..] {
         [one] => Some(Needs::either([one.need(); 2])),
@@ -45,7 +46,7 @@ pub fn needs(program: &[Instruction]) -> Option<Needs> {
 
 fn needed(program: &[Instruction]) -> Needed {
     let loads = loads(program);
-    // Of each instruction, what is needed from there on. Beyond the end, nothing matches.
+    // For each instruction, the numbers needed from there on. Beyond the end, nothing matches.
     let mut all: Vec<Needed> = vec![Some(Vec::new()); program.len() + 1];
     for (at, it) in program.iter().enumerate().rev() {
         let after = |skipped: u32| all.get(at + 1 + skipped as usize).cloned().unwrap_or_default();
@@ -68,7 +69,7 @@ fn needed(program: &[Instruction]) -> Needed {
     all.swap_remove(0)
 }
 
-/// Of two that are both needed, what fewer packets have.
+/// Of two needs that both hold, the one that fewer packets meet.
 fn better(one: Vec<Number>, other: Needed) -> Vec<Number> {
     let chance = |numbers: &[Number]| numbers.iter().map(|number| number.chance()).sum::<u64>();
     match other {
@@ -77,17 +78,17 @@ fn better(one: Vec<Number>, other: Needed) -> Vec<Number> {
     }
 }
 
-/// One of these or one of those.
+/// One number of either list.
 fn either(some: Needed, others: Needed) -> Needed {
     let (mut all, others) = some.zip(others)?;
     all.extend(others.into_iter().filter(|it| !all.contains(it)).collect::<Vec<_>>());
     (all.len() <= 2).then_some(all)
 }
 
-/// For each instruction, from where in the packet A is, as an offset and a number of bytes, whichever way led there;
-/// nothing where that differs, or A was computed.
+/// For each instruction, the place in the packet from which A was loaded, as an offset and a number
+/// of bytes. `None` if that differs between paths, or if A was computed.
 fn loads(program: &[Instruction]) -> Vec<Option<(u32, usize)>> {
-    /// What is known before any way has led to an instruction.
+    /// The content of A before an instruction.
     #[derive(Clone, Copy, PartialEq)]
     enum A {
         Unreached,
@@ -126,7 +127,7 @@ mod tests {
     use crate::Eal;
     use crate::bpf::Filter;
 
-    /// What an expression needs, as offset, bytes and value.
+    /// The needs of an expression as offset, bytes and value.
     fn of(expression: &str) -> Vec<(u32, usize, u32)> {
         let eal = Eal::embedded_or_current().expect("EAL starts anywhere");
         let filter = Filter::compile(eal, expression).unwrap();
@@ -156,7 +157,7 @@ mod tests {
     fn a_number_is_met_by_its_bytes_alone() {
         let needs = Needs::either([Number { offset: 1, bytes: 2, value: 0x0102 }.need(); 2]);
         assert!(needs.are_met(&[9, 1, 2, 9, 9]) && !needs.are_met(&[9, 2, 1, 9, 9]));
-        // Too short to say, as four bytes are read.
+        // Too short to decide, because four bytes are read.
         assert!(needs.are_met(&[9, 2, 1, 9]));
     }
 }

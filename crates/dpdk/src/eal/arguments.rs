@@ -1,4 +1,5 @@
-//! EAL's arguments: checked before EAL sees them, since it answers a wrong one by its usage text.
+//! EAL's arguments, checked before EAL sees them, since EAL answers a wrong one with its usage
+//! text.
 
 use super::options::{IGNORED, LOG_FORMATS, OPTIONS, REFUSED, REPEATED, Value};
 use crate::Error;
@@ -9,17 +10,17 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-/// What [`Eal::embedded`](crate::Eal::embedded) starts EAL with.
+/// The arguments with which [`Eal::embedded`](crate::Eal::embedded) starts EAL.
 pub const EMBEDDED_ARGUMENTS: &[&str] = &["--no-pci", "--no-huge", "-m", "1024"];
 
-/// The kernel's mark of a file system of hugepages: `HUGETLBFS_MAGIC` in `linux/magic.h`.
+/// The kernel's magic number for the hugepage file system: `HUGETLBFS_MAGIC` in `linux/magic.h`.
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
 /// Names of log levels, starting at level 1. EAL accepts any prefix of a name.
 const LOG_LEVELS: [&str; 8] =
     ["emergency", "alert", "critical", "error", "warning", "notice", "info", "debug"];
 
-/// Arguments that EAL knows.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(super) struct Arguments {
     words: Vec<String>,
@@ -59,7 +60,8 @@ impl Arguments {
     fn push_with_value(&mut self, name: &str, value: &str) -> Result<(), Error> {
         let argument = || format!("{name} {value}");
         match name {
-            // EAL would take what follows for another option, or for a value, by its version.
+            // EAL would take the next word for another option or for a value, depending on its
+            // version.
             _ if value.starts_with('-') => {
                 return Err(refuse(&argument(), "a value does not start with -"));
             }
@@ -108,7 +110,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// Refuses what EAL would ignore without a word.
+    /// Refuses options that EAL would silently ignore.
     fn refuse_ignored(&self) -> Result<(), Error> {
         for (option, is_with, other, why) in IGNORED {
             if self.has(option) && self.has(other) == *is_with {
@@ -120,8 +122,8 @@ impl Arguments {
         Ok(())
     }
 
-    /// Adds what keeps EAL from leaving files behind, from starting its telemetry, and from taking
-    /// every CPU.
+    /// Adds options that keep EAL from leaving files behind, from starting its telemetry, and from
+    /// using every CPU.
     fn complete(&mut self) {
         if !self.has("--no-telemetry") {
             self.words.push("--no-telemetry".into());
@@ -131,7 +133,7 @@ impl Arguments {
                 self.words.push("--no-shconf".into());
             }
         } else if self.has("--legacy-mem") {
-            // Not to be had together with --in-memory.
+            // Not possible together with --in-memory.
             self.words.extend(["--no-shconf".into(), "--huge-unlink".into()]);
         } else if !self.has("--in-memory") {
             self.words.push("--in-memory".into());
@@ -149,7 +151,7 @@ impl Arguments {
         self.has("--log-level")
     }
 
-    /// The words for EAL, a program's name first.
+    /// The words for EAL, beginning with a program name.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         self.words.iter().map(String::as_str)
     }
@@ -159,10 +161,10 @@ impl Arguments {
         &self.announced
     }
 
-    /// What EAL's failure means, and what to do. `earlier` are the arguments with which it had failed
-    /// before: some of what it noted then stays, and no arguments can be right any more.
+    /// Explains EAL's failure and its remedy. `earlier` are the arguments of an earlier failure:
+    /// EAL keeps some state from that, and no arguments can be right any more.
     pub(super) fn failed(&self, error: &str, said: &str, earlier: Option<&str>) -> Error {
-        // What strerror says of ENOMEM, in the C locale.
+        // strerror's text for ENOMEM in the C locale.
         let remedy = if let Some(earlier) = earlier {
             &format!(
                 "EAL had failed in this process before, with \"{earlier}\", and mostly does not start \
@@ -196,7 +198,7 @@ impl fmt::Display for Arguments {
     }
 }
 
-/// A number of decimal digits alone, as atoi(3) reads it.
+/// Whether the value consists of decimal digits only, as read by atoi(3).
 fn is_positive(value: &str) -> bool {
     value.bytes().all(|byte| byte.is_ascii_digit())
         && value.parse::<i32>().is_ok_and(|number| number > 0)
@@ -209,14 +211,15 @@ fn is_log_level(value: &str) -> bool {
     !level.is_empty() && (is_name() || ("1"..="8").contains(&level) && level.len() == 1)
 }
 
-/// Whether it is the path of a folder of hugepages, as EAL compares it with those in `/proc/mounts`.
+/// Whether this is the path of a hugepage folder, compared as EAL does with the paths in
+/// `/proc/mounts`.
 fn is_on_hugetlbfs(path: &str) -> bool {
     let is_huge =
         rustix::fs::statfs(path).is_ok_and(|found| found.f_type as u64 == HUGETLBFS_MAGIC);
     Path::new(path).is_absolute() && is_huge
 }
 
-/// `--name=value` and `-nvalue` in two.
+/// Splits `--name=value` and `-nvalue` in two.
 fn split(word: &str) -> (&str, Option<&str>) {
     if word.starts_with("--") {
         return word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));

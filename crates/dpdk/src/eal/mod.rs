@@ -20,18 +20,19 @@ static STARTED: OnceLock<String> = OnceLock::new();
 /// The arguments with which EAL first failed to start.
 static FAILED: OnceLock<String> = OnceLock::new();
 
-/// Where in an mbuf a driver leaves the time of arrival, in bytes. 0 until EAL is initialised.
+/// Offset in bytes at which drivers store the time of arrival in an mbuf. 0 until EAL is
+/// initialised.
 static TIMESTAMP_OFFSET: AtomicU64 = AtomicU64::new(0);
-/// The flag of `ol_flags` that says that it did.
+/// The flag of `ol_flags` that marks a stored time.
 static TIMESTAMP_FLAG: AtomicU64 = AtomicU64::new(0);
 
-/// Proof that EAL is initialised in this process, which it stays.
+/// Proof that EAL is initialised in this process. It stays initialised.
 ///
-/// EAL can be initialised once in a process and is never cleaned up: an mbuf touched after that
-/// would be a segmentation fault, and mbufs may be anywhere. Nothing stays behind when the process
-/// ends, no file and no hugepage; only an empty folder in `/var/run/dpdk`, or in a user's own.
+/// EAL can be initialised once in a process and is never cleaned up: touching an mbuf after that
+/// would be a segmentation fault, and mbufs may be anywhere. When the process ends, no file and no
+/// hugepage is left behind; only an empty folder in `/var/run/dpdk`, or in a user's own.
 ///
-/// The calling thread is not pinned nor registered: initialisation runs on a thread of its own.
+/// The calling thread is neither pinned nor registered: initialisation runs on a thread of its own.
 ///
 /// ```
 /// use hotloop_dpdk::Eal;
@@ -48,20 +49,20 @@ pub struct Eal {
 }
 
 impl Eal {
-    /// Starts EAL such that it runs anywhere: without privilege, hugepages, PCI devices or files,
-    /// and with at most 1 GiB of memory, of which only what is used becomes resident.
+    /// Starts EAL in a way that works anywhere: without privilege, hugepages, PCI devices or files,
+    /// and with at most 1 GiB of memory, which becomes resident only as it is used.
     ///
     /// # Errors
-    /// As [`with_args`](Self::with_args).
+    /// As for [`with_args`](Self::with_args).
     pub fn embedded() -> Result<Self, Error> {
         Self::with_args(EMBEDDED_ARGUMENTS)
     }
 
-    /// Starts EAL with what follows `--` on the program's command line, or as
-    /// [`embedded`](Self::embedded) where there is nothing.
+    /// Starts EAL with the arguments that follow `--` on the program's command line, or as
+    /// [`embedded`](Self::embedded) if there are none.
     ///
     /// # Errors
-    /// As [`with_args`](Self::with_args).
+    /// As for [`with_args`](Self::with_args).
     pub fn from_args() -> Result<Self, Error> {
         let words = std::env::args().skip_while(|word| word != "--").skip(1).collect::<Vec<_>>();
         if words.is_empty() { Self::embedded() } else { Self::with_args(&words) }
@@ -69,24 +70,24 @@ impl Eal {
 
     /// Starts EAL with arguments as its documentation lists them, without a program's name.
     ///
-    /// Added to them, where they don't say otherwise: `--lcores` with one lcore, on the first CPU
-    /// that the process may use; `--no-telemetry`; and `--in-memory`, or `--no-shconf` where there
-    /// is `--no-huge`. A virtual device given by `--vdev` or `-a` is plugged in when a port opens it by
-    /// its name, since EAL itself does not say when that fails. DPDK's log is kept for the messages of
-    /// errors; with `--log-level` there is an event of `tracing` for each line as well, with target
-    /// `dpdk`. What takes an event may panic, which ends there, but not wait: DPDK does meanwhile.
-    /// Calls from within an event that need a lock of this crate or of DPDK, such as those that open,
-    /// start, stop and read ports, panic, and [`lcore::register`](crate::lcore::register) returns an
-    /// error. A thread that is ending sends no events.
+    /// These are added, unless the arguments override them: `--lcores` with one lcore, on the first
+    /// CPU that the process may use; `--no-telemetry`; and `--in-memory`, or `--no-shconf` with
+    /// `--no-huge`. A virtual device given by `--vdev` or `-a` is plugged in when a port opens it
+    /// by its name, since EAL itself does not report when that fails. DPDK's log is kept for the
+    /// messages of errors; with `--log-level`, each line is also an event of `tracing` with target
+    /// `dpdk`. A subscriber may panic, which is caught, but must not block: DPDK waits for it.
+    /// Inside an event, calls that need a lock of this crate or of DPDK, such as those that open,
+    /// start, stop and read ports, panic, and [`lcore::register`](crate::lcore::register) returns
+    /// an error. A thread that is ending sends no events.
     ///
     /// EAL gets only options that are known to be harmless, whatever their values: not `-d`, which
-    /// loads code, nor `--mbuf-pool-ops-name`, by which pools would serve one thread only.
+    /// loads code, nor `--mbuf-pool-ops-name`, which could select pools for a single thread.
     ///
     /// # Errors
     /// [`Error::AlreadyInitialised`] the second time, [`Error::EalArgument`] for an argument that
-    /// is unknown, lacks its value or cannot be allowed, and [`Error::EalInit`] where EAL does not
-    /// start: no hugepages, no permission. After some of these failures EAL starts with no arguments
-    /// until the process ends, which the error of the next attempt says.
+    /// is unknown, lacks its value or cannot be allowed, and [`Error::EalInit`] if EAL does not
+    /// start: no hugepages, no permission. After some of these failures EAL can't start with any
+    /// arguments until the process ends; the error of the next attempt reports that.
     pub fn with_args<S: AsRef<str>>(arguments: &[S]) -> Result<Self, Error> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let words = arguments.iter().map(|word| word.as_ref().to_owned()).collect::<Vec<_>>();
@@ -98,7 +99,8 @@ impl Eal {
             });
         }
         let arguments = Arguments::parse(&words)?;
-        // EAL pins the thread that initialises it, and makes it its main lcore: one that ends.
+        // EAL pins the thread that initialises it, and makes it its main lcore: use a thread that
+        // ends.
         let started = std::thread::scope(|scope| {
             std::thread::Builder::new()
                 .name("eal-init".into())
@@ -113,11 +115,13 @@ impl Eal {
         Ok(Self { _private: () })
     }
 
-    /// Says what each thread of EAL's own does once, when it has been started: the one that handles
-    /// interrupts, and those of lcores beyond the first. What belongs to a thread, such as its
-    /// capabilities, can be changed by that thread alone. `work` must not wait for other threads.
+    /// Sets a function that each of EAL's own threads calls once after its start: the one that
+    /// handles interrupts, and those of lcores beyond the first. State that belongs to a thread,
+    /// such as its capabilities, can only be changed by that thread. `work` must not wait for other
+    /// threads.
     ///
-    /// Returns whether that was the first call; only the first one counts, ahead of the start.
+    /// Returns whether this was the first call; only the first one counts, and it must come before
+    /// the start.
     ///
     /// ```
     /// use hotloop_dpdk::Eal;
@@ -133,17 +137,17 @@ impl Eal {
         threads::set(work)
     }
 
-    /// The proof, where EAL is initialised.
+    /// The proof, if EAL is initialised.
     #[must_use]
     pub fn current() -> Option<Self> {
         STARTED.get().map(|_| Self { _private: () })
     }
 
-    /// As [`embedded`](Self::embedded), or whatever runs already: what tests that share a process
-    /// ask for.
+    /// [`embedded`](Self::embedded), or the proof if EAL already runs with any arguments: for tests
+    /// that share a process.
     ///
     /// # Errors
-    /// As [`with_args`](Self::with_args), save that it is no error when EAL runs.
+    /// As for [`with_args`](Self::with_args), except that it is no error if EAL runs.
     pub fn embedded_or_current() -> Result<Self, Error> {
         match Self::embedded() {
             Err(Error::AlreadyInitialised { .. }) => Ok(Self { _private: () }),
@@ -151,7 +155,7 @@ impl Eal {
         }
     }
 
-    /// The arguments EAL runs with, in one line.
+    /// EAL's arguments in one line.
     #[must_use]
     pub fn arguments(self) -> &'static str {
         STARTED.get().map_or("", String::as_str)
@@ -175,8 +179,8 @@ fn start(arguments: &Arguments) -> Result<(), Error> {
     let argv = argv.leak().as_mut_ptr();
     let mut control = Control::lock()?;
     // SAFETY: 1. `argv` holds `count` C strings and a null pointer, which live as long as the
-    // process. 2. rte_eal.h: to be called once; a failed call has not got as far, or says EALREADY
-    // the next time.
+    // process. 2. rte_eal.h: to be called once; a failed call has not got as far, or returns
+    // EALREADY the next time.
     let (result, said) = log::capture(|| unsafe { sys::sh_eal_init(count, argv) });
     if result < 0 {
         let errno = crate::error::errno();
@@ -197,7 +201,7 @@ fn failed(arguments: &Arguments, code: c_int, said: &str) -> Error {
     error
 }
 
-/// Finds out, once, where drivers leave timestamps.
+/// Registers the place of timestamps in mbufs, once.
 fn register_timestamp() {
     let (mut offset, mut flag) = (-1, 0);
     // SAFETY: 1. An `int` and a `u64` to write to. 2. EAL is initialised: `start` calls this after it.
@@ -209,8 +213,8 @@ fn register_timestamp() {
     }
 }
 
-/// Where in an mbuf its time of arrival is, and the flag that says that it is there. The eight
-/// bytes at the offset lie within the mbuf. The flag is 0 where there are no timestamps.
+/// Offset of the time of arrival in an mbuf, and the flag that marks it as present. The eight bytes
+/// at the offset lie within the mbuf. The flag is 0 if there are no timestamps.
 #[inline]
 pub(crate) fn timestamp_place() -> (usize, u64) {
     (TIMESTAMP_OFFSET.load(Relaxed) as usize, TIMESTAMP_FLAG.load(Relaxed))

@@ -1,4 +1,4 @@
-//! EAL's options: which of them EAL gets, which are refused, and which it would ignore.
+//! EAL's options: which are passed on, which are refused, and which EAL would ignore.
 
 /// Whether an option takes a value.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -10,9 +10,9 @@ pub(super) enum Value {
 }
 use Value::{Needed, No, Optional};
 
-/// The options that EAL gets, each with the reason why no value of it lets safe code break what this
-/// crate promises, and the code that the reason rests on. EAL of DPDK 22.11 to 25.11 knows them, save
-/// [`LOG_FORMATS`]. What is not here, EAL does not see.
+/// The options that are passed on to EAL. Each has the reason why no value of it lets safe code
+/// break this crate's guarantees, and the code that the reason depends on. EAL of DPDK 22.11 to
+/// 25.11 knows them, except [`LOG_FORMATS`]. EAL sees no other options.
 pub(super) const OPTIONS: &[(&str, Value, &str)] = &[
     (
         "-a",
@@ -67,13 +67,13 @@ pub(super) const OPTIONS: &[(&str, Value, &str)] = &[
     ("--log-timestamp", Optional, "as --log-color"),
 ];
 
-/// Those of [`OPTIONS`] that not every EAL has.
+/// Options in [`OPTIONS`] that not every EAL has.
 pub(super) const LOG_FORMATS: [&str; 2] = ["--log-color", "--log-timestamp"];
 
-/// Those of [`OPTIONS`] that are given any number of times. Of others, EAL takes one.
+/// Options in [`OPTIONS`] that may be repeated. Others are given to EAL once.
 pub(super) const REPEATED: [&str; 6] = ["-a", "--allow", "-b", "--block", "--vdev", "--log-level"];
 
-/// Options that EAL ignores, without a word, with another (`true`) or without it, and why.
+/// Options that EAL silently ignores, together with another (`true`) or without it, and why.
 pub(super) const IGNORED: &[(&str, bool, &str, &str)] = &[
     ("--huge-dir", true, "--no-huge", "memory without hugepages is in no folder"),
     ("--huge-dir", false, "--legacy-mem", "hugepages then come from the kernel without a folder"),
@@ -90,7 +90,7 @@ pub(super) const IGNORED: &[(&str, bool, &str, &str)] = &[
 
 const NO_PCI: &str = "it is for devices on the PCI bus";
 
-/// Options of EAL's that are refused, each with the reason.
+/// EAL's options that are refused, each with the reason.
 pub(super) const REFUSED: &[(&str, &str)] = &[
     ("-h", HELP),
     ("--help", HELP),

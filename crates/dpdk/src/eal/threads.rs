@@ -1,6 +1,6 @@
 //! EAL's own threads: the one that handles interrupts and alarms, and one for each lcore beyond the
-//! first, which hotloop leaves idle. What belongs to a thread, such as capabilities, can be changed by
-//! that thread alone.
+//! first, which hotloop leaves idle. State that belongs to a thread, such as capabilities, can only
+//! be changed by that thread.
 
 use hotloop_dpdk_sys as sys;
 use std::ffi::{c_int, c_void};
@@ -9,19 +9,19 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
-/// How long EAL's interrupt thread may take to come to a call.
+/// Time limit for EAL's interrupt thread to make a call.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// What each of the threads does once.
+/// The function that each of the threads calls once.
 static WORK: OnceLock<fn()> = OnceLock::new();
 
-/// Says what each of them does once when it has been started.
+/// Sets the function that each of them calls once after its start.
 pub(super) fn set(work: fn()) -> bool {
     WORK.set(work).is_ok()
 }
 
-/// Has each thread do it, where something is to be done. Called on the main lcore, once. The error is
-/// DPDK's code.
+/// Makes each thread call the function, if one is set. Must be called on the main lcore, once. The
+/// error is DPDK's code.
 pub(super) fn visit() -> Result<(), c_int> {
     if WORK.get().is_none() {
         return Ok(());
@@ -36,7 +36,8 @@ pub(super) fn visit() -> Result<(), c_int> {
     let (done, visited) = sync_channel(1);
     let done = Box::into_raw(Box::new(done));
     // SAFETY: 1. `on_alarm` has the type that the header declares and never unwinds. 2. `done` is a
-    // `Box<SyncSender<()>>` made raw, which `on_alarm` alone takes back, once: EAL calls an alarm once.
+    // `Box<SyncSender<()>>` made raw, which only `on_alarm` takes back, once: EAL calls an alarm
+    // once.
     let result = unsafe { sys::rte_eal_alarm_set(1, Some(on_alarm), done.cast()) };
     if result < 0 {
         return Err(result);
@@ -58,7 +59,7 @@ extern "C" fn on_lcore(_: *mut c_void) -> c_int {
 
 extern "C" fn on_alarm(done: *mut c_void) {
     work();
-    // SAFETY: 1. `visit` made `done` by `Box::into_raw` of this type, and gives it to one call.
+    // SAFETY: 1. `visit` made `done` with `Box::into_raw` of this type, and passes it to one call.
     let done = unsafe { Box::from_raw(done.cast::<SyncSender<()>>()) };
     let _ = done.send(());
 }

@@ -10,12 +10,12 @@ use hotloop_packet::{NoRoom, PacketBuf, PortId, Room};
 use std::mem::offset_of;
 use std::ptr;
 
-/// Nanoseconds in what net_pcap counts in.
+/// Nanoseconds per unit of net_pcap's timestamps.
 const NS_PER_US: u64 = 1000;
 
 impl PacketBuf for Mbuf {
-    /// The header, and where the data of a mempool's fresh mbuf begins: by address alone, so nothing waits for the
-    /// header.
+    /// The header, and the data's start in a fresh mbuf of the pool: computed from the address, so
+    /// that nothing waits for the header.
     #[inline(always)]
     fn first_places(&self) -> impl Iterator<Item = *const u8> {
         let header = self.raw.as_ptr().cast_const().cast::<u8>();
@@ -109,7 +109,7 @@ impl PacketBuf for Mbuf {
         }
     }
 
-    /// Into fresh mbufs of the pool of this one's first segment, as many as it takes.
+    /// Copies into fresh mbufs of the pool of this packet's first segment, as many as needed.
     fn copied(&self, offset_bytes: usize, len_bytes: usize) -> Option<Self> {
         let end = offset_bytes.checked_add(len_bytes)?;
         if len_bytes == 0 || end > self.len_bytes() {
@@ -117,8 +117,8 @@ impl PacketBuf for Mbuf {
         }
         // Both fit 32 bits, as the packet's own length does.
         let (offset_bytes, len_bytes) = (offset_bytes as u32, len_bytes as u32);
-        // SAFETY: 1. The chain is valid: invariants 1 and 3 of `Mbuf`. 2. While `self` is borrowed, it
-        // is changed by nobody: invariant 2.
+        // SAFETY: 1. The chain is valid: invariants 1 and 3 of `Mbuf`. 2. While `self` is borrowed,
+        // nobody changes it: invariant 2.
         unsafe { copy_part(self.raw, offset_bytes, len_bytes) }
     }
 
@@ -132,7 +132,7 @@ impl PacketBuf for Mbuf {
         self.head_mut().hash = metadata;
     }
 
-    /// Ids are used again after a port was closed, so a packet that outlives its port may have the id
+    /// Ids are reused after a port was closed, so a packet that outlives its port may have the id
     /// of another.
     #[inline(always)]
     fn ingress(&self) -> Option<PortId> {
@@ -140,7 +140,7 @@ impl PacketBuf for Mbuf {
         (port != sys::SH_MBUF_PORT_INVALID).then_some(PortId::new(port))
     }
 
-    /// What net_pcap reads from its file, to the microsecond.
+    /// The time that net_pcap reads from its file, to the microsecond.
     #[inline]
     fn timestamp_ns(&self) -> Option<u64> {
         let (offset, flag) = timestamp_place();
@@ -149,9 +149,10 @@ impl PacketBuf for Mbuf {
             return None;
         }
         // SAFETY: 1. `timestamp_place`: eight bytes at that offset lie within the mbuf, as
-        // `register_timestamp` saw.
+        // `register_timestamp` checked.
         let field = unsafe { head.byte_add(offset) }.cast::<u64>();
-        // SAFETY: 1. As above. 2. Nobody else writes to what this value owns: invariant 2 of `Mbuf`.
+        // SAFETY: 1. As above. 2. Nobody else writes to memory that this value owns: invariant 2 of
+        // `Mbuf`.
         // 3. An mbuf's header is initialised: DPDK zeroed it when it made the pool.
         let time_us = unsafe { field.read_unaligned() };
         Some(time_us.saturating_mul(NS_PER_US))
@@ -159,12 +160,12 @@ impl PacketBuf for Mbuf {
 }
 
 impl Mbuf {
-    /// Joins the segments into the first one, where its tailroom suffices. The packet's bytes stay
-    /// as they are.
+    /// Joins the segments into the first one, if its tailroom suffices. The packet's bytes don't
+    /// change.
     ///
     /// # Errors
-    /// [`NoRoom`] where the first segment's tailroom is smaller than the others' data; the packet is
-    /// as it was.
+    /// [`NoRoom`] if the first segment's tailroom is smaller than the others' data; the packet is
+    /// unchanged.
     pub fn linearize(&mut self) -> Result<(), NoRoom> {
         let len_bytes = self.len_bytes();
         let head = self.head_mut();
@@ -197,32 +198,32 @@ fn truncate_chain(mbuf: &mut Mbuf, len_bytes: usize) {
     while left > usize::from(segment.data_len) && !segment.next.is_null() {
         left -= usize::from(segment.data_len);
         count += 1;
-        // SAFETY: 1. The pointer is not null, so it is the next segment of a valid chain: invariant 1
-        // of `Mbuf`. 2. The one reference to the head stands for the whole chain: invariant 2.
+        // SAFETY: 1. The pointer is not null, so it is the next segment of a valid chain: invariant
+        // 1 of `Mbuf`. 2. The one reference to the head stands for the whole chain: invariant 2.
         segment = unsafe { &mut *segment.next };
     }
     segment.data_len = at_most(segment.data_len, left);
     drop(detach(segment));
     let head = mbuf.head_mut();
     head.nb_segs = count;
-    // Less than `pkt_len` was.
+    // Less than the old `pkt_len`.
     head.pkt_len = len_bytes as u32;
 }
 
-/// The smaller one.
+/// The smaller of the two.
 #[inline(always)]
 fn at_most(data_len: u16, len_bytes: usize) -> u16 {
     usize::from(data_len).min(len_bytes) as u16
 }
 
-/// Takes what follows a segment of an `Mbuf`'s chain off it. The head's count and length are the
-/// caller's to set.
+/// Detaches the segments after this one from an `Mbuf`'s chain. The caller must update the head's
+/// count and length.
 fn detach(segment: &mut sys::RawMbuf) -> Option<Mbuf> {
     let mut next = ptr::NonNull::new(std::mem::replace(&mut segment.next, ptr::null_mut()))?;
     let (mut count, mut len_bytes, mut last) = (0, 0, next.as_ptr());
     while !last.is_null() {
-        // SAFETY: 1. A segment of the chain of an `Mbuf`: its invariant 1. 2. The chain is reached
-        // through the caller's exclusive reference alone, and no longer by that.
+        // SAFETY: 1. A segment of the chain of an `Mbuf`: its invariant 1. 2. The chain is only
+        // reached through the caller's exclusive reference, and no longer through that.
         let segment = unsafe { &*last };
         (count, len_bytes) = (count + 1, len_bytes + u32::from(segment.data_len));
         last = segment.next;
@@ -230,9 +231,9 @@ fn detach(segment: &mut sys::RawMbuf) -> Option<Mbuf> {
     // SAFETY: 1 and 2. As above.
     let head = unsafe { next.as_mut() };
     (head.nb_segs, head.pkt_len) = (count, len_bytes);
-    // SAFETY: 1. The segments were the last of an `Mbuf`'s chain: its invariant 1. 2. They were owned
-    // by it alone, by its invariant 2, and are taken off it. 3. Each fits its buffer, by its
-    // invariant 3; count and length were set to what the chain has.
+    // SAFETY: 1. The segments were the last of an `Mbuf`'s chain: its invariant 1. 2. Only that
+    // `Mbuf` owned them, by its invariant 2, and they are detached from it. 3. Each fits its
+    // buffer, by its invariant 3; count and length were set to those of the chain.
     Some(unsafe { Mbuf::from_raw(next) })
 }
 

@@ -1,29 +1,30 @@
-//! Many mbufs on their way back to their mempools.
+//! Freeing many mbufs to their mempools.
 //!
-//! A pool keeps single mbufs that are counted once and are linked to none (rte_mbuf.h: `rte_mbuf_raw_free`). An [`Mbuf`]
-//! whose `nb_segs` is 1 is linked to none and counted once, by its invariants; with a buffer of its own, which two flags
-//! deny, it is as its pool wants it. All that is read of it is in the first cache line of its header. `rte_pktmbuf_free`, which
-//! must do without invariants, reads the second one too.
+//! A pool stores single mbufs with a refcnt of 1 and no link (rte_mbuf.h: `rte_mbuf_raw_free`). An
+//! [`Mbuf`] with an `nb_segs` of 1 has no link and a refcnt of 1, by its invariants. If its buffer
+//! is its own, which two flags show, it can go to the pool unchanged. All fields read are in the
+//! first cache line of its header. `rte_pktmbuf_free`, which can't rely on these invariants, reads
+//! the second one, too.
 
 use super::Mbuf;
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
 use hotloop_stage::BURST_CAPACITY;
 use std::mem::MaybeUninit;
 
-/// Flags of a buffer that is another mbuf's, or external.
+/// Flags of a buffer that is external or another mbuf's.
 const FOREIGN_BUFFER: u64 = sys::SH_MBUF_INDIRECT | sys::SH_MBUF_EXTERNAL;
 
-/// Drops mbufs. Those of one pool that come one after the other go back to it together.
+/// Drops mbufs. Consecutive mbufs of the same pool are returned together.
 #[inline]
 pub(super) fn all(mbufs: impl Iterator<Item = Mbuf> + AsRef<[Mbuf]>) {
     match pool_of_all(mbufs.as_ref()) {
         Some(pool) => {
-            // An `Mbuf` is a pointer to one.
+            // An `Mbuf` is a pointer to a `RawMbuf`.
             let (first, count) =
                 (mbufs.as_ref().as_ptr().cast_mut().cast(), mbufs.as_ref().len() as u32);
-            // SAFETY: 1. All are single mbufs of this pool with their own buffers, as was seen, and each owned its own
-            // alone. 2. They are given up: `mbufs` is forgotten. 3. The pool lives, and any thread may use it: `Mbuf`'s
-            // invariant 1.
+            // SAFETY: 1. All are single mbufs of this pool with their own buffers, as was checked,
+            // and each was the only owner of its mbuf. 2. They are given up: `mbufs` is forgotten.
+            // 3. The pool lives, and any thread may use it: `Mbuf`'s invariant 1.
             unsafe { sys::sh_mbuf_free_singles(pool, first, count) };
             std::mem::forget(mbufs);
         }
@@ -31,7 +32,7 @@ pub(super) fn all(mbufs: impl Iterator<Item = Mbuf> + AsRef<[Mbuf]>) {
     }
 }
 
-/// The pool that all are of, where they are single and have buffers of their own.
+/// The pool of all these mbufs, if they share one, are single and have buffers of their own.
 #[inline(always)]
 fn pool_of_all(mbufs: &[Mbuf]) -> Option<*mut sys::rte_mempool> {
     let pool = mbufs.first()?.head().pool;
@@ -84,9 +85,10 @@ impl Returning {
         let count = std::mem::take(&mut self.count);
         if count > 0 {
             let mbufs = self.mbufs.as_mut_ptr().cast::<*mut RawMbuf>();
-            // SAFETY: 1. The first `count` are initialised, and single mbufs of this pool with their own
-            // buffers, by the invariant of `mbufs`; each was an `Mbuf`, which owned it alone, and is given up
-            // here. 2. The pool lives, and any thread may use it: `Mbuf`'s invariant 1.
+            // SAFETY: 1. The first `count` are initialised, and single mbufs of this pool with
+            // their own buffers, by the invariant of `mbufs`; each was an `Mbuf`, its only owner,
+            // and is given up here. 2. The pool lives, and any thread may use it: `Mbuf`'s
+            // invariant 1.
             unsafe { sys::sh_mbuf_free_singles(self.pool, mbufs, count as u32) };
         }
     }

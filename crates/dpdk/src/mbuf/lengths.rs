@@ -1,20 +1,20 @@
-//! Whether the lengths in an mbuf agree, as far as a driver writes them.
+//! Checks of the lengths that drivers write into mbufs.
 //!
-//! They do where, in each segment, `data_off + data_len <= buf_len`, and the head says of its chain
-//! how many segments it has (`nb_segs`) and how many bytes (`pkt_len`). All else in this crate takes
-//! that for granted, as DPDK does.
+//! Lengths agree if in each segment `data_off + data_len <= buf_len`, and if the head has the
+//! chain's number of segments (`nb_segs`) and bytes (`pkt_len`). The rest of this crate relies on
+//! that, as DPDK does.
 
 use hotloop_dpdk_sys::RawMbuf;
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
-/// Whether each of these mbufs is one segment whose lengths agree, with one comparison for all of
-/// them: what they have in common tells. `false` where it doesn't, though it may be so all the same.
+/// Whether each of these mbufs is a single segment with lengths that agree. Checks all of them with
+/// one comparison of combined fields, so it may return `false` even if they agree.
 ///
 /// # Safety
-/// 1. Each pointer is to an mbuf that came fresh from a mempool, but for its data, what was written
-///    about them and segments linked to it, each of which was counted in `nb_segs`; 2. its buffer is
-///    of `buffer_bytes`. 3. Nobody writes to it meanwhile.
+/// 1. Each pointer is to an mbuf that came fresh from a mempool; since then only its data, the
+///    fields that describe it, and links to segments that were counted in `nb_segs` have been
+///    written; 2. its buffer has `buffer_bytes`. 3. Nobody writes to it meanwhile.
 #[inline(always)]
 pub(crate) unsafe fn agree_in_burst(heads: &[NonNull<RawMbuf>], buffer_bytes: u32) -> bool {
     let (mut unequal, mut lengths, mut fields) = (0, 0, 0);
@@ -26,11 +26,11 @@ pub(crate) unsafe fn agree_in_burst(heads: &[NonNull<RawMbuf>], buffer_bytes: u3
         unequal |= header.pkt_len ^ data_len;
         // SAFETY: 1. The eight bytes lie in the header: `FIELDS`.
         let four = unsafe { head.byte_add(FIELDS) }.cast::<u64>();
-        // SAFETY: 1. As above, and they are aligned: `FIELDS`. 2. The count of owners among them is
-        // changed by nobody, as the mbuf is known to nobody else.
+        // SAFETY: 1. As above, and they are aligned: `FIELDS`. 2. Nobody changes the refcnt among
+        // them, as nobody else knows the mbuf.
         fields |= unsafe { four.read() };
     };
-    // Four at a time, as the loop would cost a third of it all.
+    // Four at a time: a loop over single ones would cost a third of the total.
     let (fours, rest) = heads.as_chunks::<4>();
     for four in fours {
         four.iter().copied().for_each(&mut add);
@@ -39,12 +39,13 @@ pub(crate) unsafe fn agree_in_burst(heads: &[NonNull<RawMbuf>], buffer_bytes: u3
     // A bitwise or is at least as large as each of its parts.
     let [off_0, off_1, _, _, segments_0, segments_1, _, _] = fields.to_ne_bytes();
     let offset = u32::from(u16::from_ne_bytes([off_0, off_1]));
-    // A fresh mbuf's count of segments is 1, and grows with each that is linked.
+    // A fresh mbuf's count of segments is 1, and grows with each linked segment.
     let is_single = u16::from_ne_bytes([segments_0, segments_1]) == 1;
     unequal == 0 && is_single && offset + lengths <= buffer_bytes
 }
 
-/// Where `data_off`, `refcnt`, `nb_segs` and `port` lie one after another, two bytes each.
+/// Offset of `data_off`, `refcnt`, `nb_segs` and `port`, which lie one after another, two bytes
+/// each.
 const FIELDS: usize = offset_of!(RawMbuf, data_off);
 const _: () = {
     assert!(FIELDS.is_multiple_of(align_of::<u64>()));
@@ -53,11 +54,11 @@ const _: () = {
     assert!(offset_of!(RawMbuf, port) == FIELDS + 6);
 };
 
-/// Whether the lengths of a chain agree, whatever it is like.
+/// Whether the lengths of any chain agree.
 ///
 /// # Safety
 /// 1. Following `next` from `head` leads through mbufs, and to a null pointer unless past `nb_segs`
-///    of them. 2. Nobody writes to them meanwhile, save to their counts of owners.
+///    of them. 2. Nobody writes to them meanwhile, except to their refcnts.
 pub(crate) unsafe fn agree(head: NonNull<RawMbuf>) -> bool {
     // SAFETY: 1. The head is an mbuf. 2. Nobody writes to it.
     let RawMbuf { nb_segs, pkt_len, .. } = *unsafe { head.as_ref() };

@@ -17,28 +17,30 @@ pub(crate) use segment::is_exclusive;
 pub use shared::SharedMbuf;
 pub(crate) use shared::copy;
 
-/// A packet in an mbuf, or in a chain of them. It has one owner, which may write to it. On drop, on
-/// any thread, it returns to its mempool; [`Burst::clear`](hotloop_stage::Burst::clear) returns many together.
+/// A packet in an mbuf, or in a chain of them, with one owner, which may write to it. On drop, on
+/// any thread, the packet returns to its mempool; [`Burst::clear`](hotloop_stage::Burst::clear)
+/// returns many together.
 ///
-/// It is a pointer of eight bytes. It may outlive the port that received it and every handle of its
-/// mempool. [`PacketBuf`](crate::PacketBuf) has the methods for its bytes.
+/// An `Mbuf` is a pointer of eight bytes. It may outlive the port that received it and every handle
+/// of its mempool. [`PacketBuf`](crate::PacketBuf) has the methods for its bytes.
 ///
 /// It is not `Clone`: [`into_shared`](Self::into_shared) makes a packet that is.
 #[repr(transparent)]
 pub struct Mbuf {
     /// Invariant: 1. The head of a chain of mbufs, the last of which has a null `next`, of mempools
-    /// that live as long as the process and that any thread may use. 2. The chain is owned by this
-    /// value alone: in each segment, refcnt is 1, and the buffer is the segment's own or an external
-    /// one with a count of 1. 3. The lengths agree: in each segment, `data_off + data_len <=
-    /// buf_len`, and `nb_segs` and `pkt_len` of the head are those of the chain.
+    /// that live as long as the process and that any thread may use. 2. Only this value owns the
+    /// chain: in each segment, refcnt is 1, and the buffer is the segment's own or an external one
+    /// with a count of 1. 3. The lengths agree: in each segment, `data_off + data_len <= buf_len`,
+    /// and `nb_segs` and `pkt_len` of the head are those of the chain.
     ///
-    /// Established by [`from_raw`](Self::from_raw), whose callers show the three; kept by `buf`, the
-    /// one module that writes to headers, which changes `pkt_len` and `nb_segs` with the segments.
+    /// Established by [`from_raw`](Self::from_raw), whose callers show all three; kept by `buf`,
+    /// the only module that writes to headers, which updates `pkt_len` and `nb_segs` with the
+    /// segments.
     raw: NonNull<RawMbuf>,
 }
 
-// SAFETY: 1. The chain is owned by this value alone: invariant 2. 2. rte_mbuf.h and rte_mempool.h: an
-// mbuf may be freed on any thread where any thread may use its pool: invariant 1.
+// SAFETY: 1. Only this value owns the chain: invariant 2. 2. rte_mbuf.h and rte_mempool.h: an mbuf
+// may be freed on any thread that may use its pool, and any thread may: invariant 1.
 unsafe impl Send for Mbuf {}
 
 const _: () = assert!(size_of::<Mbuf>() == 8);
@@ -47,10 +49,10 @@ impl Mbuf {
     /// Takes ownership of an mbuf of DPDK.
     ///
     /// # Safety
-    /// 1. It is the head of a chain of mbufs that ends with a null `next`, and their mempools live as
-    ///    long as the process and may be used by any thread. 2. The caller owns the chain and gives
-    ///    it away: it has no other owner, and in each segment the refcnt is 1 and the buffer is the
-    ///    segment's own, or an external one with a count of 1.
+    /// 1. It is the head of a chain of mbufs that ends with a null `next`, and their mempools live
+    ///    as long as the process and may be used by any thread. 2. The caller owns the chain and
+    ///    gives it away: it has no other owner, and in each segment the refcnt is 1 and the buffer
+    ///    is the segment's own, or an external one with a count of 1.
     /// 3. Its lengths agree: `data_off + data_len <= buf_len` in each segment, and `nb_segs` and
     ///    `pkt_len` of the head are those of the chain.
     #[inline]
@@ -59,15 +61,16 @@ impl Mbuf {
         Self { raw }
     }
 
-    /// Returns the pointer, to call DPDK with. Dropping the pointer leaks the mbuf.
+    /// Returns the pointer, for calls into DPDK. Dropping the pointer leaks the mbuf.
     #[inline]
     #[must_use]
     pub fn into_raw(self) -> NonNull<RawMbuf> {
         ManuallyDrop::new(self).raw
     }
 
-    /// Sets the port that [received](hotloop_packet::PacketBuf::ingress) it. RX queues do so: a driver that passes on the mbufs that
-    /// were sent to it leaves the number of the port that received them first.
+    /// Sets the port that [received](hotloop_packet::PacketBuf::ingress) the packet. RX queues do
+    /// this, because a driver that forwards the mbufs sent to it keeps the number of the port that
+    /// received them first.
     #[inline]
     pub fn set_ingress(&mut self, port: PortId) {
         self.head_mut().port = port.number();
@@ -84,8 +87,8 @@ impl Mbuf {
     #[inline]
     #[must_use]
     pub fn segments(&self) -> Segments<'_> {
-        // SAFETY: 1. The chain is valid: invariants 1 and 3. 2. While `self` is borrowed, it is
-        // changed by nobody: invariant 2.
+        // SAFETY: 1. The chain is valid: invariants 1 and 3. 2. While `self` is borrowed, nobody
+        // changes it: invariant 2.
         unsafe { Segments::new(self.raw) }
     }
 
@@ -96,7 +99,7 @@ impl Mbuf {
         usize::from(self.head().data_off)
     }
 
-    /// Turns it into a packet that can be cloned and is read-only.
+    /// Turns the packet into a read-only one that can be cloned.
     #[inline]
     #[must_use]
     pub fn into_shared(self) -> SharedMbuf {
@@ -111,7 +114,7 @@ impl Mbuf {
         unsafe { self.raw.as_ref() }
     }
 
-    /// The first segment's header, to be written.
+    /// The first segment's header, mutable.
     #[inline(always)]
     const fn head_mut(&mut self) -> &mut RawMbuf {
         // SAFETY: 1. An mbuf: invariant 1. 2. Nobody else reads or writes it while `self` is
@@ -123,9 +126,9 @@ impl Mbuf {
 impl Drop for Mbuf {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: 1. The chain is owned by this value alone, which ends: invariant 2. 2. rte_mbuf.h: each
-        // segment goes back to its own pool, which lives: invariant 1. 3. A single mbuf with its own buffer
-        // goes back as it is: see `free`.
+        // SAFETY: 1. Only this value owns the chain, and this value ends: invariant 2. 2.
+        // rte_mbuf.h: each segment goes back to its own pool, which lives: invariant 1. 3. A single
+        // mbuf with its own buffer goes back unchanged: see `free`.
         unsafe { sys::sh_mbuf_free_owned(self.raw.as_ptr()) };
     }
 }

@@ -16,8 +16,8 @@ pub struct Segments<'a> {
 
 impl Segments<'_> {
     /// # Safety
-    /// 1. The chain from `head` is valid, as `Mbuf`'s is: its invariants 1 and 3. 2. Nobody writes to
-    ///    it for the lifetime that is chosen, save to its counts of owners.
+    /// 1. The chain from `head` is valid, as `Mbuf`'s is: its invariants 1 and 3. 2. Nobody writes
+    ///    to it for the chosen lifetime, except to its refcnts.
     #[inline]
     pub(super) const unsafe fn new(head: NonNull<RawMbuf>) -> Self {
         Self { next: head.as_ptr(), packet: PhantomData }
@@ -29,17 +29,17 @@ impl<'a> Iterator for Segments<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
-        // SAFETY: 1. The pointer is null or valid, and what it points to is not written to for
-        // `'a`, by the field's invariant.
+        // SAFETY: 1. The pointer is null or valid, and nobody writes to its target for `'a`, by the
+        // field's invariant.
         let segment: &'a RawMbuf = unsafe { self.next.as_ref() }?;
         self.next = segment.next;
         Some(data(segment))
     }
 }
 
-/// A segment's data. Every reference to a `RawMbuf` that this module is called with is one to a
-/// segment of a valid chain, as in `Mbuf`'s invariants: `Mbuf::head`, `Mbuf::head_mut`, `last`,
-/// `truncate_chain` and `Segments::next` make them.
+/// A segment's data. Every reference to a `RawMbuf` passed to this module refers to a segment of a
+/// valid chain, as in `Mbuf`'s invariants: `Mbuf::head`, `Mbuf::head_mut`, `last`, `truncate_chain`
+/// and `Segments::next` make them.
 #[inline(always)]
 pub(super) const fn data(segment: &RawMbuf) -> &[u8] {
     // SAFETY: 1. In a valid segment `data_off + data_len <= buf_len`: `Mbuf`'s invariant 3. 2. The
@@ -51,7 +51,7 @@ pub(super) const fn data(segment: &RawMbuf) -> &[u8] {
     unsafe { std::slice::from_raw_parts(start, segment.data_len as usize) }
 }
 
-/// A segment's data, to be written.
+/// A segment's data, mutable.
 #[inline(always)]
 pub(super) const fn data_mut(segment: &mut RawMbuf) -> &mut [u8] {
     // SAFETY: 1 and 2. As in `data`.
@@ -74,26 +74,26 @@ pub(super) fn last(head: &mut RawMbuf) -> &mut RawMbuf {
     let mut segment = head;
     while !segment.next.is_null() {
         // SAFETY: 1. The pointer is not null, so it is the next segment of a valid chain: `Mbuf`'s
-        // invariant 1. 2. The one reference to the head stands for the whole chain, which is owned
-        // alone: invariant 2.
+        // invariant 1. 2. The one reference to the head stands for the whole chain, which has one
+        // owner: invariant 2.
         segment = unsafe { &mut *segment.next };
     }
     segment
 }
 
-/// Whether the owner of one reference to this chain owns it alone: no segment is counted twice or
-/// borrows the buffer of another, and an external buffer is counted once.
+/// Whether the owner of one reference to this chain is its only owner: no segment has a higher
+/// refcnt or borrows the buffer of another, and an external buffer is counted once.
 ///
-/// If so, what others did with it before they gave it up comes before what is done with it now;
-/// DPDK's own reading of the counts is relaxed.
+/// If so, everything that others did with the chain before they gave it up happens before the
+/// caller's next use; DPDK's own reading of the counts is relaxed.
 ///
 /// # Safety
-/// 1. The chain from `head` ends with a null pointer. 2. The caller owns a reference to each segment
-///    of it, and nobody writes to one save to its count of owners.
+/// 1. The chain from `head` ends with a null pointer. 2. The caller owns a reference to each
+///    segment of it, and nobody writes to one except to its refcnt.
 pub(crate) unsafe fn is_exclusive(head: NonNull<RawMbuf>) -> bool {
     let mut next = head.as_ptr();
-    // SAFETY: 1. The pointer is null or a segment that the caller owns a reference to, by the
-    // caller. 2. Only the count of owners changes, by the caller, and that is an atomic.
+    // SAFETY: 1. The pointer is null or a segment that the caller owns a reference to, by contract.
+    // 2. Only the refcnt changes, by contract, and it is an atomic.
     while let Some(segment) = unsafe { next.as_ref() } {
         let counted_once = segment.refcnt.load(Ordering::Relaxed) == 1;
         if !counted_once || segment.ol_flags & sys::SH_MBUF_INDIRECT != 0 {

@@ -8,13 +8,13 @@ use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU16, Ordering, fence};
 
-/// Clones of one packet, at most: far below where its 16-bit count would wrap.
+/// Maximum number of clones of one packet: far below the wrap of its 16-bit count.
 const CLONES_MAX: u16 = 1 << 15;
 
-/// A packet with several owners, none of which writes to it. A clone copies no byte.
+/// A packet with several owners, none of which writes to it. Cloning copies no bytes.
 ///
-/// No queue takes it: [`into_exclusive`](Self::into_exclusive) makes it an [`Mbuf`] again once it is
-/// the last of its clones, and [`to_mut`](Self::to_mut) copies it where it is not.
+/// Queues don't take it: [`into_exclusive`](Self::into_exclusive) turns the last clone into an
+/// [`Mbuf`] again, and [`to_mut`](Self::to_mut) copies the packet if there are others.
 ///
 /// ```
 /// use hotloop_dpdk::{Eal, Mempool, MempoolConfig, PacketBuf};
@@ -32,20 +32,20 @@ const CLONES_MAX: u16 = 1 << 15;
 /// ```
 #[repr(transparent)]
 pub struct SharedMbuf {
-    /// Invariant: 1 and 3. As [`Mbuf`]'s. 2. As many `SharedMbuf`s own the chain as the head's
-    /// refcnt says, and it is written to by nobody while there is more than one. The refcnt of the
+    /// Invariant: 1 and 3. As [`Mbuf`]'s. 2. The head's refcnt is the number of `SharedMbuf`s that
+    /// own the chain, and nobody writes to it while there is more than one. The refcnt of the
     /// segments after the head stays 1.
     ///
-    /// Established by [`new`](Self::new), of an `Mbuf`; kept by `clone` and `drop`, which count, and
-    /// by `to_mut`, which writes where the count is 1.
+    /// Established by [`new`](Self::new), from an `Mbuf`; kept by `clone` and `drop`, which count,
+    /// and by `to_mut`, which writes if the count is 1.
     raw: NonNull<RawMbuf>,
 }
 
-// SAFETY: 1. The packet is read only while it is shared: invariant 2; the count is atomic. 2. The last
-// owner frees it, on any thread, as `Mbuf` may be, after a fence that orders it after what the others
-// did: `drop`.
+// SAFETY: 1. The packet is only read while it is shared: invariant 2; the count is atomic. 2. The
+// last owner frees it, on any thread, as is allowed for `Mbuf`, after a fence that orders this
+// after everything the others did: `drop`.
 unsafe impl Send for SharedMbuf {}
-// SAFETY: 1. A shared reference reads the packet, which nobody writes to while `self` is borrowed:
+// SAFETY: 1. A shared reference reads the packet, and nobody writes to it while `self` is borrowed:
 // invariant 2. 2. It raises the count atomically: `clone`.
 unsafe impl Sync for SharedMbuf {}
 
@@ -79,17 +79,17 @@ impl SharedMbuf {
         self.segments().map(<[u8]>::len).sum()
     }
 
-    /// How many own it. Others may clone or drop theirs meanwhile.
+    /// Number of owners. Others may clone or drop theirs meanwhile.
     #[inline]
     #[must_use]
     pub fn owner_count(&self) -> usize {
         usize::from(self.count().load(Ordering::Relaxed))
     }
 
-    /// The packet, to be written and sent, where this is the last of its owners.
+    /// The packet, to be written and sent, if this is its last owner.
     ///
     /// # Errors
-    /// The packet as it was, where others own it too.
+    /// The unchanged packet if it has other owners.
     #[inline]
     pub fn into_exclusive(self) -> Result<Mbuf, Self> {
         if !self.is_last() {
@@ -100,12 +100,12 @@ impl SharedMbuf {
         Ok(unsafe { Mbuf::from_raw(ManuallyDrop::new(self).raw) })
     }
 
-    /// The packet, to be written: itself where this is the last of its owners, else a copy of it,
-    /// which this is from now on.
+    /// The packet, mutable. If there are other owners, `self` becomes a copy first.
     ///
     /// # Errors
-    /// [`Error::MempoolEmpty`] where the packet's own mempool has not the mbufs for a copy, or their
-    /// buffers are so small that it would take more than 65,535; the packet is as it was.
+    /// [`Error::MempoolEmpty`] if the packet's own mempool lacks the mbufs for a copy, or if its
+    /// buffers are so small that a copy would take more than 65,535 of them; the packet is
+    /// unchanged.
     pub fn to_mut(&mut self) -> Result<&mut Mbuf, Error> {
         if !self.is_last() {
             // SAFETY: 1. The chain is valid: invariants 1 and 3. 2. Nobody writes to it while this
@@ -114,12 +114,14 @@ impl SharedMbuf {
             *self = Self::new(copy);
         }
         // SAFETY: 1. Both types are `repr(transparent)` over the same pointer. 2. It is a valid
-        // `Mbuf`: this is the only owner, by `is_last` or of a copy just made, and the borrow of
-        // `self` keeps it so. 3. Whatever `Mbuf` is left there is a `SharedMbuf` with one owner.
+        // `Mbuf`: this is the only owner, by `is_last` or because the copy was just made, and the
+        // borrow of `self` keeps it so. 3. Whatever `Mbuf` is left there is a `SharedMbuf` with one
+        // owner.
         Ok(unsafe { &mut *ptr::from_mut(self).cast::<Mbuf>() })
     }
 
-    /// Whether there is no other owner. If so, what the others did with the packet came before.
+    /// Whether there is no other owner. If so, everything that the others did with the packet
+    /// happens before this call returns.
     #[inline]
     fn is_last(&self) -> bool {
         let last = self.count().load(Ordering::Relaxed) == 1;
@@ -144,7 +146,7 @@ impl Clone for SharedMbuf {
     /// With the 32,768th owner.
     #[inline]
     fn clone(&self) -> Self {
-        // As in `Arc`: the new owner comes from one that keeps the packet alive.
+        // As in `Arc`: the new owner is made from one that keeps the packet alive.
         let before = self.count().fetch_add(1, Ordering::Relaxed);
         if before >= CLONES_MAX {
             self.count().fetch_sub(1, Ordering::Relaxed);
@@ -157,7 +159,7 @@ impl Clone for SharedMbuf {
 impl Drop for SharedMbuf {
     #[inline]
     fn drop(&mut self) {
-        // As in `Arc`: what this owner did comes before what the last one does.
+        // As in `Arc`: orders everything this owner did before what the last one does.
         if self.count().fetch_sub(1, Ordering::Release) != 1 {
             return;
         }
@@ -188,37 +190,37 @@ impl fmt::Debug for SharedMbuf {
 ///
 /// # Safety
 /// 1. The chain is valid, as `Mbuf`'s is: its invariants 1 and 3. 2. Nobody writes to it meanwhile,
-///    save to its counts of owners.
+///    except to its refcnts.
 pub(crate) unsafe fn copy(head: NonNull<RawMbuf>) -> Option<Mbuf> {
-    // SAFETY: 1 and 2. As the caller says.
+    // SAFETY: 1 and 2. By contract.
     unsafe { copy_part(head, 0, u32::MAX) }
 }
 
-/// As [`copy`], of at most `len_bytes` bytes from `offset_bytes` on: of those that there are.
+/// [`copy`] of at most `len_bytes` bytes from `offset_bytes` on, as far as the packet has them.
 ///
 /// # Safety
-/// As [`copy`].
+/// As for [`copy`].
 pub(super) unsafe fn copy_part(
     head: NonNull<RawMbuf>,
     offset_bytes: u32,
     len_bytes: u32,
 ) -> Option<Mbuf> {
-    // SAFETY: 1. The head is an mbuf, by the caller.
+    // SAFETY: 1. The head is an mbuf, by contract.
     let pool = unsafe { (*head.as_ptr()).pool };
-    // SAFETY: 1. The chain is valid, by the caller, and so are its lengths, by which DPDK walks it.
-    // 2. Its pool lives as long as the process, by the caller. 3. rte_mbuf.h: copies what there is
-    // of these bytes into fresh mbufs, which are direct ones whatever the original's were.
+    // SAFETY: 1. The chain is valid, by contract, and so are its lengths, which DPDK walks it by.
+    // 2. Its pool lives as long as the process, by contract. 3. rte_mbuf.h: copies the existing
+    //    part of these bytes into fresh mbufs, which are direct ones whatever the original's were.
     let copy = unsafe { sys::rte_pktmbuf_copy(head.as_ptr(), pool, offset_bytes, len_bytes) };
     let copy = NonNull::new(copy)?;
     // SAFETY: 1. rte_mbuf.h: a chain of fresh mbufs that ends with a null pointer. 2. Nobody else
     // has it.
     if !unsafe { lengths::agree(copy) } {
-        // More than 65,535 segments, which DPDK does not count.
-        // SAFETY: 1. The chain is the caller's of `rte_pktmbuf_copy`, and is not used after.
+        // More than 65,535 segments, which overflows DPDK's count. SAFETY: 1. The caller of
+        // `rte_pktmbuf_copy` owns the chain, and does not use it after this.
         unsafe { sys::sh_mbuf_free(copy.as_ptr()) };
         return None;
     }
-    // SAFETY: 1. The mbufs are of `pool`, which lives and which any thread may use, by the caller.
+    // SAFETY: 1. The mbufs are of `pool`, which lives and which any thread may use, by contract.
     // 2. They are fresh and direct, and owned by the caller of `rte_pktmbuf_copy`. 3. Their lengths
     // agree, as was checked.
     Some(unsafe { Mbuf::from_raw(copy) })

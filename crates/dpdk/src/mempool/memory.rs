@@ -1,19 +1,19 @@
-//! What memory a pool got.
+//! The memory of a pool.
 
 use std::fmt;
 
-/// The pages of a system that has nothing larger, in bytes.
+/// Page size in bytes of a system without larger pages.
 const SMALL_PAGE_BYTES: u64 = 4 << 10;
 
-/// What memory a mempool got, as it was found once the pool was made: not what was asked for.
+/// The memory of a mempool, as found after the pool was made, not as requested.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MempoolMemory {
-    /// Bytes of it.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Bytes of its pages, of the smallest where they differ; `None` where EAL doesn't know.
+    /// Page size in bytes, the smallest if pages differ; `None` if EAL doesn't know it.
     pub page_bytes: Option<u64>,
-    /// The NUMA node that the kernel has put it on, by the first page of each of its pieces; `None`
-    /// where they differ, or where the kernel doesn't tell.
+    /// The NUMA node that the kernel put the memory on, judged by the first page of each of its
+    /// pieces; `None` if they differ, or if the kernel doesn't report it.
     pub node: Option<u32>,
 }
 

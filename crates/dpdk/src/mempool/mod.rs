@@ -1,4 +1,4 @@
-//! Mempools: where mbufs come from and go back to.
+//! Mempools: the source of mbufs, to which they return.
 
 mod memory;
 mod raw;
@@ -17,32 +17,34 @@ pub use memory::MempoolMemory;
 pub use report::MempoolReport;
 pub use size::MempoolNeed;
 
-/// Bytes before a packet's data that a fresh mbuf leaves free: `RTE_PKTMBUF_HEADROOM`.
+/// Free bytes before a packet's data in a fresh mbuf: `RTE_PKTMBUF_HEADROOM`.
 pub const HEADROOM_BYTES: u16 = sys::SH_PKTMBUF_HEADROOM as u16;
 
-/// Pools that nobody has a handle of. A pool is never freed: an mbuf of it may be anywhere, and the
-/// last one to come home may still be on its way in when it is counted.
+/// Pools without any handle. A pool is never freed: its mbufs may be anywhere, and even after all
+/// were counted, the last one may still be on its way in.
 static PARKED: Mutex<Vec<(Shape, RawMempool)>> = Mutex::new(Vec::new());
 
 /// Every pool of the process, in the order in which they were made.
 static ALL: Mutex<Vec<(Shape, RawMempool)>> = Mutex::new(Vec::new());
 
-/// What a mempool is to be like.
+/// The configuration of a mempool.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MempoolConfig {
-    /// How many mbufs it holds, at most [`MBUF_COUNT_MAX`](Self::MBUF_COUNT_MAX). One less than a
-    /// power of two wastes no memory.
+    /// Number of mbufs, at most [`MBUF_COUNT_MAX`](Self::MBUF_COUNT_MAX). One less than a power of
+    /// two wastes no memory.
     pub mbuf_count: u32,
-    /// The size of each mbuf's buffer in bytes, [`HEADROOM_BYTES`] included, which are fewer.
+    /// The size of each mbuf's buffer in bytes, including the [`HEADROOM_BYTES`], which must be
+    /// less.
     pub data_room_bytes: u16,
-    /// How many mbufs each lcore keeps to itself, at most 512 and a third of `mbuf_count`; with DPDK before 26.07, up to
-    /// half as many again may be there at times. 0 makes every call take a lock-free detour.
+    /// Number of mbufs that each lcore caches, at most 512 and a third of `mbuf_count`. With DPDK
+    /// before 26.07, a cache may hold up to half as many more. With 0, every call takes a lock-free
+    /// detour.
     pub cache_count: u32,
-    /// The NUMA node whose memory it takes; any, where it is `None`.
+    /// The NUMA node of its memory; `None` for any.
     pub node: Option<u32>,
     /// Whether each mbuf must lie in physically contiguous memory, as devices on a bus need it.
-    /// Virtual devices don't; without it, mbufs are packed, which without hugepages is 2.8 times
-    /// as fast.
+    /// Virtual devices don't; otherwise mbufs are packed, which without hugepages is 2.8 times as
+    /// fast.
     pub contiguous: bool,
 }
 
@@ -60,13 +62,13 @@ impl Default for MempoolConfig {
 }
 
 impl MempoolConfig {
-    /// The most mbufs that a pool can have: DPDK keeps them in a ring of the next power of two, and
+    /// Maximum number of mbufs in a pool: DPDK keeps them in a ring of the next power of two, and
     /// its rings have at most 2^30 slots, of which one stays free. Memory ends earlier.
     pub const MBUF_COUNT_MAX: u32 = (1 << 30) - 1;
 
-    /// The size that caches have by default: 256, or 512 in a pipeline with DPDK 26.07 or later. There, a cache takes
-    /// from the pool, or gives back to it, half of its size at a time, so that a thread that does only one of
-    /// both would turn to the pool twice as often (release notes of DPDK 26.07).
+    /// The default size of caches: 256, or 512 in a pipeline with DPDK 26.07 or later. Such a cache
+    /// exchanges half of its size with the pool at a time, so a thread that only allocates or only
+    /// frees would access the pool twice as often (release notes of DPDK 26.07).
     #[must_use]
     pub const fn cache_count_for(is_pipeline: bool) -> u32 {
         let needs_double = is_pipeline && sys::SH_MEMPOOL_REFILLS_HALF == 1;
@@ -103,15 +105,15 @@ impl MempoolConfig {
     }
 }
 
-/// What makes one pool as good as another.
+/// Pools of equal shape are interchangeable.
 type Shape = MempoolConfig;
 
-/// A pool of mbufs: a handle, of which there may be many.
+/// A handle of a pool of mbufs. A pool may have many handles.
 ///
-/// Every method may be called from any thread; those that are registered with EAL
+/// Every method may be called from any thread; threads registered with EAL
 /// ([`lcore::register`](crate::lcore::register)) have a cache of their own and are twice as fast.
-/// When the last handle is dropped, the pool is kept for the next one of the same shape: its memory
-/// is never freed, so that mbufs may outlive every handle.
+/// When the last handle is dropped, the pool is kept for the next request of the same shape: its
+/// memory is never freed, so mbufs may outlive every handle.
 ///
 /// ```
 /// use hotloop_dpdk::{Eal, Mempool, MempoolConfig, PacketBuf};
@@ -128,7 +130,7 @@ type Shape = MempoolConfig;
 #[derive(Clone)]
 pub struct Mempool(Arc<Owned>);
 
-/// A pool while there are handles.
+/// A pool that has handles.
 struct Owned {
     shape: Shape,
     raw: RawMempool,
@@ -136,26 +138,26 @@ struct Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // Nobody else could, while this thread lives.
+        // No other thread could flush it while this one lives.
         self.raw.flush_own_cache();
         lock(&PARKED).push((self.shape, self.raw));
     }
 }
 
 impl Mempool {
-    /// A pool as `config` says: one that is parked, where it is whole, else a new one.
+    /// A pool with this configuration: a parked one if it is whole, else a new one.
     ///
     /// # Errors
-    /// [`Error::MempoolConfig`] for a configuration that cannot be, [`Error::MempoolCreate`] where
-    /// EAL's memory does not suffice.
+    /// [`Error::MempoolConfig`] for an impossible configuration, [`Error::MempoolCreate`] if EAL's
+    /// memory does not suffice.
     pub fn new(eal: Eal, config: &MempoolConfig) -> Result<Self, Error> {
         let _ = eal;
         config.check()?;
         Self::unpark_or_create(&mut Control::lock()?, config, |parked| parked == config)
     }
 
-    /// As [`new`](Self::new), or a larger pool where one is parked, for a port: what it needs
-    /// depends on the ports beside it, so that hardly two pools would be alike.
+    /// [`new`](Self::new) for a port, which may also return a larger parked pool: a port's need
+    /// depends on the ports beside it, so hardly any two would be alike.
     pub(crate) fn at_least(control: &mut Control, config: &MempoolConfig) -> Result<Self, Error> {
         config.check()?;
         Self::unpark_or_create(control, config, |parked| {
@@ -180,27 +182,27 @@ impl Mempool {
         Ok(Self(Arc::new(owned)))
     }
 
-    /// One mbuf without data, or `None` where the pool is empty.
+    /// One mbuf without data, or `None` if the pool is empty.
     #[inline]
     #[must_use]
     pub fn alloc(&self) -> Option<Mbuf> {
         self.0.raw.alloc()
     }
 
-    /// Puts `count` mbufs without data at the end of `burst`, and says whether it did: all or none.
-    /// None, where the pool has fewer, or the burst less [room](Burst::room).
+    /// Appends `count` mbufs without data to `burst`, and returns whether it did: all or none. None
+    /// if the pool has fewer, or if the burst has less [room](Burst::room).
     #[inline]
     pub fn alloc_burst(&self, burst: &mut Burst<Mbuf>, count: usize) -> bool {
         self.0.raw.alloc_burst(burst, count)
     }
 
-    /// What it was made as.
+    /// The pool's configuration.
     #[must_use]
     pub fn config(&self) -> &MempoolConfig {
         &self.0.shape
     }
 
-    /// Checks that the pool is large enough for what will hold mbufs of it.
+    /// Checks that the pool is large enough for all holders of its mbufs.
     ///
     /// # Errors
     /// [`Error::MempoolTooSmall`] with the sum.
@@ -212,26 +214,26 @@ impl Mempool {
         Ok(())
     }
 
-    /// Takes every mbuf out of the pool, looks at each one's address, and puts them back.
+    /// Takes every mbuf out of the pool, checks each one's address, and puts them back.
     ///
-    /// What other threads have is missing: what they hold, and what is in the cache of one that is
-    /// registered with EAL. A cache is emptied when its thread ends. So the report is read after the
-    /// threads that used the pool were joined, by `JoinHandle::join` or `ScopedJoinHandle::join`: the
-    /// end of a scope does not wait for a thread's registration to end. While it runs, others find
-    /// the pool empty.
+    /// Mbufs that other threads hold are missing from the report, as are those in the caches of
+    /// other registered threads. A thread's end flushes its cache, so read the report after joining
+    /// the threads that used the pool, with `JoinHandle::join` or `ScopedJoinHandle::join`: the end
+    /// of a scope does not wait for a thread's registration to end. During this call, other threads
+    /// find the pool empty.
     #[must_use]
     pub fn report(&self) -> MempoolReport {
         report::read(&self.0.raw, self.config().mbuf_count)
     }
 
-    /// What memory it got.
+    /// The pool's memory.
     #[must_use]
     pub fn memory(&self) -> MempoolMemory {
         self.0.raw.memory()
     }
 
-    /// DPDK's mempool, for functions of DPDK's that this crate does not have. It lives as long as
-    /// the process.
+    /// DPDK's mempool, for DPDK functions that this crate does not have. It lives as long as the
+    /// process.
     #[must_use]
     pub fn as_ptr(&self) -> *mut sys::rte_mempool {
         self.0.raw.as_ptr()
@@ -244,21 +246,21 @@ impl fmt::Debug for Mempool {
     }
 }
 
-/// How full a mempool is.
+/// The fill level of a mempool.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MempoolLevel {
-    /// How many mbufs it has.
+    /// Number of mbufs in the pool.
     pub mbuf_count: u32,
-    /// How many of them nobody uses: those in caches of lcores too, which only their threads can get.
-    /// While others use the pool it is no exact count.
+    /// Number of mbufs not in use, including those in lcores' caches, which only their threads can
+    /// allocate. Not exact while others use the pool.
     pub free_count: u32,
-    /// How often [`Mempool::alloc`] and [`Mempool::alloc_burst`] found too few. What devices found is
-    /// counted by them, as `rx_nombuf`.
+    /// How often [`Mempool::alloc`] and [`Mempool::alloc_burst`] found too few. Devices count their
+    /// own failures in `rx_nombuf`.
     pub failed_count: u64,
 }
 
-/// How full each mempool of the process is, in the order of [`mempools`]. For the control thread: it
-/// looks at the cache of every lcore.
+/// The fill level of each mempool of the process, in the order of [`mempools`]. For the control
+/// thread: it reads the cache of every lcore.
 #[must_use]
 pub fn mempool_levels() -> Vec<MempoolLevel> {
     let level = |(shape, raw): &(Shape, RawMempool)| MempoolLevel {
@@ -269,15 +271,15 @@ pub fn mempool_levels() -> Vec<MempoolLevel> {
     lock(&ALL).iter().map(level).collect()
 }
 
-/// Every mempool of the process, those that nobody has a handle of too, with what memory each got. For
-/// the control thread: it makes system calls.
+/// Every mempool of the process, including those without handles, with the memory of each. For the
+/// control thread: it makes system calls.
 #[must_use]
 pub fn mempools() -> Vec<(MempoolConfig, MempoolMemory)> {
     lock(&ALL).iter().map(|(shape, raw)| (*shape, raw.memory())).collect()
 }
 
-/// The smallest parked pool that fits and has all its mbufs home. One that lacks some stays
-/// parked: they may come home yet.
+/// The smallest parked pool that fits and has all its mbufs. A pool that lacks some stays parked:
+/// they may still come back.
 fn unpark(fits: impl Fn(&Shape) -> bool) -> Option<(Shape, RawMempool)> {
     let mut parked = lock(&PARKED);
     parked.sort_by_key(|(shape, _)| shape.mbuf_count);
@@ -287,7 +289,7 @@ fn unpark(fits: impl Fn(&Shape) -> bool) -> Option<(Shape, RawMempool)> {
     Some(parked.swap_remove(index))
 }
 
-/// Puts what the calling thread's caches hold into their pools.
+/// Flushes the calling thread's caches into their pools.
 pub(crate) fn flush_own_caches() {
     lock(&ALL).iter().for_each(|(_, raw)| raw.flush_own_cache());
 }

@@ -1,4 +1,4 @@
-//! One mempool of DPDK's, which is never freed.
+//! A mempool of DPDK, which is never freed.
 
 use super::{MempoolConfig, MempoolMemory};
 use crate::error::{errno, errno_text};
@@ -10,17 +10,17 @@ use std::ffi::{CStr, CString, c_int};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A ring for several producers and several consumers, whatever EAL or a driver prefers.
+/// A ring for several producers and several consumers, whatever the default of EAL or a driver is.
 const OPERATIONS: &CStr = c"ring_mp_mc";
 
 /// Invariant: points to a mempool of mbufs, fully populated, multi-producer and multi-consumer,
-/// which lives as long as the process. Established by [`create`](Self::create): both ways of making a
-/// pool make it with [`OPERATIONS`] and of at most `MBUF_COUNT_MAX` mbufs, for which the ring has
-/// slots, and nothing frees one that was returned.
+/// which lives as long as the process. Established by [`create`](Self::create): both ways of making
+/// a pool use [`OPERATIONS`] and at most `MBUF_COUNT_MAX` mbufs, for which the ring has slots, and
+/// nothing frees a pool that was returned.
 #[derive(Clone, Copy)]
 pub(super) struct RawMempool(
     NonNull<sys::rte_mempool>,
-    /// How often it had fewer mbufs than were asked for.
+    /// How often the pool had fewer mbufs than requested.
     &'static AtomicU64,
 );
 
@@ -43,7 +43,7 @@ impl RawMempool {
                 create_packed(&name, config, node)
             }
         });
-        // As the pool itself, it is never freed.
+        // Never freed, like the pool itself.
         let counted = |pool| Self(pool, Box::leak(Box::default()));
         pool.map(counted).map_err(|code| Error::MempoolCreate {
             mbuf_count: config.mbuf_count,
@@ -71,7 +71,7 @@ impl RawMempool {
     #[inline]
     pub(super) fn alloc_burst(&self, burst: &mut Burst<Mbuf>, count: usize) -> bool {
         if count == 0 {
-            return true; // DPDK would say that an empty pool cannot
+            return true; // DPDK would fail this for an empty pool.
         }
         let Some(slots) = burst.spare_mut().get_mut(..count) else { return false };
         let slots = slots.as_mut_ptr().cast::<*mut sys::RawMbuf>();
@@ -82,22 +82,22 @@ impl RawMempool {
             self.count_failed();
             return false;
         }
-        // SAFETY: 1. The slots come from `spare_mut` and nothing was done to the burst since.
-        // 2. rte_mbuf.h: `count` of them hold mbufs as `alloc` makes them, which are the caller's and
-        // keep `Mbuf`'s invariants as shown there.
+        // SAFETY: 1. The slots come from `spare_mut` and the burst has not changed since.
+        // 2. rte_mbuf.h: `count` of them hold mbufs like those of `alloc`, which are the caller's
+        //    and fulfil `Mbuf`'s invariants as shown there.
         unsafe { burst.assume_pushed(count) };
         true
     }
 
-    /// Puts what the calling thread's cache holds into the pool.
+    /// Flushes the calling thread's cache into the pool.
     pub(super) fn flush_own_cache(&self) {
         let Some(lcore) = lcore::current() else { return };
-        // SAFETY: 1. The pool lives, by the type's invariant. 2. rte_mempool.h: a cache is used by
-        // its lcore's thread alone, which is this one: `lcore::current`.
+        // SAFETY: 1. The pool lives, by the type's invariant. 2. rte_mempool.h: only its lcore's
+        // thread may use a cache, and this is that thread: `lcore::current`.
         unsafe { sys::sh_mempool_flush_cache(self.0.as_ptr(), lcore) };
     }
 
-    /// Takes one object, past the caches.
+    /// Takes one object, bypassing the caches.
     pub(super) fn take(&self) -> Option<NonNull<sys::RawMbuf>> {
         let mut object = ptr::null_mut();
         // SAFETY: 1. The pool lives and any thread may use it, by the type's invariant. 2. `object`
@@ -106,13 +106,13 @@ impl RawMempool {
         if result == 0 { NonNull::new(object.cast()) } else { None }
     }
 
-    /// Puts an object back that [`take`](Self::take) returned.
+    /// Puts back an object that [`take`](Self::take) returned.
     ///
     /// # Safety
-    /// 1. It was taken from this pool. 2. It is put back once, and not used after.
+    /// 1. It was taken from this pool. 2. It is put back once, and not used afterwards.
     pub(super) unsafe fn put(&self, object: NonNull<sys::RawMbuf>) {
-        // SAFETY: 1. The pool lives and any thread may use it, by the type's invariant. 2. The object
-        // is one of it and out of it, by the caller.
+        // SAFETY: 1. The pool lives and any thread may use it, by the type's invariant. 2. The
+        // object belongs to the pool and was taken out, by contract.
         unsafe { sys::sh_mempool_put(self.0.as_ptr(), object.as_ptr().cast()) };
     }
 
@@ -121,25 +121,27 @@ impl RawMempool {
         self.1.fetch_add(1, Relaxed);
     }
 
-    /// How often it had fewer mbufs than were asked for.
+    /// How often the pool had fewer mbufs than requested.
     pub(super) fn failed_count(&self) -> u64 {
         self.1.load(Relaxed)
     }
 
     /// The mbufs in the pool and in the caches of its lcores.
     pub(super) fn free_count(&self) -> u32 {
-        // SAFETY: 1. The pool lives, by the type's invariant. 2. rte_mempool.h: any thread may count,
-        // and others may get and put meanwhile: the count is then of no one moment. It reads counts
-        // in C alone, each of which is whole: they are of the size of a register or less.
+        // SAFETY: 1. The pool lives, by the type's invariant. 2. rte_mempool.h: any thread may
+        // count, and others may get and put meanwhile: the count then mixes several moments. It
+        // only reads counts in C, and reads each at once: they are of the size of a register or
+        // less.
         unsafe { sys::rte_mempool_avail_count(self.0.as_ptr()) }
     }
 
-    /// What memory it got.
+    /// The pool's memory.
     pub(super) fn memory(&self) -> MempoolMemory {
-        // SAFETY: 1. The pool lives, by the type's invariant. 2. rte_mempool.h: its chunks are those
-        // that it was populated with, which is over, by the type's invariant: nobody changes them.
-        // 3. rte_memory.h: any address may be looked up, and the list that it lies in stays while
-        // memory of it is in use.
+        // SAFETY: 1. The pool lives, by the type's invariant. 2. rte_mempool.h: its chunks are
+        // those that it was populated with, which is finished, by the type's invariant: nobody
+        // changes them.
+        // 3. rte_memory.h: any address may be looked up, and the list that contains it stays while
+        //    its memory is in use.
         let found = unsafe { sys::sh_mempool_memory(self.0.as_ptr()) };
         MempoolMemory {
             bytes: found.bytes,
@@ -153,7 +155,7 @@ impl RawMempool {
     }
 }
 
-/// DPDK's own way: each mbuf in contiguous memory.
+/// DPDK's default: each mbuf in contiguous memory.
 fn create_contiguous(
     name: &CString,
     config: &MempoolConfig,
@@ -175,8 +177,8 @@ fn create_contiguous(
     NonNull::new(pool).ok_or_else(errno)
 }
 
-/// Without the flag that makes DPDK put one mbuf in each 4 KiB page where there are no hugepages: all
-/// of them at one offset in their pages, and so in the same few sets of the L1 cache.
+/// Without the flag that makes DPDK put one mbuf in each 4 KiB page if there are no hugepages: all
+/// of them would be at the same offset in their pages, and so in the same few sets of the L1 cache.
 fn create_packed(
     name: &CString,
     config: &MempoolConfig,

@@ -1,4 +1,4 @@
-//! Whether a pool is whole.
+//! Checks whether a pool is whole.
 
 use super::raw::RawMempool;
 use crate::lcore;
@@ -6,16 +6,16 @@ use crate::lock::lock;
 use std::fmt;
 use std::sync::Mutex;
 
-/// What was found in a pool when every mbuf was taken out of it.
+/// The result of taking every mbuf out of a pool.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MempoolReport {
-    /// How many mbufs belong to it.
+    /// Number of mbufs that belong to the pool.
     pub expected_count: u32,
-    /// How many were found, each counted once.
+    /// Number of different mbufs found.
     pub seen_count: u32,
-    /// How many times one was found again: somebody gave it back twice.
+    /// Number of duplicates found: mbufs that somebody gave back twice.
     pub duplicate_count: u32,
-    /// How many other threads were registered with EAL; their caches may hold what is missing.
+    /// Number of other threads registered with EAL, whose caches may hold missing mbufs.
     pub other_lcore_count: u32,
 }
 
@@ -45,9 +45,9 @@ impl fmt::Display for MempoolReport {
     }
 }
 
-/// Drains the pool, looks at the addresses, and fills it again, each mbuf once.
+/// Drains the pool, checks the addresses, and fills it again, with each mbuf once.
 pub(super) fn read(pool: &RawMempool, expected_count: u32) -> MempoolReport {
-    /// Two of these see the pool one after the other.
+    /// Two concurrent reports would take mbufs from each other.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = lock(&ONE_AT_A_TIME);
     pool.flush_own_cache();
@@ -60,7 +60,8 @@ pub(super) fn read(pool: &RawMempool, expected_count: u32) -> MempoolReport {
     objects.dedup();
     let seen = objects.len();
     for object in objects {
-        // SAFETY: 1. It was taken from this pool above. 2. It stands here once: doubles were removed.
+        // SAFETY: 1. It was taken from this pool above. 2. It occurs here once: duplicates were
+        // removed.
         unsafe { pool.put(object) };
     }
     MempoolReport {

@@ -1,8 +1,8 @@
-//! How many mbufs a pool needs.
+//! The number of mbufs that a pool needs.
 
 use std::fmt;
 
-/// What may hold mbufs of one pool at the same time.
+/// The holders of a pool's mbufs at the same time.
 ///
 /// ```
 /// let need = hotloop_dpdk::MempoolNeed {
@@ -23,18 +23,18 @@ use std::fmt;
 pub struct MempoolNeed {
     /// RX descriptors of the queues that the pool fills.
     pub rx_descriptor_count: usize,
-    /// TX descriptors of every queue that mbufs of the pool may be sent to.
+    /// TX descriptors of every queue that the pool's mbufs may be sent to.
     pub tx_descriptor_count: usize,
     /// Packets that may be between queues: in rings, in bursts, held by stages.
     pub in_flight_count: usize,
-    /// Threads that take mbufs from the pool or give them back.
+    /// Threads that allocate mbufs from the pool or free them.
     pub thread_count: usize,
-    /// The size of each thread's cache, which may be exceeded by half with DPDK before 26.07.
+    /// The size of each thread's cache, which DPDK before 26.07 may exceed by half.
     pub cache_count: u32,
 }
 
 impl MempoolNeed {
-    /// The sum; `usize::MAX` where it is more than that.
+    /// The sum; `usize::MAX` on overflow.
     #[must_use]
     pub const fn mbuf_count(&self) -> usize {
         let caches = self.thread_count.saturating_mul(3).saturating_mul(self.cache_count as usize);

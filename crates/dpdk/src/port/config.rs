@@ -1,40 +1,38 @@
-//! What a port is to be like, and what it can be.
+//! A port's configuration and its capabilities.
 
 use super::rss::RssFields;
 use crate::Mempool;
 use crate::mempool::HEADROOM_BYTES;
 
 /// The symmetric RSS key of Woo and Park ("Scalable TCP Session Monitoring with Symmetric
-/// Receive-side Scaling", 2012): both directions of a flow hash to the same value. It repeats these
-/// two bytes.
+/// Receive-side Scaling", 2012): both directions of a flow hash to the same value. The key repeats
+/// these two bytes.
 pub const RSS_KEY_SYMMETRIC: [u8; 2] = [0x6d, 0x5a];
 
-/// How a port is configured when its queues are started.
+/// The configuration of a port, applied when its queues are started.
 #[derive(Clone, Debug)]
 pub struct PortConfig {
-    /// RX descriptors of each queue; rounded to what the device can do.
+    /// RX descriptors of each queue; rounded to the device's limits.
     pub rx_descriptor_count: u16,
-    /// TX descriptors of each queue; rounded to what the device can do.
+    /// TX descriptors of each queue; rounded to the device's limits.
     pub tx_descriptor_count: u16,
-    /// The largest packet in bytes, Ethernet header not counted; what the device has, where it is
-    /// `None`.
+    /// The largest packet in bytes, without Ethernet header; `None` for the device's own.
     pub mtu: Option<u16>,
     /// How packets are spread over several RX queues.
     pub rss: RssConfig,
-    /// Whether packets to other MAC addresses are received too. No error where the device has no
-    /// such mode.
+    /// Whether packets to other MAC addresses are received, too. Ignored by devices without such a
+    /// mode.
     pub promiscuous: bool,
-    /// The pool that received packets lie in; one of the port's own, large enough, where it is
-    /// `None`.
+    /// The pool for received packets; `None` for a pool of the port's own that is large enough.
     pub mempool: Option<Mempool>,
-    /// The size of the port's own pool is at least this, which is at most
+    /// Minimum size of the port's own pool, at most
     /// [`MempoolConfig::MBUF_COUNT_MAX`](crate::MempoolConfig::MBUF_COUNT_MAX). A device with
-    /// `infinite_rx=1` needs as many as its file has packets.
+    /// `infinite_rx=1` needs an mbuf for each packet of its file.
     pub mbuf_count_min: u32,
     /// The size of each mbuf's buffer in the port's own pool, headroom included.
     pub data_room_bytes: u16,
-    /// The size of each lcore's cache in the port's own pool; one that fits the deployment, where it is `None`:
-    /// [`MempoolConfig::cache_count_for`](crate::MempoolConfig::cache_count_for).
+    /// The size of each lcore's cache in the port's own pool; `None` for one that fits the
+    /// deployment: [`MempoolConfig::cache_count_for`](crate::MempoolConfig::cache_count_for).
     pub cache_count: Option<u32>,
 }
 
@@ -56,13 +54,13 @@ impl Default for PortConfig {
     }
 }
 
-/// How packets are spread over several RX queues, on a device that can.
+/// How packets are spread over several RX queues, if the device can.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RssConfig {
-    /// The Toeplitz key, of the length the device says; [`RSS_KEY_SYMMETRIC`] repeated, where it is
-    /// `None`.
+    /// The Toeplitz key, of the device's key length; `None` for [`RSS_KEY_SYMMETRIC`], repeated.
     pub key: Option<Vec<u8>>,
-    /// Which packets are hashed, and by what. What the device does not offer is left out.
+    /// The kinds of packets to hash and their fields. Kinds that the device does not offer are left
+    /// out.
     pub fields: RssFields,
 }
 
@@ -73,28 +71,29 @@ impl Default for RssConfig {
     }
 }
 
-/// What a device is and can do.
+/// A device's properties and limits.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Capabilities {
     /// The driver's name.
     pub driver: String,
-    /// RX queues it can have.
+    /// Maximum number of RX queues.
     pub rx_queue_count_max: u16,
-    /// TX queues it can have.
+    /// Maximum number of TX queues.
     pub tx_queue_count_max: u16,
-    /// The longest frame it can receive, in bytes; `u32::MAX` where it knows no limit.
+    /// The longest frame that the device can receive, in bytes; `u32::MAX` if there is no known
+    /// limit.
     pub frame_bytes_max: u32,
-    /// The smallest buffer it can receive into, in bytes.
+    /// The smallest buffer that the device can receive into, in bytes.
     pub rx_buffer_bytes_min: u32,
-    /// Whether it can receive a packet into several buffers, once asked to.
+    /// Whether the device can receive a packet into several buffers, if configured to.
     pub(crate) scatters: bool,
-    /// Whether it can send a packet that is in several buffers, once asked to.
+    /// Whether the device can send a packet from several buffers, if configured to.
     pub(crate) gathers: bool,
-    /// What it can hash for RSS.
+    /// The fields that the device can hash for RSS.
     pub rss_fields: RssFields,
-    /// The length of its RSS key in bytes; 0 where it does not say, and 40 it is.
+    /// The length of the device's RSS key in bytes; 0 if not reported, which means 40.
     pub rss_key_bytes: u8,
-    /// The NUMA node it is on, where that is known.
+    /// The NUMA node of the device, if known.
     pub node: Option<u32>,
 }
 
@@ -103,7 +102,7 @@ pub struct Capabilities {
 pub struct Link {
     /// Whether packets can pass.
     pub up: bool,
-    /// Speed in Mbit/s; `u32::MAX` where the device does not know it.
+    /// Speed in Mbit/s; `u32::MAX` if the device does not know it.
     pub speed_mbps: u32,
     /// Whether both directions pass at once.
     pub full_duplex: bool,

@@ -1,4 +1,4 @@
-//! What a port has counted, by itself, its driver and the kernel.
+//! The counters of a port, its driver and the kernel.
 
 use super::driver::Missed;
 use super::inner::{Inner, Phase, State};
@@ -10,15 +10,15 @@ use hotloop_stage::{Device, DeviceCounters, LinkState, Reopening};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Inner {
-    /// Packets dropped at the driver's sockets, where each of its RX queues was found to have one.
+    /// Packets dropped at the driver's sockets, if a socket was found for each of its RX queues.
     fn dropped_by_kernel(&self, state: &mut State) -> Option<u64> {
         let is_each_found = state.sockets.count() == usize::from(self.configured(state).0);
         if is_each_found { state.sockets.dropped() } else { None }
     }
 
-    /// What later counts are less, of those that the driver had at a start. Packets wait in the rings of packet sockets
-    /// from the plugging in on, and are received then: those that found no room there count too. DPDK 25.03 and later
-    /// count them.
+    /// The part of the driver's counts at a start that later counts exclude. Packets wait in the
+    /// rings of packet sockets from the plugging in on, and are received after the start; packets
+    /// that found no room there count as missed, too. DPDK 25.03 and later count them.
     pub(super) fn counted_before(&self, counted: Result<PortStats, String>) -> PortStats {
         let before = counted.unwrap_or_default();
         match self.driver.missed {
@@ -27,7 +27,7 @@ impl Inner {
         }
     }
 
-    /// What the driver and the kernel have counted since the start.
+    /// The counts of the driver and the kernel since the start.
     pub(super) fn driver_counts(
         &self,
         port_id: u16,
@@ -41,7 +41,8 @@ impl Inner {
             Missed::Driver => counted.imissed,
             Missed::PacketSockets => {
                 let kernel = self.dropped_by_kernel(state);
-                // DPDK 25.03 and later count polls that found no mbuf. Their packets stay in the ring.
+                // DPDK 25.03 and later count polls that found no mbuf. The packets stay in the
+                // ring.
                 counted.rx_nombuf = 0;
                 counted.imissed.zip(kernel).map(|(driver, kernel)| driver + kernel)
             }
@@ -52,7 +53,7 @@ impl Inner {
         Ok(counted.plus(&state.earlier))
     }
 
-    /// Those, and what this crate counts itself.
+    /// The driver's counts plus this crate's own.
     pub(super) fn with_own_counts(&self, mut counted: PortStats, state: &State) -> PortStats {
         if self.driver.forgets_counts {
             counted.received = self.polled.load(Relaxed);
@@ -93,7 +94,8 @@ impl Inner {
     }
 }
 
-/// Bytes, where the driver counts them: packets without any are of one that does not, such as net_null.
+/// Bytes, if the driver counts them: a driver with packets but no bytes, such as net_null, does
+/// not.
 fn counted_bytes(packets: u64, bytes: u64) -> Option<u64> {
     (packets == 0 || bytes > 0).then_some(bytes)
 }
@@ -141,8 +143,8 @@ impl Device for Inner {
         Ok(Self::stop(self)?)
     }
 
-    /// A driver that keeps mbufs after it was closed (net_af_xdp) makes the pool lack some: there
-    /// only doubles are errors.
+    /// A driver that keeps mbufs after it was closed (net_af_xdp) leaves the pool incomplete: for
+    /// these, only duplicates are errors.
     fn check_pools(&self) -> Result<(), hotloop_stage::Error> {
         let Some(mempool) = self.mempool() else { return Ok(()) };
         let report = mempool.report();

@@ -1,4 +1,4 @@
-//! Device strings: which device, on which bus, with which arguments for its driver.
+//! Device strings: a device, its bus, and its driver's arguments.
 
 use super::driver::{self, Driver};
 use super::values;
@@ -9,17 +9,17 @@ use std::fmt;
 
 /// A checked device string: `net_null0,size=64` or `0000:01:00.0`.
 ///
-/// DPDK parses it again, by rules of its own. So what it gets is not the text that was given, but one
-/// made of the parts that were found and checked here, which hold nothing that DPDK would take apart
-/// further: it ends a key at any `=`, however many there are, lets a `[` hide commas up to the next
-/// `]`, and starts another device at `/bus=`, `/class=` or `/driver=`. Without `=` in a value, a `/`
-/// there is part of a path.
+/// DPDK parses the string again, by rules of its own. So DPDK doesn't get the original text, but a
+/// string made from the parts that were found and checked here, which hold nothing that DPDK would
+/// take apart further: it ends a key at any `=`, however many there are, lets a `[` hide commas up
+/// to the next `]`, and starts another device at `/bus=`, `/class=` or `/driver=`. Without `=` in a
+/// value, a `/` there is part of a path.
 ///
-/// Every argument has a value: drivers read one that is missing through a null pointer.
+/// Every argument has a value: drivers read a missing one through a null pointer.
 ///
-/// Virtual devices are those whose drivers are known to keep to their own memory and their own
-/// ports: what bonds, wraps or attaches to the rings of other ports would let one port pull memory
-/// away under another.
+/// Virtual devices must have drivers that are known to keep to their own memory and their own
+/// ports: drivers that bond, wrap or attach to the rings of other ports would let one port free
+/// memory that another uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct DeviceString {
     /// The parts, joined again.
@@ -31,14 +31,14 @@ pub(crate) struct DeviceString {
     bus: Bus,
 }
 
-/// `key=value`, neither of them empty.
+/// `key=value`, both not empty.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Argument {
     key: String,
     value: String,
 }
 
-/// Where a device is plugged in.
+/// The bus of a device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Bus {
     Pci,
@@ -96,7 +96,7 @@ impl DeviceString {
         Ok(device)
     }
 
-    /// Refuses a device with a process at its other end that has to be trusted.
+    /// Refuses a device with a process at its other end that must be trusted.
     pub(crate) fn refuse_peer(&self) -> Result<(), Error> {
         match self.bus {
             Bus::Virtual(driver) if driver.trusts_peer => Err(Error::DeviceString {
@@ -112,7 +112,7 @@ impl DeviceString {
         }
     }
 
-    /// Refuses what is too long for the DPDK that this was built with.
+    /// Refuses strings that are too long for the DPDK that this was built with.
     fn check_length(&self, dpdk_bytes_max: usize) -> Result<(), Error> {
         // DPDK counts the bus, a colon and a comma too: `vdev:net_null0,size=64`.
         let [bus, name, arguments] = self.for_hotplug().map(|part| part.count_bytes());
@@ -127,7 +127,7 @@ impl DeviceString {
         })
     }
 
-    /// Refuses the arguments by which a driver would reach memory that is not its own.
+    /// Refuses arguments that would let a driver reach memory that is not its own.
     fn refuse_arguments(&self, driver: &Driver) -> Result<(), Error> {
         for argument @ Argument { key, value } in &self.arguments {
             let refused = driver
@@ -157,7 +157,7 @@ impl DeviceString {
         !self.arguments.is_empty()
     }
 
-    /// The value of an argument, the last one where it is given several times.
+    /// The value of an argument, the last one if it is repeated.
     pub(crate) fn argument(&self, key: &str) -> Option<&str> {
         self.arguments().filter(|(given, _)| *given == key).last().map(|(_, value)| value)
     }
@@ -172,22 +172,23 @@ impl DeviceString {
         matches!(self.bus, Bus::Virtual(_))
     }
 
-    /// Whether it reads a capture file, which ends.
+    /// Whether the device reads a capture file, which ends.
     pub(crate) fn reads_file(&self) -> bool {
         self.argument("rx_pcap").is_some() && self.argument("infinite_rx") != Some("1")
     }
 
-    /// Bus, name and arguments as DPDK's hot-plug takes them.
+    /// Bus, name and arguments for DPDK's hot-plug.
     pub(crate) fn for_hotplug(&self) -> [CString; 3] {
         let bus = if self.is_virtual() { "vdev" } else { "pci" };
         let arguments = self.text.split_once(',').map_or("", |(_, arguments)| arguments);
-        // A device string holds no zero byte.
+        // A device string contains no zero byte.
         [bus, &self.name, arguments].map(|part| CString::new(part).unwrap_or_default())
     }
 }
 
 impl Argument {
-    /// An argument in which DPDK finds the same key and the same value; else what is wrong with it.
+    /// Parses an argument in which DPDK finds the same key and the same value. Returns the problem
+    /// otherwise.
     fn parse(text: &str) -> Result<Self, &'static str> {
         let (key, value) = text.split_once('=').unwrap_or((text, ""));
         let word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');

@@ -1,62 +1,61 @@
-//! What is known of drivers that DPDK does not tell.
+//! Facts about drivers that DPDK does not report.
 
 mod nics;
 
-/// A driver, by what this crate has to do for it to keep its promises.
+/// A driver's properties, as far as this crate must know them to keep its guarantees.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Driver {
-    /// DPDK's name of it.
+    /// DPDK's name for the driver.
     pub name: &'static str,
-    /// Whether received mbufs always come fresh from the port's own pool. Where they may not, RX
-    /// looks whether each is owned by nobody else.
+    /// Whether received mbufs always come fresh from the port's own pool. If not, RX checks that
+    /// each has no other owner.
     pub fresh_mbufs: bool,
-    /// Whether the lengths of received mbufs agree, whatever is received. Where they may not, since
-    /// the driver takes them from what someone else wrote (a file, the kernel, a peer), RX checks
-    /// them.
+    /// Whether the lengths of received mbufs agree, whatever is received. If not, because the
+    /// driver takes them from someone else's data (a file, the kernel, a peer), RX checks them.
     pub valid_lengths: bool,
-    /// Whether it sends chains of any length though it does not offer the offload.
+    /// Whether the driver sends chains of any length although it does not offer the offload.
     pub sends_chains: bool,
-    /// How many mbufs a TX queue, or the driver for it, holds at most, where that is more than its
-    /// descriptors say.
+    /// Maximum number of mbufs that a TX queue, or the driver for it, holds, if that is more than
+    /// its descriptors.
     pub held_count: u16,
-    /// Whether it keeps mbufs after it was closed.
+    /// Whether the driver keeps mbufs after it was closed.
     pub keeps_mbufs: bool,
-    /// Whether its counters read 0 once its peer has gone: then queues count themselves.
+    /// Whether the driver's counters read 0 once its peer has gone: then queues count themselves.
     pub forgets_counts: bool,
     /// Whether another process, at the other end of the device, can crash this one.
     pub trusts_peer: bool,
-    /// Whether what a TX queue took and could not send is among its errors, and not among what it
-    /// sent.
+    /// Whether the driver counts packets that a TX queue took but could not send as errors, and not
+    /// as sent.
     pub loses_taken: bool,
-    /// How many queues it is configured with.
+    /// The number of queues to configure.
     pub queues: Queues,
-    /// What knows how many packets were lost for want of an RX descriptor.
+    /// The counter of packets that were lost for want of an RX descriptor.
     pub missed: Missed,
-    /// Arguments that are refused: the name, a value that is harmless, and why.
+    /// Refused arguments: the name, a harmless value if any, and the reason.
     pub refused: &'static [(&'static str, Option<&'static str>, &'static str)],
-    /// Whether frames are sent to an address of its own.
+    /// Whether frames can be addressed to the device's own MAC address.
     pub has_own_mac: bool,
-    /// Whether it can be closed and opened again while its interface is another one.
+    /// Whether the device can be closed and reopened while its interface is replaced.
     pub reopens: bool,
-    /// Whether it hands on frames that the kernel has cut to the size of its ring's.
+    /// Whether the driver passes on frames that the kernel has cut to its ring's frame size.
     pub cuts_frames: bool,
-    /// How it is given more queues.
+    /// How to give the device more queues.
     pub more_queues: &'static str,
 }
 
-/// How many queues a device is configured with.
+/// The number of queues that a device is configured with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Queues {
-    /// Those that are claimed.
+    /// The claimed queues.
     Claimed,
-    /// As many of one direction as of the other: it starts with nothing else.
+    /// The same number in both directions: the device doesn't start otherwise.
     Paired,
-    /// All that the device has: packets arrive on each, claimed or not.
+    /// All queues of the device: packets arrive on each, claimed or not.
     All,
 }
 
 impl Queues {
-    /// RX and TX queues of a device that has at most `max` of each, of which `claimed` are claimed.
+    /// RX and TX queues of a device with at most `max` of each, of which `claimed` are claimed.
     pub(crate) fn configured(self, claimed: (u16, u16), max: (u16, u16)) -> (u16, u16) {
         match self {
             Self::Claimed => claimed,
@@ -66,7 +65,7 @@ impl Queues {
     }
 }
 
-/// What knows how many packets were lost for want of an RX descriptor.
+/// The counter of packets that were lost for want of an RX descriptor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Missed {
     /// The driver.
@@ -75,13 +74,14 @@ pub(crate) enum Missed {
     PacketSockets,
     /// The kernel, for each XDP socket that the driver opens when it starts.
     XdpSockets,
-    /// The kernel, for the interface that the driver makes: what it does not take is not sent there.
+    /// The kernel, for the interface that the driver makes: the kernel doesn't send packets that
+    /// the driver doesn't take.
     Interface,
-    /// Nobody, or only in part.
+    /// No counter, or only part of one.
     Unknown,
 }
 
-/// What holds for a driver that nobody has looked at.
+/// Assumptions about a driver that nobody has reviewed.
 pub(crate) static UNKNOWN: Driver = Driver {
     name: "",
     fresh_mbufs: false,
@@ -101,15 +101,15 @@ pub(crate) static UNKNOWN: Driver = Driver {
     more_queues: "",
 };
 
-/// Why arguments of net_af_xdp for Kubernetes are refused, which DPDKs later than 22.11 have.
+/// Why arguments of net_af_xdp for Kubernetes are refused, which DPDK has in versions after 22.11.
 const PLUGIN: &str = "the driver crashes where no device plugin has made its map";
 
-/// Virtual devices: those tried with this crate, whose code keeps to its own memory.
+/// Virtual devices: tried with this crate, and their code keeps to its own memory.
 static VIRTUAL: [Driver; 7] = [
     Driver {
         name: "net_null",
         fresh_mbufs: true,
-        // Its frames are as long as `size=` says, which `start` checks.
+        // Its frames have the length in `size=`, which `start` checks.
         valid_lengths: true,
         sends_chains: true,
         missed: Missed::Driver,
@@ -118,7 +118,7 @@ static VIRTUAL: [Driver; 7] = [
         ..UNKNOWN
     },
     Driver {
-        // It hands the very mbufs on that were sent.
+        // It passes on the very mbufs that were sent.
         name: "net_ring",
         valid_lengths: true,
         sends_chains: true,
@@ -132,8 +132,8 @@ static VIRTUAL: [Driver; 7] = [
         ..UNKNOWN
     },
     Driver {
-        // Of a record of more than 65,535 bytes, the chain may hold less than the head says: the
-        // driver counts what is left to copy in 16 bits.
+        // For a record of more than 65,535 bytes, the chain may hold less than the head's length:
+        // the driver counts the rest to copy in 16 bits.
         name: "net_pcap",
         fresh_mbufs: true,
         sends_chains: true,
@@ -156,7 +156,7 @@ static VIRTUAL: [Driver; 7] = [
         ..UNKNOWN
     },
     Driver {
-        // It copies as many bytes as the packet has from the first segment.
+        // It copies the whole packet's length from the first segment.
         name: "net_af_xdp",
         fresh_mbufs: true,
         held_count: 4096,
@@ -167,7 +167,7 @@ static VIRTUAL: [Driver; 7] = [
             ("use_pinned_map", Some("0"), PLUGIN),
         ],
         queues: Queues::All,
-        // Not opened again: it keeps its socket after it was closed, and can make no other.
+        // Not reopened: it keeps its socket after it was closed, and can't make another.
         missed: Missed::XdpSockets,
         more_queues: " (queue_count=)",
         ..UNKNOWN
@@ -186,14 +186,14 @@ static VIRTUAL: [Driver; 7] = [
         sends_chains: true,
         forgets_counts: true,
         trusts_peer: true,
-        // What has no room stays with the peer that sends it.
+        // Packets without room stay with the peer that sends them.
         missed: Missed::Driver,
         has_own_mac: false,
         ..UNKNOWN
     },
 ];
 
-/// The driver of the virtual device with this name. DPDK picks it by the same prefix.
+/// The driver of the virtual device with this name. DPDK selects it by the same prefix.
 pub(crate) fn of_virtual(device_name: &str) -> Option<&'static Driver> {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     VIRTUAL
@@ -202,14 +202,14 @@ pub(crate) fn of_virtual(device_name: &str) -> Option<&'static Driver> {
         .filter(|_| device_name.bytes().all(word))
 }
 
-/// The driver that DPDK says a port has.
+/// The driver of a port, by DPDK's name for it.
 pub(crate) fn of_port(driver_name: &str) -> &'static Driver {
     let known = VIRTUAL.iter().find(|driver| driver.name == driver_name);
     let nic = || nics::FRESH.iter().find(|(name, ..)| *name == driver_name);
     known.or_else(|| nic().map(|(.., driver)| *driver)).unwrap_or(&UNKNOWN)
 }
 
-/// The names that a virtual device's may start with.
+/// The prefixes of virtual devices' names.
 pub(crate) fn virtual_names() -> String {
     VIRTUAL.iter().map(|driver| driver.name).collect::<Vec<_>>().join(", ")
 }

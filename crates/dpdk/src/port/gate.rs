@@ -1,30 +1,31 @@
 //! The gate between a port and the queues that poll it.
 //!
-//! A port may have to be closed while its queues are held: its interface was deleted, and another of
-//! its name is there. The gate is shut then. Each queue looks at the gate before it polls, and leaves
-//! where it is shut; once none is inside, the port can be closed, opened again, and the gate with it.
+//! A port may have to be closed while its queues are held, because its interface was deleted and
+//! another of the same name exists. The gate is then shut. Each queue checks the gate before it
+//! polls, and leaves if the gate is shut; once no queue is inside, the port can be closed and
+//! reopened, and the gate with it.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// The gate's word: how many queues are inside, from bit 0; the port's number, from bit 16; and how
-/// often the gate was opened or shut, from bit 32, which is odd while it is open.
+/// The gate's word: the number of queues inside, from bit 0; the port's number, from bit 16; and
+/// how often the gate was opened or shut, from bit 32, which is odd while it is open.
 const QUEUE: u64 = 1;
 const QUEUES_MASK: u64 = 0xffff;
 const PORT_ID_SHIFT: u32 = 16;
 const TURN: u64 = 1 << 32;
 
-/// What the gate never holds: no port has the number 65,535.
+/// A value that never occurs in the gate: no port has the number 65,535.
 const NOWHERE: u64 = !QUEUES_MASK;
 
-/// One word says whether the gate is open, to which port, and how many queues are inside. It is in
-/// lines of its own, since queues look at it before each poll. It begins shut.
+/// A single word holds whether the gate is open, to which port, and how many queues are inside. It
+/// has cache lines of its own, since queues read it before each poll. It starts shut.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Gate(AtomicU64);
 
 impl Gate {
-    /// Lets queues in to a port. The gate is shut and nobody is inside.
+    /// Lets queues in to a port. The gate must be shut and empty.
     pub(super) fn open(&self, port_id: u16) {
         let word = self.0.load(Relaxed);
         debug_assert!(!is_open(word) && word & QUEUES_MASK == 0);
@@ -32,7 +33,7 @@ impl Gate {
         self.0.store(turn | u64::from(port_id) << PORT_ID_SHIFT, Release);
     }
 
-    /// Lets no queue in any more. Returns whether none is inside, so that the port can be closed.
+    /// Lets no more queues in. Returns whether none is inside, so that the port can be closed.
     pub(super) fn shut(&self) -> bool {
         if is_open(self.0.load(Relaxed)) {
             self.0.fetch_add(TURN, AcqRel);
@@ -45,16 +46,16 @@ fn is_open(word: u64) -> bool {
     word & TURN != 0
 }
 
-/// What a queue has of the gate.
+/// A queue's side of the gate.
 ///
-/// Invariant: from the moment it is inside until it leaves, the gate counts it, and so the port with
-/// the number [`port_id`](Self::port_id) exists and runs: a port is closed only after
-/// [`Gate::shut`] has found nobody inside, or when no queue of it is held.
+/// Invariant: from the moment the queue is inside until it leaves, the gate counts it, and so the
+/// port with the number [`port_id`](Self::port_id) exists and runs: a port is closed only after
+/// [`Gate::shut`] has found the gate empty, or when none of its queues is held.
 #[derive(Debug)]
 pub(super) struct Pass {
-    /// The gate's word, without the count, when it was entered; [`NOWHERE`] outside.
+    /// The gate's word at entry, without the count; [`NOWHERE`] outside.
     word: u64,
-    /// Whether it may enter: its queue was started.
+    /// Whether the queue was started, and so may enter.
     valid: bool,
 }
 
@@ -63,21 +64,21 @@ impl Pass {
         Self { word: NOWHERE, valid: false }
     }
 
-    /// From now on it may enter.
+    /// Allows the queue to enter from now on.
     pub(super) fn validate(&mut self) {
         self.valid = true;
     }
 
-    /// The number of the port that it has come to; of none, outside.
+    /// The number of the port inside; an impossible number outside.
     #[inline(always)]
     pub(super) fn port_id(&self) -> u16 {
         (self.word >> PORT_ID_SHIFT) as u16
     }
 
-    /// Whether it is inside. Enters where the gate is open, leaves where it is shut.
+    /// Whether the queue is inside. Enters if the gate is open, leaves if it is shut.
     #[inline(always)]
     pub(super) fn is_inside(&mut self, gate: &Gate) -> bool {
-        // Relaxed: a thread that is inside is counted, whatever the gate has become.
+        // Relaxed: a queue that is inside is counted, whatever the gate's state.
         gate.0.load(Relaxed) & !QUEUES_MASK == self.word || self.renew(gate)
     }
 
@@ -93,11 +94,11 @@ impl Pass {
         true
     }
 
-    /// Leaves, where it is inside.
+    /// Leaves if inside.
     pub(super) fn leave(&mut self, gate: &Gate) {
         if self.word != NOWHERE {
             self.word = NOWHERE;
-            // Release: the last poll was before.
+            // Release: the last poll happened before.
             gate.0.fetch_sub(QUEUE, Release);
         }
     }
@@ -132,14 +133,14 @@ mod tests {
         assert!(gate.shut());
     }
 
-    /// What queues would poll: true while the port runs.
+    /// Stands for the device that queues poll: true while the port runs.
     #[test]
     fn nobody_is_inside_while_the_port_is_closed() {
         const OPENINGS: u16 = 1000;
         let (gate, ends, is_wrong) =
             (Gate::default(), AtomicBool::new(false), AtomicBool::new(false));
         let ports = [const { AtomicBool::new(false) }; 2];
-        // Where the gate is at fault, nobody sets `ends`.
+        // If the gate is faulty, nobody sets `ends`.
         let deadline = Instant::now() + Duration::from_secs(30);
         let polled = thread::scope(|scope| {
             let poll = || {

@@ -1,4 +1,4 @@
-//! A port's state, which its handle and its queues share.
+//! A port's state, shared by its handle and its queues.
 //!
 //! ```text
 //!             claim a queue                first `start`              `stop`, every queue dropped
@@ -7,12 +7,12 @@
 //!    └──────────────────────── claim a queue: plugged in anew ◀──────────────────────────┘
 //! ```
 //!
-//! A device whose interface was deleted is closed and opened again while its queues are held, once
-//! none of them is inside its [`Gate`]: `reopen`. Where that goes wrong half-way it is `Away`, until
-//! it goes well or the port stops.
+//! If the interface of a device was deleted, the device is closed and reopened while its queues are
+//! held, once none of them is inside its [`Gate`]: `reopen`. If that fails half-way, the port is
+//! `Away` until it succeeds or the port stops.
 //!
-//! Stopping also closes the device and plugs it out, so that it keeps no mbuf. The last owner to be
-//! dropped does it where nobody has.
+//! Stopping also closes the device and plugs it out, so that it keeps no mbufs. If nobody has
+//! stopped it, the last owner's drop does.
 
 use super::config::{Capabilities, Link, PortConfig};
 use super::device::DeviceString;
@@ -32,15 +32,16 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The size in bytes of a frame in net_af_packet's rings, unless `framesz=` says otherwise.
+/// The default frame size in bytes in net_af_packet's rings: `framesz=`.
 const RING_FRAME_BYTES_DEFAULT: u16 = 2048;
 
-/// How far into it the kernel writes what was received, in bytes: `TPACKET2_HDRLEN`, with room for a link header of 16,
-/// aligned to 16, less an Ethernet header (`tpacket_rcv` in net/packet/af_packet.c).
+/// Offset in bytes at which the kernel writes received packets into a frame: `TPACKET2_HDRLEN`,
+/// with room for a link header of 16, aligned to 16, less an Ethernet header (`tpacket_rcv` in
+/// net/packet/af_packet.c).
 const RING_HEADER_BYTES: u16 = 80 - 14;
 
-/// Bursts freed at most from each queue that nobody claimed when a port stops: more than any ring of
-/// a virtual device holds.
+/// Maximum number of bursts freed from each unclaimed queue when a port stops: more than any ring
+/// of a virtual device holds.
 const DRAINED_BURSTS_MAX: usize = 256;
 
 /// A port, owned by its handle and by each of its queues.
@@ -53,17 +54,17 @@ pub(crate) struct Inner {
     pub(super) state: Mutex<State>,
     /// Open while the port runs.
     pub(super) gate: Gate,
-    /// Received packets that others owned too and that could not be copied.
+    /// Received packets that had other owners and could not be copied.
     pub(super) uncopied: AtomicU64,
-    /// Received packets whose lengths do not agree.
+    /// Received packets with lengths that do not agree.
     pub(super) malformed: AtomicU64,
-    /// Packets that the driver handed to RX queues, where it forgets how many.
+    /// Packets that RX queues got from the driver, if it forgets its counts.
     pub(super) polled: AtomicU64,
-    /// Packets that the driver took from TX queues, where it forgets how many.
+    /// Packets that the driver took from TX queues, if it forgets its counts.
     pub(super) taken: AtomicU64,
-    /// Packets taken by TX queues and freed, since the device sends none of their kind.
+    /// Packets taken by TX queues and freed, since the device can't send packets of their kind.
     pub(super) refused: AtomicU64,
-    /// How often it was opened again since it was started.
+    /// How often the port was reopened since its start.
     pub(super) reopened: AtomicU64,
 }
 
@@ -73,13 +74,12 @@ pub(super) struct State {
     pub(super) tx: Claims,
     /// The pool of the last start, kept after the stop so that it can be checked.
     pub(super) mempool: Option<Mempool>,
-    /// The driver's sockets, where it has such, while the device is plugged in.
+    /// The driver's sockets, if any, while the device is plugged in.
     pub(super) sockets: Sockets,
-    /// The kernel's interface that the device is on, while it is plugged in; while it is away, the one
-    /// that it was on.
+    /// The kernel's interface of the device while it is plugged in; while it is away, its last
+    /// interface.
     pub(super) interface: Option<Interface>,
-    /// What the driver and the kernel had counted, since the start, when it was last closed to be
-    /// opened again.
+    /// The counts of the driver and the kernel from the start to the last close for a reopening.
     pub(super) earlier: PortStats,
 }
 
@@ -88,23 +88,22 @@ pub(super) enum Phase {
     /// Not started. Invariant: the port exists, and no queue of it is polled. Set by `open` and
     /// `claim`, once `plug` has plugged it in.
     Plugged { port_id: u16 },
-    /// Invariant: the port exists and runs with the queues that are claimed. Set by `start` and
-    /// `reopen`; ended by `stop_with`, where no queue is held, and by `reopen`, where none is inside
-    /// the gate.
+    /// Invariant: the port exists and runs with the claimed queues. Set by `start` and `reopen`;
+    /// ended by `stop_with`, when no queue is held, and by `reopen`, when none is inside the gate.
     Started { port_id: u16, before: PortStats, limits: Limits },
-    /// The port does not exist, though queues may be held: it could not be opened again. The gate is
-    /// shut, and nobody is inside.
+    /// The port does not exist, although queues may be held: it could not be reopened. The gate is
+    /// shut and empty.
     Away { port_id: u16, limits: Limits },
     /// The port does not exist.
     Stopped { counted: PortStats },
 }
 
-/// Which queues of one direction are held, by index.
+/// Held queues of one direction, by index.
 #[derive(Default)]
 pub(super) struct Claims(Vec<bool>);
 
 impl Claims {
-    /// How many queues the device is to have.
+    /// The number of queues that the device needs.
     pub(super) fn count(&self) -> u16 {
         self.0.len() as u16
     }
@@ -139,7 +138,7 @@ impl Claims {
     }
 }
 
-/// A device that was plugged in, and what the kernel has for it.
+/// A device that was plugged in, and its kernel objects.
 pub(super) struct PluggedIn {
     pub(super) port_id: u16,
     pub(super) sockets: Sockets,
@@ -241,11 +240,11 @@ impl Inner {
         Ok(index)
     }
 
-    /// Takes a queue back that is dropped.
+    /// Takes back a queue that is dropped.
     pub(super) fn release(&self, direction: Direction, index: u16) {
         let mut state = lock(&self.state);
         match state.phase {
-            // It may go on running without the queue; the index is not given away again.
+            // The port may go on running without the queue; the index is not handed out again.
             Phase::Started { .. } | Phase::Away { .. } => {
                 state.claims(direction).0[usize::from(index)] = false;
             }
@@ -253,7 +252,7 @@ impl Inner {
         }
     }
 
-    /// Configures and starts the device with the queues that are claimed, where nobody has.
+    /// Configures and starts the device with the claimed queues, unless it was started.
     pub(super) fn start(&self, limits: &Limits) -> Result<(), Error> {
         let mut control = Control::lock()?;
         let mut state = lock(&self.state);
@@ -296,15 +295,15 @@ impl Inner {
         if (rx_count, tx_count) != (0, 0) {
             return Err(Error::QueuesHeld { device: self.text(), rx_count, tx_count });
         }
-        // Nobody is inside, since no queue is held.
+        // The gate is empty, since no queue is held.
         self.gate.shut();
         let (port_id, counted) = match state.phase {
             Phase::Stopped { .. } => return Ok(()),
             Phase::Plugged { port_id } => (Some(port_id), PortStats::default()),
             Phase::Away { .. } => (None, self.with_own_counts(state.earlier, state)),
             Phase::Started { port_id, before, .. } => {
-                // SAFETY: 1. The port is this one, by the invariant of `Phase::Started`. 2. No queue is
-                // held, as was seen above, so nobody polls.
+                // SAFETY: 1. The port is this one, by the invariant of `Phase::Started`. 2. No
+                // queue is held, as was checked above, so nobody polls.
                 unsafe { self.halt(control, state, port_id, &before) };
                 (Some(port_id), self.with_own_counts(state.earlier, state))
             }
@@ -314,12 +313,12 @@ impl Inner {
         state.phase = Phase::Stopped { counted };
         control.tx_descriptors.remove(self.device.name());
         let Some(port_id) = port_id else { return Ok(()) };
-        // SAFETY: 1. The port is the device's, by the invariants of `Phase`, and is stopped. 2. No queue
-        // is held, as was seen above.
+        // SAFETY: 1. The port is the device's, by the invariants of `Phase`, and is stopped. 2. No
+        // queue is held, as was checked above.
         unsafe { plug::unplug(control, &self.device, port_id) }
     }
 
-    /// Stops the device. The state keeps what it has counted.
+    /// Stops the device. Its counts are kept in the state.
     ///
     /// # Safety
     /// 1. The port is this one's, and runs. 2. None of its queues is polled until it runs again.
@@ -334,8 +333,8 @@ impl Inner {
             self.drain_all(port_id, state);
         }
         state.earlier = self.driver_counts(port_id, before, state).unwrap_or(state.earlier);
-        // SAFETY: 1. The port exists, by the caller. 2. The control lock is held. 3. Nobody polls, by
-        // the caller.
+        // SAFETY: 1. The port exists, by contract. 2. The control lock is held. 3. Nobody polls, by
+        // contract.
         unsafe { sys::rte_eth_dev_stop(port_id) };
     }
 
@@ -350,7 +349,7 @@ impl Inner {
         control.tx_descriptors.insert(self.device.name().into(), count);
     }
 
-    /// RX and TX queues that the device is, or is to be, configured with.
+    /// Numbers of RX and TX queues that the device is or will be configured with.
     pub(super) fn configured(&self, state: &State) -> (u16, u16) {
         let claimed = (state.rx.count(), state.tx.count());
         if claimed == (0, 0) {
@@ -362,23 +361,23 @@ impl Inner {
         self.driver.queues.configured(claimed, (max.0.min(queues_max), max.1.min(queues_max)))
     }
 
-    /// RX queues that the device runs with and nobody claimed.
+    /// Unclaimed RX queues that the device runs with.
     pub(super) fn spare_rx(&self) -> Range<u16> {
         let state = lock(&self.state);
         state.rx.count()..self.configured(&state).0
     }
 
-    /// Whether a port that runs has RX queues of which none is claimed.
+    /// Whether the port runs with RX queues of which none is claimed.
     pub(super) fn is_rx_unclaimed(&self) -> bool {
         lock(&self.state).rx.count() == 0
     }
 
-    /// Frees what waits in RX queues of which none was claimed, so that it is counted.
+    /// Frees the packets waiting in RX queues if none was claimed, so that they are counted.
     fn drain_all(&self, port_id: u16, state: &State) {
         let (rx_count, _) = self.configured(state);
         for _ in 0..DRAINED_BURSTS_MAX {
-            // SAFETY: 1. The port runs with these queues, and 2. nobody polls: `halt` calls this, and its
-            // caller says so. 3. `halt` has the control lock's proof.
+            // SAFETY: 1. The port runs with these queues, and 2. nobody polls: `halt` calls this,
+            // and has the same contract. 3. `halt` has the control lock's proof.
             if unsafe { spare::drain(port_id, 0..rx_count) } == 0 {
                 break;
             }
@@ -409,7 +408,7 @@ impl Inner {
         })
     }
 
-    /// Asks the port, where it exists.
+    /// Queries the port, if it exists.
     pub(super) fn with_port<T>(
         &self,
         what: &'static str,
@@ -440,7 +439,7 @@ impl Inner {
         frame_bytes.unwrap_or(RING_FRAME_BYTES_DEFAULT).checked_sub(RING_HEADER_BYTES)
     }
 
-    /// The size of the buffers that packets are received into, where their lengths must be checked.
+    /// The size of receive buffers, if lengths must be checked.
     pub(super) fn checked_bytes(&self) -> Option<u32> {
         let buffer_bytes =
             || self.mempool().map_or(0, |pool| u32::from(pool.config().data_room_bytes));
@@ -460,7 +459,7 @@ impl State {
         }
     }
 
-    /// RX and TX queues that are held.
+    /// Numbers of RX and TX queues held.
     fn held(&self) -> (usize, usize) {
         (self.rx.held_count(), self.tx.held_count())
     }
@@ -468,10 +467,10 @@ impl State {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Without room on its stack a thread leaves the device open, and its name taken.
+        // Without room on its stack, a thread leaves the device open, and its name taken.
         let Ok(mut control) = Control::lock() else { return };
         let mut state = lock(&self.state);
-        // Every queue owns the port, so none is held. A device that cannot be closed keeps its name:
+        // Every queue owns the port, so none is held. A device that fails to close keeps its name:
         // it must not be opened again.
         if self.stop_with(&mut control, &mut state).is_ok() {
             control.owned.remove(self.device.name());

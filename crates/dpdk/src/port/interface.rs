@@ -1,4 +1,4 @@
-//! The kernel's interface that a device is on.
+//! The kernel's interface of a device.
 
 use hotloop_stage::LinkState;
 use rustix::io::Errno;
@@ -6,27 +6,27 @@ use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Where the number of packets that an interface could not send stands in a line of
-/// `/proc/net/dev`, from 0, the name not counted.
+/// Column of an interface's TX drops in a line of `/proc/net/dev`, from 0, without the name.
 const TX_DROPPED_COLUMN: usize = 11;
 
 /// An interface of the network namespace in which its device was plugged in.
 pub(super) struct Interface {
     name: String,
     index: u32,
-    /// Whether it was seen to be gone. One that comes back may have its index, and is another one.
+    /// Whether the interface was found to be gone. A later one may have the same index, and is a
+    /// different one.
     gone: bool,
 }
 
 impl Interface {
-    /// The interface with this index; nothing where there is none.
+    /// The interface with this index, or `None`.
     pub(super) fn of(index: u32) -> Option<Self> {
         let asked = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
         let name = netdevice::index_to_name(asked, index).ok().filter(|_| index != 0)?;
         Some(Self { name, index, gone: false })
     }
 
-    /// Its link; nothing where the kernel does not say.
+    /// The state of its link; `None` if the kernel does not report it.
     pub(super) fn link_state(&mut self) -> Option<LinkState> {
         if self.gone {
             return Some(LinkState::Gone);
@@ -44,13 +44,13 @@ impl Interface {
         }
     }
 
-    /// Whether there is one of its name, be it this or another.
+    /// Whether an interface of this name exists, this one or another.
     pub(super) fn exists(&self) -> bool {
         let asked = socket(AddressFamily::INET, SocketType::DGRAM, None);
         asked.is_ok_and(|asked| netdevice::name_to_index(asked, &self.name).is_ok())
     }
 
-    /// Packets that the kernel had to send and could not; nothing where it does not say.
+    /// Packets that the kernel could not send; `None` if the kernel does not report them.
     pub(super) fn tx_dropped(&self) -> Option<u64> {
         let table = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
         let mut lines = table.lines().filter_map(|line| line.trim_start().split_once(':'));
@@ -63,7 +63,7 @@ impl Interface {
 fn is_running(asked: &OwnedFd, name: &str) -> Option<bool> {
     // SAFETY: 1. All its fields are numbers, arrays of them and pointers, for which zeroes are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The last byte stays 0, as the end of the name.
+    // The last byte stays 0 and terminates the name.
     let room = request.ifr_name.len() - 1;
     for (place, byte) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
         *place = byte as libc::c_char;

@@ -1,14 +1,14 @@
-//! That DPDK finds in a device string what was found here: for tests and the fuzzer.
+//! Checks that DPDK parses device strings in the same way as this crate: for tests and the fuzzer.
 
 use super::device::DeviceString;
 use hotloop_dpdk_sys as sys;
 use std::ffi::{CStr, c_char, c_void};
 
-/// Checks that DPDK's own parser finds in a device string that is accepted just the arguments that
-/// were checked. A string that is refused, DPDK never sees.
+/// Checks that DPDK's own parser finds exactly the checked arguments in an accepted device string.
+/// DPDK never sees a refused string.
 ///
 /// # Panics
-/// When it finds others.
+/// If DPDK finds others.
 #[doc(hidden)]
 pub fn check_device_string(text: &str) {
     let Ok(device) = DeviceString::parse(text) else { return };
@@ -18,7 +18,7 @@ pub fn check_device_string(text: &str) {
         assert!(!device.text().contains(other_device), "{text:?} starts another device");
     }
     let Some(found) = dpdk_finds(&arguments) else {
-        // DPDK refuses more of them, and so the device.
+        // DPDK refuses this number of arguments, and so the device.
         assert!(device.arguments().count() > sys::SH_KVARGS_MAX as usize, "{text:?}");
         return;
     };
@@ -30,19 +30,19 @@ pub fn check_device_string(text: &str) {
 
 type Pairs = Vec<(String, Option<String>)>;
 
-/// The arguments as drivers get them; nothing where DPDK refuses them.
+/// The arguments that drivers get; `None` if DPDK refuses them.
 fn dpdk_finds(arguments: &CStr) -> Option<Pairs> {
     let mut found = Pairs::new();
     let cookie = (&raw mut found).cast();
-    // SAFETY: 1. rte_kvargs.h: copies the string, which ends with a zero byte. 2. `add` has the type that
-    // is asked for, gets `found`, and doesn't unwind.
+    // SAFETY: 1. rte_kvargs.h: copies the string, which ends with a zero byte. 2. `add` has the
+    // declared type, gets `found`, and doesn't unwind.
     let result = unsafe { sys::sh_kvargs(arguments.as_ptr(), Some(add), cookie) };
     (result == 0).then_some(found)
 }
 
 unsafe extern "C" fn add(found: *mut c_void, key: *const c_char, value: *const c_char) {
     let pair = (text(key).unwrap_or_default(), text(value));
-    // SAFETY: 1. `dpdk_finds` gives its own `Pairs`, and uses them after the call alone.
+    // SAFETY: 1. `dpdk_finds` passes its own `Pairs`, and uses them only after the call.
     unsafe { &mut *found.cast::<Pairs>() }.push(pair);
 }
 
@@ -78,7 +78,7 @@ mod tests {
         check_device_string(&many);
     }
 
-    /// As the two parsers were before values were restricted.
+    /// With the looser parser from before values were restricted.
     #[test]
     fn what_dpdk_would_find_more_in_is_noticed() {
         let found = dpdk_finds(c"no-rx=size=60000").unwrap();

@@ -38,12 +38,12 @@ pub use rx::RxQueue;
 pub use stats::PortStats;
 pub use tx::TxQueue;
 
-/// A device that packets come from and go to.
+/// A device that receives and sends packets.
 ///
 /// A core claims a queue with [`rx_queue`](Self::rx_queue) or [`tx_queue`](Self::tx_queue). The
-/// device is configured and started when the first of its queues is, with as many queues as were
-/// claimed by then. It stops when [`stop`](Self::stop) is called after all of them were dropped, or
-/// when the port and its queues are. Then it is closed and removed from EAL, and all of its mbufs
+/// device is configured and started with its first queue, and with all queues claimed by then. It
+/// stops when [`stop`](Self::stop) is called after all of them were dropped, or when the port and
+/// its queues are dropped. The device is then closed and removed from EAL, and all of its mbufs
 /// return to their pool. Claiming a queue adds it to EAL again.
 ///
 /// ```
@@ -73,46 +73,47 @@ pub struct Port {
 }
 
 impl Port {
-    /// Opens a device: a virtual one by its device string (`net_null0,size=64`), one on the PCI bus
-    /// by its address (`0000:01:00.0`), which EAL has already or adds now.
+    /// Opens a device: a virtual one by its device string (`net_null0,size=64`), or one on the PCI
+    /// bus by its address (`0000:01:00.0`), which EAL has already or adds now.
     ///
     /// # Errors
-    /// [`Error::DeviceString`] for a string that names no device that is supported, that has an argument
-    /// without a value or with one that the driver would hang or lose mbufs at, or that is a net_memif
-    /// device ([`open_trusting_peer`](Self::open_trusting_peer) opens those),
-    /// [`Error::DeviceInUse`] where a port of this process has it, [`Error::Probe`] where its driver
-    /// does not take it.
+    /// [`Error::DeviceString`] for a string that names no supported device, that has an argument
+    /// without a value or with one that would make the driver hang or lose mbufs, or that is a
+    /// net_memif device ([`open_trusting_peer`](Self::open_trusting_peer) opens those).
+    /// [`Error::DeviceInUse`] if a port of this process has the device. [`Error::Probe`] if its
+    /// driver does not take it.
     pub fn open(eal: Eal, device: &str) -> Result<Self, Error> {
         Self::open_with(eal, device, PortConfig::default())
     }
 
-    /// As [`open`](Self::open), with a configuration. What the device cannot do is an error when its
-    /// queues are started.
+    /// [`open`](Self::open) with a configuration. Features that the device lacks are an error when
+    /// its queues are started.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// As for [`open`](Self::open).
     pub fn open_with(eal: Eal, device: &str, config: PortConfig) -> Result<Self, Error> {
         let device = DeviceString::parse(device)?;
         device.refuse_peer()?;
         Ok(Self { eal, inner: Arc::new(Inner::open(eal, device, config)?) })
     }
 
-    /// As [`open_with`](Self::open_with), also for a net_memif device, whose memory is shared with the
-    /// process at its other end.
+    /// [`open_with`](Self::open_with) that also opens net_memif devices, which share memory with
+    /// the process at the other end.
     ///
-    /// When that process closes its end or ends, a thread of EAL's unmaps the memory, whether or not
-    /// queues of this port are being polled, and may find a closed descriptor and end this process.
-    /// Nothing that a user of DPDK can do was found to prevent it, on 22.11, 24.11 or 25.11. Polling
-    /// only while the link is up leaves the time between the two. With EAL's thread held up in a
-    /// signal handler during each poll, no poll meets it, but EAL still ends the process, or hangs.
+    /// When that process closes its end or ends, a thread of EAL's unmaps the memory, whether or
+    /// not queues of this port are being polled, and may find a closed descriptor and end this
+    /// process. No way for a user of DPDK to prevent this is known, on 22.11, 24.11 or 25.11.
+    /// Polling only while the link is up leaves the time between the two. If EAL's thread is held
+    /// up in a signal handler during each poll, no poll is affected, but EAL still ends the
+    /// process, or hangs.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// As for [`open`](Self::open).
     ///
     /// # Safety
     /// While a queue of a net_memif device's port is held, the process at its other end
-    /// 1. neither closes its end nor ends, and
-    /// 2. writes to the memory that both share only what the memif protocol allows.
+    /// 1. must neither close its end nor end, and
+    /// 2. must write to the shared memory only as the memif protocol allows.
     pub unsafe fn open_trusting_peer(
         eal: Eal,
         device: &str,
@@ -122,7 +123,7 @@ impl Port {
         Ok(Self { eal, inner: Arc::new(Inner::open(eal, device, config)?) })
     }
 
-    /// Claims the next RX queue, registers the calling thread with EAL for as long as it lives, and
+    /// Claims the next RX queue, registers the calling thread with EAL until the thread ends, and
     /// sets the core's lcore id.
     ///
     /// # Errors
@@ -135,18 +136,18 @@ impl Port {
         Ok(RxQueue::new(Arc::clone(&self.inner), index))
     }
 
-    /// As [`rx_queue`](Self::rx_queue), for a TX queue.
+    /// [`rx_queue`](Self::rx_queue) for a TX queue.
     ///
     /// # Errors
-    /// As [`rx_queue`](Self::rx_queue).
+    /// As for [`rx_queue`](Self::rx_queue).
     pub fn tx_queue(&self, core: &Core) -> Result<TxQueue, Error> {
         core.set_lcore(lcore::register(self.eal)?);
         let index = self.inner.claim(Direction::Tx)?;
         Ok(TxQueue::new(Arc::clone(&self.inner), index))
     }
 
-    /// Stops the device, closes it and removes it from EAL. It then holds no mbuf, and its files are
-    /// complete. Its counters can still be read.
+    /// Stops the device, closes it and removes it from EAL. After that, the device holds no mbufs,
+    /// and its files are complete. Its counters can still be read.
     ///
     /// # Errors
     /// [`Error::QueuesHeld`] while a queue is held, [`Error::Configure`] if the device does not close.
@@ -166,18 +167,18 @@ impl Port {
         &self.inner.capabilities
     }
 
-    /// The port's id, which the packets that it receives have:
-    /// [`PacketBuf::ingress`](crate::PacketBuf::ingress). Another port may get it after this one has
-    /// stopped.
+    /// The port's id, which its received packets report as their
+    /// [`PacketBuf::ingress`](crate::PacketBuf::ingress). Another port may get the id after this
+    /// one has stopped.
     ///
     /// # Errors
-    /// [`Error::Read`] after it has stopped.
+    /// [`Error::Read`] after the port has stopped.
     pub fn id(&self) -> Result<PortId, Error> {
         self.inner.with_port("its id", |number| Ok(PortId::new(number)))
     }
 
-    /// Whether frames are sent to an address of its own. Files, rings and shared memory have a made-up
-    /// [`mac`](Self::mac).
+    /// Whether frames can be addressed to the device's own MAC address. Files, rings and shared
+    /// memory have a made-up [`mac`](Self::mac).
     #[must_use]
     pub fn has_own_mac(&self) -> bool {
         self.inner.driver.has_own_mac
@@ -189,25 +190,27 @@ impl Port {
         self.inner.mac
     }
 
-    /// The state of its link.
+    /// The state of the device's link.
     ///
     /// # Errors
-    /// [`Error::Read`] after it has stopped.
+    /// [`Error::Read`] after the port has stopped.
     pub fn link(&self) -> Result<Link, Error> {
         self.inner.link()
     }
 
-    /// The length in bytes of the largest packet, without its Ethernet header.
+    /// The length in bytes of the largest packet, without Ethernet header.
     ///
     /// # Errors
-    /// [`Error::Read`] after it has stopped.
+    /// [`Error::Read`] after the port has stopped.
     pub fn mtu(&self) -> Result<u16, Error> {
         self.inner.mtu()
     }
 
-    /// The length in bytes to which the device cuts longer frames, and hands them on: net_af_packet's, by the size of
-    /// its ring's frames. It has the kernel put IPv4 fragments together, from DPDK 25.03 on where it has several queues, and
-    /// the kernel may join packets (GRO), so that there are longer ones than the wire has. `None` of devices that drop what is too long.
+    /// The length in bytes to which the device cuts longer frames that it passes on. Only
+    /// net_af_packet does that, by its ring's frame size. It makes the kernel reassemble IPv4
+    /// fragments, from DPDK 25.03 on if it has several queues, and the kernel may join packets
+    /// (GRO), so frames may be longer than on the wire. `None` for devices that drop frames that
+    /// are too long.
     #[must_use]
     pub fn cut_bytes(&self) -> Option<u16> {
         self.inner.cut_bytes()
@@ -221,15 +224,15 @@ impl Port {
         self.inner.stats()
     }
 
-    /// Every counter that the device has, by its own name.
+    /// All of the device's counters, by their own names.
     ///
     /// # Errors
-    /// [`Error::Read`] after it has stopped, or if the device does not report them.
+    /// [`Error::Read`] after the port has stopped, or if the device does not report them.
     pub fn xstats(&self) -> Result<Vec<(String, u64)>, Error> {
         self.inner.xstats()
     }
 
-    /// The pool that it received into when it was last started.
+    /// The pool for received packets since the last start.
     #[must_use]
     pub fn mempool(&self) -> Option<Mempool> {
         self.inner.mempool()

@@ -1,4 +1,4 @@
-//! Plugging devices in and out. Every function here takes the control lock's proof.
+//! Plugging devices in and out. Every function here takes the proof of the control lock.
 
 use super::config::Capabilities;
 use super::device::DeviceString;
@@ -12,11 +12,11 @@ use hotloop_packet::ethernet::MacAddress;
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
 
-/// Net_ring's rings at most: `RTE_PMD_RING_MAX_RX_RINGS`.
+/// Maximum number of net_ring's rings: `RTE_PMD_RING_MAX_RX_RINGS`.
 const NET_RING_RINGS_MAX: usize = 16;
 
-/// Plugs the device in, and returns its port. One on a bus may have been found by EAL itself as it
-/// started; a virtual one that is there already is nobody's, and was not checked.
+/// Plugs the device in, and returns its port. A device on a bus may have been found by EAL itself
+/// at its start. A virtual device that exists already belongs to nobody, and was not checked.
 pub(super) fn plug(_: &mut Control, device: &DeviceString) -> Result<u16, Error> {
     let [bus, name, arguments] = device.for_hotplug();
     if !device.is_virtual()
@@ -30,13 +30,14 @@ pub(super) fn plug(_: &mut Control, device: &DeviceString) -> Result<u16, Error>
         remedy,
     })?;
     let (result, said) = log::capture(|| {
-        // SAFETY: 1. C strings. 2. The control lock is held. 3. What the driver is to do was checked:
-        // the arguments are those of a `DeviceString`, rebuilt. 4. Its handlers read each argument's
-        // value, which none of them lacks: `Argument::parse`. tests/devices.rs tries every argument.
+        // SAFETY: 1. C strings. 2. The control lock is held. 3. The driver's arguments were
+        // checked: they are those of a `DeviceString`, rebuilt. 4. Its handlers read each
+        // argument's value, and every argument has one: `Argument::parse`. tests/devices.rs tries
+        // every argument.
         unsafe { sys::rte_eal_hotplug_add(bus.as_ptr(), name.as_ptr(), arguments.as_ptr()) }
     });
     let error = match result {
-        // What drivers return for want of a better one; not EPERM.
+        // The generic error of drivers; not EPERM.
         -1 => "its driver refuses it".into(),
         ..0 => errno_text(result),
         0.. => "it has no Ethernet port".into(),
@@ -81,9 +82,10 @@ pub(super) unsafe fn unplug(
         empty_rings(device.name());
     }
     let (result, said) = log::capture(|| {
-        // SAFETY: 1. The port exists and is stopped, by the caller. 2. The control lock is held.
+        // SAFETY: 1. The port exists and is stopped, by contract. 2. The control lock is held.
         let closed = unsafe { sys::rte_eth_dev_close(port_id) };
-        // SAFETY: 1. C strings. 2. The control lock is held. 3. Nobody uses the device, by the caller.
+        // SAFETY: 1. C strings. 2. The control lock is held. 3. Nobody uses the device, by
+        // contract.
         let removed = unsafe { sys::rte_eal_hotplug_remove(bus.as_ptr(), name.as_ptr()) };
         if closed != 0 { closed } else { removed }
     });
@@ -102,26 +104,25 @@ pub(super) unsafe fn unplug(
     })
 }
 
-/// Frees what was sent into net_ring's rings and not received: the driver would free the rings
-/// alone.
+/// Frees the mbufs that net_ring's rings still hold: the driver would only free the rings.
 fn empty_rings(device_name: &str) {
     for ring in rings(device_name) {
-        // SAFETY: 1. The ring exists, as `rings` has seen, and holds mbufs that were sent. 2. The port
-        // is stopped and none of its queues is polled again, by `unplug`'s caller, so this is the one
-        // consumer.
+        // SAFETY: 1. The ring exists, as `rings` has checked, and holds mbufs that were sent. 2.
+        // The port is stopped and none of its queues is polled again, by `unplug`'s contract, so
+        // this is the only consumer.
         while let Some(mbuf) = NonNull::new(unsafe { sys::sh_ring_take(ring) }) {
-            // SAFETY: 1. What a ring holds is owned by it, and now here; it is not used after.
+            // SAFETY: 1. The ring owned the mbuf, and this code does now; it is not used after.
             unsafe { sys::sh_mbuf_free(mbuf.as_ptr()) };
         }
     }
 }
 
-/// Frees the rings that net_ring leaves behind: it frees as many as queues were configured, of the
-/// 16 it made, and cannot be plugged in again under the same name while there are others.
+/// Frees the rings that net_ring leaves behind: it frees one per configured queue, of the 16 it
+/// made, and cannot be plugged in again under the same name while others exist.
 fn free_rings(device_name: &str) {
     for ring in rings(device_name) {
-        // SAFETY: 1. The ring exists, as `rings` has seen. 2. Nobody uses it any more: `unplug` calls
-        // this once the device is gone.
+        // SAFETY: 1. The ring exists, as `rings` has checked. 2. Nobody uses it any more: `unplug`
+        // calls this once the device is gone.
         unsafe { sys::rte_ring_free(ring) };
     }
 }
@@ -132,21 +133,21 @@ fn rings(device_name: &str) -> impl Iterator<Item = *mut sys::rte_ring> {
         let mut name = format!("ETH_RXTX{index}_{device_name}");
         name.truncate(sys::SH_RING_NAME_MAX as usize - 1);
         let name = CString::new(name).ok()?;
-        // SAFETY: 1. A C string. 2. rte_ring.h: looks up under a lock of its own.
+        // SAFETY: 1. A C string. 2. rte_ring.h: the lookup takes a lock of its own.
         let ring = unsafe { sys::rte_ring_lookup(name.as_ptr()) };
         (!ring.is_null()).then_some(ring)
     })
 }
 
-/// The index of the kernel's interface that the port is on, 0 where there is none, and how many RX
-/// queues it has.
+/// The index of the port's kernel interface, 0 if there is none, and the port's number of RX
+/// queues.
 pub(super) fn interface(_: &Control, port_id: u16) -> (u32, u16) {
     // SAFETY: 1. The port exists: the caller has plugged it in and holds the control lock.
     let info = unsafe { sys::sh_port_info(port_id) };
     (info.interface, info.rx_queue_count_max)
 }
 
-/// What the device of a port says of itself.
+/// The properties that a port's device reports.
 pub(super) fn describe(
     _: &Control,
     device: &DeviceString,

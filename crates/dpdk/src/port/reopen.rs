@@ -1,5 +1,5 @@
-//! Opens a device again after its interface was deleted, once another of its name is there. Its queues
-//! stay with those that poll them.
+//! Reopens a device after its interface was deleted, once another of the same name exists. Its
+//! queues stay with their owners.
 
 use super::inner::{Inner, Phase, PluggedIn, State, plug_in};
 use super::{plug, start, stats};
@@ -11,7 +11,7 @@ use hotloop_stage::{Limits, LinkState, Reopening};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Inner {
-    /// Goes as far as it can without waiting.
+    /// Goes as far as possible without waiting.
     pub(super) fn reopen(&self) -> Result<Reopening, Error> {
         let mut control = Control::lock()?;
         let mut state = lock(&self.state);
@@ -26,11 +26,12 @@ impl Inner {
             return Ok(Reopening::Waiting);
         }
         if let Phase::Started { port_id, before, limits } = state.phase {
-            // SAFETY: 1. The port is this one, by the invariant of `Phase::Started`. 2. Nobody polls:
-            // `Gate::shut` has found no queue inside, and none enters before it is opened.
+            // SAFETY: 1. The port is this one, by the invariant of `Phase::Started`. 2. Nobody
+            // polls: `Gate::shut` has found no queue inside, and none enters before the gate is
+            // opened.
             unsafe { self.halt(&mut control, &mut state, port_id, &before) };
             state.phase = Phase::Away { port_id, limits };
-            // SAFETY: 1. It was stopped just now. 2. As above.
+            // SAFETY: 1. The port was stopped just now. 2. As above.
             unsafe { plug::unplug(&mut control, &self.device, port_id) }?;
         }
         let Phase::Away { port_id, limits } = state.phase else { return Ok(Reopening::Impossible) };
@@ -45,7 +46,7 @@ impl Inner {
         opened.map(|()| Reopening::Done)
     }
 
-    /// Makes the device that was plugged in what it was, and starts it.
+    /// Restores the configuration of the device that was plugged in, and starts it.
     fn open_again(
         &self,
         control: &mut Control,
@@ -56,8 +57,8 @@ impl Inner {
     ) -> Result<(), Error> {
         let PluggedIn { port_id: found, sockets, interface } = plugged;
         if found != port_id {
-            // Packets say by that number where they came from. DPDK gives out the lowest that is free:
-            // another device that is away has it, which then gets its own.
+            // Packets refer to their port by this number. DPDK assigns the lowest free one: if
+            // another device that is away had it, that device then gets this port's number.
             let error = format!("DPDK's number of the port is {found}, and was {port_id}");
             return Err(self.unreadable("itself when opened again", error));
         }
@@ -72,7 +73,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives the interface the port's address, by which its neighbours know it, where it has another.
+    /// Sets the interface's address to the port's, which its neighbours know, if it differs.
     fn restore_mac(&self, control: &Control, port_id: u16) -> Result<(), Error> {
         let (_, mac) = plug::describe(control, &self.device, port_id)?;
         if mac == self.mac || !self.driver.has_own_mac {

@@ -1,10 +1,10 @@
-//! Which packets RSS hashes, and by what.
+//! The packets that RSS hashes, and their fields.
 
 use hotloop_dpdk_sys as sys;
 use std::fmt;
 use std::ops::BitOr;
 
-/// What RSS hashes.
+/// A set of fields that RSS hashes.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub struct RssFields(u64);
 
@@ -21,7 +21,7 @@ impl RssFields {
     /// Addresses and ports of UDP packets.
     pub const UDP: Self = Self(sys::SH_RSS_UDP);
 
-    /// What is in both.
+    /// The intersection of both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)

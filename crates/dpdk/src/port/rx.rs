@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 
-/// A port's RX queue. It is claimed once, and polled by one thread at a time, which may pass it to
-/// another.
+/// A port's RX queue. It is claimed once, and polled by one thread at a time; it may move to
+/// another thread.
 ///
 /// A received packet has one owner. A driver may pass on mbufs that were sent to it (net_ring): a
 /// packet that has other owners is then copied, and counted as `rx_nombuf` if the pool has no mbuf for
@@ -32,33 +32,33 @@ use std::sync::atomic::fence;
 /// is a record of more than 65,535 bytes.
 pub struct RxQueue {
     port: Arc<Inner>,
-    /// To the port's gate. While it is inside, the port of its `port_id` runs with this queue, and
-    /// with the spare ones: `Pass`; `Inner::reopen` opens with as many queues as before.
+    /// Entry to the port's gate. While inside, the port of its `port_id` runs with this queue, and
+    /// with the spare ones: `Pass`; `Inner::reopen` opens with the same queues as before.
     pass: Pass,
-    /// Invariant: claimed for this value alone. `Inner::claim` hands out each once, `drop` gives it
-    /// back.
+    /// Invariant: only this value has claimed it. `Inner::claim` hands out each once, `drop` gives
+    /// it back.
     index: u16,
-    /// Whether received mbufs may be owned by others too. Invariant: where it is not set, they come
-    /// fresh from the port's pool: `new`, by what `driver` knows.
+    /// Whether received mbufs may have other owners. Invariant: if false, they come fresh from the
+    /// port's pool: `new`, according to `driver`.
     looks: bool,
-    /// The size of the buffers of received mbufs, where their lengths must be checked. Invariant: set
-    /// once `pass` is valid, unless they agree whatever is received: `start`, by what `driver` knows.
+    /// The size of receive buffers, if lengths must be checked. Invariant: set once `pass` is
+    /// valid, unless lengths agree whatever is received: `start`, according to `driver`.
     checked_bytes: Option<u32>,
-    /// Whether received packets are counted here, since the driver forgets how many.
+    /// Whether received packets are counted here, because the driver forgets its counts.
     counts: bool,
-    /// Whether received packets are handed on as they are. Invariant: set only where `looks`, `checked_bytes` and
-    /// `counts` ask for nothing.
+    /// Whether received packets are passed on without any check. Invariant: true only if `looks`,
+    /// `checked_bytes` and `counts` require none.
     is_plain: bool,
     /// Whether the device reads a file, which ends.
     reads_file: bool,
     finished: bool,
     /// Packets that the file's reader had lost by the last empty poll.
     lost: u64,
-    /// Queues that were not claimed and that are polled with this one.
-    /// Invariant: empty, or the port runs with them where `pass` is inside, and they are polled through
-    /// this value alone: `start`, of the port's first RX queue.
+    /// Unclaimed queues that are polled with this one. Invariant: empty, or the port runs with them
+    /// while `pass` is inside, and only this value polls them: `start`, for the port's first RX
+    /// queue.
     spare: Range<u16>,
-    /// Which of this and the spare queues is polled first next time.
+    /// The queue, this or a spare one, to poll first next time.
     first: u16,
     /// `Send`, but not `Sync`.
     unshared: PhantomData<Cell<()>>,
@@ -92,10 +92,10 @@ impl RxQueue {
         self.index
     }
 
-    /// The number of packets that wait in it. `None` if its driver does not know.
+    /// Number of packets waiting in the queue. `None` if its driver does not know.
     ///
     /// # Panics
-    /// As [`poll`](Source::poll).
+    /// As for [`poll`](Source::poll).
     #[must_use]
     pub fn rx_queue_count(&mut self) -> Option<usize> {
         if !self.pass.is_inside(&self.port.gate) {
@@ -103,38 +103,38 @@ impl RxQueue {
         }
         stack::require();
         // SAFETY: 1. The port runs with this queue, by the invariants of `pass` and `index`: it is
-        // inside. 2. rte_ethdev.h: not to be called while another thread polls the queue, which is
-        // this value's alone, by that of `index`; it is borrowed exclusively. 3. The stack has room for
-        // the driver's frames: `require` has returned.
+        // inside. 2. rte_ethdev.h: not to be called while another thread polls the queue; only this
+        // value can, by the invariant of `index`, and it is borrowed exclusively. 3. The stack has
+        // room for the driver's frames: `require` has returned.
         let count = unsafe { sys::sh_rx_queue_count(self.pass.port_id(), self.index) };
         usize::try_from(count).ok()
     }
 
-    /// Of a file, whether its end was seen: the reader blocks, so an empty poll is the end, unless
-    /// it was empty for want of an mbuf.
+    /// Checks a file for its end: the reader blocks, so an empty poll is the end, unless there was
+    /// no mbuf.
     #[cold]
     fn look_for_end(&mut self) {
-        // SAFETY: 1. The port exists, by the invariant of `pass`: `poll` has seen that it is inside, and
-        // that the stack has room.
+        // SAFETY: 1. The port exists, by the invariant of `pass`: `poll` has checked that it is
+        // inside, and that the stack has room.
         let Ok(stats) = (unsafe { stats::read(self.pass.port_id()) }) else { return };
         self.finished = stats.rx_nombuf == self.lost;
         self.lost = stats.rx_nombuf;
     }
 
-    /// Counts the first `count` mbufs where the driver does not, and takes out those that may not be handed on. Returns
-    /// how many there are then, at the front.
+    /// Counts the first `count` mbufs if the driver does not, and removes those that may not be
+    /// passed on. Returns the number of mbufs left, at the front.
     #[inline(never)]
     fn look(&self, slots: &mut [MaybeUninit<Mbuf>], count: usize) -> usize {
         if self.counts {
             self.port.polled.fetch_add(count as u64, Relaxed);
         }
-        // SAFETY: 1. rte_ethdev.h: the driver has written so many slots, with pointers to mbufs, which
-        // are not null.
+        // SAFETY: 1. rte_ethdev.h: the driver has written `count` slots, with pointers to mbufs,
+        // which are not null.
         let heads = unsafe { slice::from_raw_parts(slots.as_ptr().cast(), count) };
         if self.passes(heads) { count } else { self.sort_out(slots, count) }
     }
 
-    /// Whether one look at a burst was enough to see that every packet may be handed on.
+    /// Whether a single check of the burst shows that every packet may be passed on.
     #[inline(always)]
     fn passes(&self, received: &[NonNull<RawMbuf>]) -> bool {
         let Some(buffer_bytes) = self.checked_bytes else {
@@ -143,20 +143,21 @@ impl RxQueue {
         if self.looks {
             return self.are_single::<true>(received);
         }
-        // SAFETY: 1. The driver takes mbufs fresh from the port's pool, by `looks`'s invariant, and
-        // counts what it links: `driver`. 2. `start` asked the pool for its buffers' size. 3. The
-        // mbufs are this thread's now.
+        // SAFETY: 1. The driver takes mbufs fresh from the port's pool, by the invariant of
+        // `looks`, and counts the segments it links: `driver`. 2. `start` read the buffers' size
+        // from the pool. 3. The mbufs are this thread's now.
         unsafe { lengths::agree_in_burst(received, buffer_bytes) }
     }
 
-    /// Whether all are single mbufs with their own buffers that nobody else owns, as one cache line of each
-    /// shows, and, where their lengths must be checked, have lengths that agree. If so, sets their port.
+    /// Whether all are single mbufs with their own buffers and no other owner, judged by one cache
+    /// line of each, and, if lengths must be checked, have lengths that agree. If so, sets their
+    /// port.
     #[inline(always)]
     fn are_single<const CHECKED: bool>(&self, received: &[NonNull<RawMbuf>]) -> bool {
         let (mut differing, mut flags) = (0, 0);
         for head in received {
-            // SAFETY: 1. A reference to it came with it. 2. Nobody writes to what several own, save to its count
-            // of owners, which is an atomic.
+            // SAFETY: 1. A reference to it came with it. 2. Nobody writes to an mbuf with several
+            // owners, except to its refcnt, which is an atomic.
             let head = unsafe { head.as_ref() };
             differing |= u32::from((head.refcnt.load(Relaxed) ^ 1) | (head.nb_segs ^ 1));
             flags |= head.ol_flags;
@@ -169,29 +170,30 @@ impl RxQueue {
         if differing != 0 || flags & (sys::SH_MBUF_INDIRECT | sys::SH_MBUF_EXTERNAL) != 0 {
             return false;
         }
-        // What others did with it before they gave it up comes before what is done with it now.
+        // Orders everything that others did with it before they gave it up before its use here.
         fence(Acquire);
         for head in received {
-            // SAFETY: 1. As was seen, this thread alone owns it.
+            // SAFETY: 1. This thread is its only owner, as was checked.
             unsafe { (*head.as_ptr()).port = self.pass.port_id() };
         }
         true
     }
 
-    /// Looks at each of the first `count` mbufs: frees those whose lengths do not agree, and puts
-    /// copies in place of those that others own too. Returns how many there are then, at the front.
+    /// Checks each of the first `count` mbufs: frees those with lengths that do not agree, and
+    /// replaces those with other owners by copies. Returns the number of mbufs left, at the front.
     #[inline(never)]
     fn sort_out(&self, slots: &mut [MaybeUninit<Mbuf>], count: usize) -> usize {
         let (mut kept, mut malformed) = (0, 0);
         for index in 0..count {
-            // SAFETY: 1. rte_ethdev.h: the driver has written so many slots, with pointers to mbufs,
-            // which are not null; an `Mbuf` is one.
+            // SAFETY: 1. rte_ethdev.h: the driver has written `count` slots, with pointers to
+            // mbufs, which are not null; an `Mbuf` is one.
             let raw = unsafe { slots[index].as_ptr().cast::<NonNull<RawMbuf>>().read() };
             // SAFETY: 1. rte_mbuf.h: mbufs are linked to mbufs only, the last to a null pointer. 2.
-            // Nobody writes to what several own, and what one owns came to this thread.
+            // Nobody writes to mbufs with several owners, and those with a single one came to this
+            // thread.
             if self.checked_bytes.is_some() && !unsafe { lengths::agree(raw) } {
                 // SAFETY: 1. The reference that came with it ends here. 2. rte_mbuf.h: frees each
-                // segment that is linked, whatever the head says of how many there are.
+                // linked segment, whatever count the head has.
                 unsafe { sys::sh_mbuf_free(raw.as_ptr()) };
                 malformed += 1;
                 continue;
@@ -207,26 +209,27 @@ impl RxQueue {
         kept
     }
 
-    /// A received packet, or a copy of it where others own it too and the pool has room for one.
+    /// A received packet, or a copy if it has other owners and the pool has room for one.
     fn exclusive(&self, raw: NonNull<RawMbuf>) -> Option<Mbuf> {
         // SAFETY: 1. rte_mbuf.h: the chain ends with a null pointer. 2. A reference to it came with
-        // it, and nobody writes to what several own.
+        // it, and nobody writes to mbufs with several owners.
         if !self.looks || unsafe { mbuf::is_exclusive(raw) } {
-            // SAFETY: 1. A chain, as above. Its mbufs are of the port's pool, or of one that a packet
-            // sent was of, which live and which any thread may use: `RawMempool`, `Mbuf`. 2. It is
-            // this thread's alone: fresh, by `looks`'s invariant, or as was seen. 3. Its lengths
-            // agree: `sort_out` has checked that, or the driver's always do, by the invariant of
-            // `checked_bytes`.
+            // SAFETY: 1. A chain, as above. Its mbufs are of the port's pool, or of the pool of a
+            // packet that was sent; both live, and any thread may use them: `RawMempool`, `Mbuf`.
+            // 2. It is owned by this thread only: fresh, by the invariant of `looks`, or as was
+            // checked. 3. Its lengths agree: `sort_out` has checked that, or the driver's always
+            // do, by the invariant of `checked_bytes`.
             return Some(unsafe { Mbuf::from_raw(raw) });
         }
-        // SAFETY: 1. The chain is valid: 1 and 3 as above. 2. Nobody writes to what several own.
+        // SAFETY: 1. The chain is valid: 1 and 3 as above. 2. Nobody writes to mbufs with several
+        // owners.
         let copy = unsafe { mbuf::copy(raw) };
         // SAFETY: 1. The reference that came with it ends here.
         unsafe { sys::sh_mbuf_free(raw.as_ptr()) };
         copy
     }
 
-    /// Polls one queue that this value polls alone.
+    /// Polls a queue that only this value polls.
     #[inline(always)]
     fn poll_queue(&mut self, index: u16, burst: &mut Burst<Mbuf>) -> usize {
         let slots = burst.spare_mut();
@@ -235,10 +238,10 @@ impl RxQueue {
             return 0;
         }
         let pointers = slots.as_mut_ptr().cast::<*mut RawMbuf>();
-        // SAFETY: 1. The port runs with this queue, or this spare one, and this value, by which alone
-        // it is polled, is borrowed exclusively: the invariants of `pass`, `index` and `spare`; `poll`
-        // has seen that it is inside. 2. There is room for `wanted` pointers, and an `Mbuf` is one. 3. The
-        // stack has room for the driver's frames, as `poll` has seen too.
+        // SAFETY: 1. The port runs with this queue, or this spare one, which only this value polls,
+        // and this value is borrowed exclusively: the invariants of `pass`, `index` and `spare`;
+        // `poll` has checked that it is inside. 2. There is room for `wanted` pointers, and an
+        // `Mbuf` is one. 3. The stack has room for the driver's frames, as `poll` has checked, too.
         let received = unsafe { sys::sh_rx_burst(self.pass.port_id(), index, pointers, wanted) };
         if received == 0 {
             if self.reads_file {
@@ -250,17 +253,19 @@ impl RxQueue {
         if !self.is_plain {
             count = self.look(slots, count);
         }
-        // SAFETY: 1. The slots come from `spare_mut`, and nothing was done to the burst since.
-        // 2. rte_ethdev.h: the first `count` hold mbufs that are the caller's. They keep `Mbuf`'s
-        // invariants: 1. they are of the port's pool, or of one that a packet sent was of; 2. they are
-        // exclusive, since the driver takes them fresh, by `looks`'s invariant and that of `is_plain`, or as `are_single`
-        // has seen; 3. their lengths agree, as `passes` has seen, or as they always do, by the invariants of
-        // `checked_bytes` and `is_plain`; or `sort_out` has shown the three. rte_mbuf_check of DPDK: no segment follows where `nb_segs` is 1.
+        // SAFETY: 1. The slots come from `spare_mut`, and the burst has not changed since.
+        // 2. rte_ethdev.h: the first `count` hold mbufs that are the caller's. They fulfil `Mbuf`'s
+        //    invariants: 1. they are of the port's pool, or of the pool of a packet that was sent;
+        //    2. they are exclusive, since the driver takes them fresh, by the invariants of `looks`
+        //    and `is_plain`, or as `are_single` has checked; 3. their lengths agree, as `passes`
+        //    has checked, or as they always do, by the invariants of `checked_bytes` and
+        //    `is_plain`; or `sort_out` has shown all three. rte_mbuf_check of DPDK: no segment
+        //    follows if `nb_segs` is 1.
         unsafe { burst.assume_pushed(count) };
         count
     }
 
-    /// Polls this and the spare queues, another one first each time, so that none waits for ever.
+    /// Polls this and the spare queues, beginning with another one each time, so that none starves.
     #[inline(never)]
     fn poll_with_spare(&mut self, burst: &mut Burst<Mbuf>) -> usize {
         let count = 1 + self.spare.len() as u16;
@@ -284,8 +289,8 @@ impl Source for RxQueue {
     type Item = Mbuf;
 
     /// # Panics
-    /// If less than 256 KiB of the thread's stack are left, or its stack pointer is not in the stack that
-    /// the system gave it. Nothing was received then.
+    /// If less than 256 KiB of the thread's stack are left, or if its stack pointer is outside the
+    /// stack that the system gave it. Nothing was received then.
     #[inline(always)]
     fn poll(&mut self, burst: &mut Burst<Mbuf>) -> usize {
         if !self.pass.is_inside(&self.port.gate) {
@@ -349,13 +354,13 @@ mod tests {
     use hotloop_dpdk_sys::RawMbuf;
     use hotloop_stage::{Burst, Core, Limits, Sink, Source};
 
-    /// A packet of two segments, of 1000 bytes and of 500.
+    /// A packet of two segments, of 1,000 bytes and of 500.
     fn chain(pool: &Mempool) -> Mbuf {
         let (mut head, mut rest) = (pool.alloc().unwrap(), pool.alloc().unwrap());
         head.append(1000).unwrap();
         rest.append(500).unwrap();
         let mut head = head.into_raw();
-        // SAFETY: a fresh mbuf that nobody else has.
+        // SAFETY: a fresh mbuf with no other owner.
         let fields = unsafe { head.as_mut() };
         (fields.nb_segs, fields.pkt_len) = (2, 1500);
         fields.next = rest.into_raw().as_ptr();
@@ -371,7 +376,7 @@ mod tests {
 
     type Plant = fn(&mut RawMbuf);
 
-    /// What a driver may get wrong in the head of a single segment.
+    /// Errors that a driver may make in the head of a single segment.
     const OF_SINGLES: [(&str, Plant); 9] = [
         ("a longer packet", |head| head.pkt_len += 1),
         ("a packet longer by 65,536", |head| head.pkt_len += 65_536),
@@ -384,20 +389,20 @@ mod tests {
         ("two segments that are one", |head| head.nb_segs = 2),
     ];
 
-    /// What a driver may get wrong in a chain.
+    /// Errors that a driver may make in a chain.
     const OF_CHAINS: [(&str, Plant); 7] = [
         ("more segments", |head| head.nb_segs = 3),
         ("65,535 segments", |head| head.nb_segs = u16::MAX),
         ("a longer packet", |head| head.pkt_len = 1501),
         ("the packet of the first segment", |head| head.pkt_len = 1000),
         ("one segment that is two", |head| head.nb_segs = 1),
-        // SAFETY: the chain of `chain`, which nobody else has.
+        // SAFETY: the chain of `chain`, which has no other owner.
         ("data past the second buffer", |head| unsafe { (*head.next).data_len = 2049 }),
         // SAFETY: as above.
         ("a second offset past its buffer", |head| unsafe { (*head.next).data_off = 2000 }),
     ];
 
-    /// What only a driver that uses mbufs otherwise than fresh from a pool may get wrong.
+    /// Errors that are only possible in drivers whose mbufs aren't fresh from a pool.
     const OF_OTHERS: [(&str, bool, Plant); 2] = [
         ("no segment", false, |head| head.nb_segs = 0),
         ("an uncounted segment", true, |head| (head.nb_segs, head.pkt_len) = (1, 1000)),
@@ -420,7 +425,8 @@ mod tests {
         let singles = OF_SINGLES.map(|(what, plant)| (what, false, plant));
         let chains = OF_CHAINS.map(|(what, plant)| (what, true, plant));
         let (mut received, mut malformed) = (0, 0);
-        // Beside a chain, each is looked at by itself; beside single segments, first all in one pass.
+        // Beside a chain, each mbuf is checked separately; beside single segments, all are first
+        // checked in one pass.
         for (looks, beside) in
             [(false, single as fn(&_) -> _), (false, chain), (true, single), (true, chain)]
         {
@@ -435,7 +441,8 @@ mod tests {
                 let mut raw = planted.into_raw();
                 // SAFETY: an exclusive mbuf, as a driver has it.
                 plant(unsafe { raw.as_mut() });
-                // SAFETY: none: it is as a driver would hand it over, and net_ring looks at none of it.
+                // SAFETY: none: the mbuf is as a driver would pass it on, and net_ring reads none
+                // of it.
                 sent.push(unsafe { Mbuf::from_raw(raw) });
                 sent.push(single(&pool));
                 assert_eq!(tx.send(&mut sent), 10);

@@ -1,10 +1,10 @@
-//! The sockets through which net_af_packet and net_af_xdp receive, and what the kernel dropped at
-//! them.
+//! The receiving sockets of net_af_packet and net_af_xdp, and the kernel's drops at them.
 //!
-//! net_af_packet counts none of those drops, in an old version of its sources and in one of 2025. The
-//! kernel does, for each socket, and starts at 0 again whenever somebody reads: should a later driver
-//! read them as well, its figure and this one still add up to what was dropped. net_af_xdp leaves out
-//! what finds the RX ring full; there the kernel's figure, which only grows, replaces the driver's.
+//! net_af_packet counts none of those drops, according to an old version of its sources and one of
+//! 2025. The kernel does, for each socket, and restarts from 0 whenever the count is read: should a
+//! later driver read it as well, its figure and this one still add up to the total. net_af_xdp
+//! leaves out packets that find the RX ring full; there the kernel's figure, which only grows,
+//! replaces the driver's.
 
 use rustix::io::FdFlags;
 use rustix::net::{AddressFamily, sockopt};
@@ -15,24 +15,26 @@ use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
-/// Sockets of one device, each by a descriptor of this crate's own: the driver may close its own at
-/// any time.
+/// Sockets of one device, as descriptors of this crate's own: the driver may close its own at any
+/// time.
 #[derive(Default)]
 pub(super) struct Sockets {
     packet: Vec<OwnedFd>,
     xdp: Vec<OwnedFd>,
-    /// Packets dropped at the packet sockets by the last reading.
+    /// Packets dropped at the packet sockets as of the last reading.
     dropped: u64,
 }
 
 impl Sockets {
-    /// The driver's sockets, of which it has opened `count` since `before`: the process's XDP sockets, and its
-    /// packet sockets that are bound to the interface with this index. None where there are not just so many,
-    /// as where another thread opens such sockets too. From now on, programs that this one starts don't inherit
-    /// them. Drivers open them without `O_CLOEXEC`, and a packet socket that another program still has when its
-    /// port is closed would go on taking its share of the interface's packets (packet(7), `PACKET_FANOUT`).
+    /// The `count` sockets that the driver has opened since `before`: the process's XDP sockets,
+    /// and its packet sockets that are bound to the interface with this index. Empty if their
+    /// number differs, as when another thread opens such sockets, too. From now on, programs that
+    /// this one starts don't inherit them. Drivers open them without `O_CLOEXEC`, and a packet
+    /// socket that another program still has when its port is closed would go on taking its share
+    /// of the interface's packets (packet(7), `PACKET_FANOUT`).
     ///
-    /// The caller has the control lock: no port is closed meanwhile, so the driver keeps its sockets open.
+    /// The caller must hold the control lock: no port is closed meanwhile, so the driver keeps its
+    /// sockets open.
     pub(super) fn opened_since(
         before: &BTreeMap<PathBuf, RawFd>,
         if_index: u32,
@@ -43,7 +45,7 @@ impl Sockets {
             let socket = match copy(&name, number) {
                 Ok(Some(socket)) => socket,
                 Ok(None) => continue,
-                // It may be one of the driver's.
+                // It may be one of the driver's sockets.
                 Err(_) => return Self::default(),
             };
             match sockopt::socket_domain(&socket) {
@@ -59,10 +61,10 @@ impl Sockets {
             return Self::default();
         }
         for number in numbers {
-            // SAFETY: 1. The descriptor is the driver's: `count` of its sockets are among those that were found,
-            // which are as many. 2. The driver keeps it open meanwhile, by the caller.
+            // SAFETY: 1. The descriptor is the driver's: its `count` sockets are among those found,
+            // and `count` were found. 2. The driver keeps it open meanwhile, by contract.
             let opened = unsafe { BorrowedFd::borrow_raw(number) };
-            // It fails for no descriptor that is open.
+            // This never fails for an open descriptor.
             let _ = rustix::io::fcntl_setfd(opened, FdFlags::CLOEXEC);
         }
         sockets
@@ -72,8 +74,8 @@ impl Sockets {
         self.packet.len() + self.xdp.len()
     }
 
-    /// Packets that the kernel dropped at these sockets since they were opened, mostly because their
-    /// rings were full; nothing where it does not say.
+    /// Packets that the kernel dropped at these sockets since they were opened, mostly because
+    /// their rings were full. `None` if the kernel does not report them.
     pub(super) fn dropped(&mut self) -> Option<u64> {
         for socket in &self.packet {
             self.dropped += u64::from(read_drops(socket)?);
@@ -87,8 +89,8 @@ impl Sockets {
     }
 }
 
-/// The sockets that the process has open: what `/proc` calls each, and its number. A number is used
-/// again as soon as it is free, a name is not.
+/// The process's open sockets: each one's name in `/proc`, and its number. A number is reused as
+/// soon as it is free, a name is not.
 pub(super) fn open() -> BTreeMap<PathBuf, RawFd> {
     let Ok(folder) = fs::read_dir("/proc/self/fd") else { return BTreeMap::new() };
     let named = |entry: DirEntry| {
@@ -99,17 +101,17 @@ pub(super) fn open() -> BTreeMap<PathBuf, RawFd> {
     folder.filter_map(|entry| named(entry.ok()?)).collect()
 }
 
-/// A descriptor of this crate's own for the socket with this name and number; nothing where it was closed
-/// meanwhile, by another thread, which may have given its number to something else.
+/// A descriptor of this crate's own for the socket with this name and number. `None` if another
+/// thread has closed it meanwhile; its number may then refer to something else.
 fn copy(name: &Path, number: RawFd) -> io::Result<Option<OwnedFd>> {
-    // SAFETY: 1. fcntl(2): takes any number, and makes another descriptor for what has it, or fails. Nothing is
-    // borrowed from whoever has it.
+    // SAFETY: 1. fcntl(2): takes any number, and duplicates its descriptor, or fails. Nothing is
+    // borrowed from the descriptor's owner.
     let copied = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
     if copied < 0 {
         let error = io::Error::last_os_error();
         return if error.raw_os_error() == Some(libc::EBADF) { Ok(None) } else { Err(error) };
     }
-    // SAFETY: 1. The descriptor was made above, and is nobody else's.
+    // SAFETY: 1. The descriptor was made above, and nobody else owns it.
     let copied = unsafe { OwnedFd::from_raw_fd(copied) };
     let found = fs::read_link(format!("/proc/self/fd/{}", copied.as_raw_fd()))?;
     Ok((found == name).then_some(copied))
@@ -126,7 +128,7 @@ fn bound_to(descriptor: &OwnedFd) -> Option<u32> {
     u32::try_from(address.sll_ifindex).ok().filter(|_| result == 0)
 }
 
-/// Packets dropped at the socket since somebody last read that.
+/// Packets dropped at the socket since the last reading.
 fn read_drops(socket: &OwnedFd) -> Option<u32> {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut len_bytes = size_of::<libc::tpacket_stats>() as libc::socklen_t;
@@ -149,7 +151,7 @@ mod tests {
     use super::*;
     use rustix::net::{SocketType, netdevice, socket};
 
-    /// A packet socket as drivers open it, bound to the interface.
+    /// A packet socket like those of drivers, bound to the interface.
     fn packet_socket(if_index: u32) -> Option<OwnedFd> {
         let opened = socket(AddressFamily::PACKET, SocketType::RAW, None).ok()?;
         // SAFETY: 1. All its fields are numbers, for which zeroes are valid.

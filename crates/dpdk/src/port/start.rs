@@ -1,4 +1,4 @@
-//! Configuring and starting a device with the queues that were claimed.
+//! Configuring and starting a device with the claimed queues.
 
 use super::config::{PortConfig, RSS_KEY_SYMMETRIC};
 use super::inner::{Inner, State};
@@ -12,17 +12,17 @@ use hotloop_stage::Limits;
 use std::ffi::c_int;
 use std::ptr;
 
-/// What a driver reads that does not say how long its key is (`rte_eth_rss_conf`).
+/// The key length of drivers that don't report one (`rte_eth_rss_conf`).
 const RSS_KEY_BYTES_DEFAULT: usize = 40;
 
-/// What a frame has beyond its MTU at most, in bytes: the Ethernet header, two VLAN tags, the FCS.
+/// Maximum frame length beyond the MTU in bytes: the Ethernet header, two VLAN tags, the FCS.
 const FRAME_OVERHEAD_BYTES: usize = 14 + 2 * 4 + 4;
 
-/// What net_null's frames are as long as, unless `size=` says otherwise.
+/// The default length of net_null's frames: `size=`.
 const NET_NULL_SIZE_DEFAULT: usize = 64;
 
-/// Configures and starts the port, with the pool that the state has, or with a fitting one, which it
-/// then keeps.
+/// Configures and starts the port with the pool in the state, or with a fitting one, which the
+/// state then keeps.
 pub(super) fn start(
     port: &Inner,
     control: &mut Control,
@@ -62,9 +62,9 @@ pub(super) fn start(
 /// The steps; each needs the control lock.
 struct Step<'a> {
     port: &'a Inner,
-    /// Invariant: the number of `port`, which exists and is not started but by the last step:
-    /// `Inner::start` and `Inner::reopen` call [`start`] when they have it plugged in, with the state
-    /// locked.
+    /// Invariant: the number of `port`, which exists and is not started before the last step:
+    /// `Inner::start` and `Inner::reopen` call [`start`] when they have plugged it in, with the
+    /// state locked.
     port_id: u16,
 }
 
@@ -92,8 +92,8 @@ impl Step<'_> {
         self.run(&step, || unsafe { sys::sh_port_configure(self.port_id, &wanted) })
     }
 
-    /// Whether frames of the MTU need several buffers, which a device that offers it must be asked
-    /// for: it may be slower so.
+    /// Whether frames of the MTU need several buffers. The device must then be configured for that,
+    /// which may make it slower.
     fn needs_scatter(&self) -> bool {
         let config = &self.port.config;
         let data_room_bytes = match &config.mempool {
@@ -105,7 +105,7 @@ impl Step<'_> {
         self.port.capabilities.scatters && config.mtu.is_some_and(|mtu| frame_bytes(mtu) > room)
     }
 
-    /// The key in the device's length.
+    /// The key, in the device's length.
     fn rss_key(&self) -> Result<Vec<u8>, Error> {
         let bytes = match self.port.capabilities.rss_key_bytes {
             0 => RSS_KEY_BYTES_DEFAULT,
@@ -122,7 +122,7 @@ impl Step<'_> {
         }
     }
 
-    /// Descriptors a queue, as near to the configuration as the device can.
+    /// Descriptors per queue, as near to the configuration as the device allows.
     fn descriptors(&self, _: &Control) -> Result<(u16, u16), Error> {
         let config = &self.port.config;
         let (mut rx, mut tx) = (config.rx_descriptor_count, config.tx_descriptor_count);
@@ -135,7 +135,7 @@ impl Step<'_> {
         Ok((rx, tx))
     }
 
-    /// The configured pool, if it is large enough, or one of the port's own that is.
+    /// The configured pool, if it is large enough, or a pool of the port's own.
     fn mempool(&self, control: &mut Control, need: &MempoolNeed) -> Result<Mempool, Error> {
         let (config, capabilities) = (&self.port.config, &self.port.capabilities);
         if let Some(mempool) = &config.mempool {
@@ -173,7 +173,7 @@ impl Step<'_> {
         Mempool::at_least(control, &config)
     }
 
-    /// Checks that what the device receives fits into a buffer, where its driver does not.
+    /// Checks that received frames fit into a buffer, if the driver doesn't check.
     fn check_frames_fit(&self, mempool: &Mempool) -> Result<(), Error> {
         let room = usize::from(mempool.config().data_room_bytes - HEADROOM_BYTES);
         let found = |problem| Err(Error::MempoolConfig { problem });
@@ -190,7 +190,7 @@ impl Step<'_> {
         }
         let size = match self.port.device.argument("size") {
             None => NET_NULL_SIZE_DEFAULT,
-            // The driver takes hexadecimal and octal numbers too, which are refused here.
+            // The driver also takes hexadecimal and octal numbers, which are refused here.
             Some(text) if text.starts_with('0') => usize::MAX,
             Some(text) => text.parse().unwrap_or(usize::MAX),
         };
@@ -239,7 +239,7 @@ impl Step<'_> {
         self.run("starting it", || unsafe { sys::rte_eth_dev_start(self.port_id) })?;
         if self.port.config.promiscuous {
             // SAFETY: 1. The port exists, by `port_id`'s invariant. 2. The control lock is held. A
-            // device without the mode receives everything, or says in its link what it does.
+            // device without the mode receives everything, or describes its mode in its link.
             unsafe { sys::rte_eth_promiscuous_enable(self.port_id) };
         }
         Ok(())
@@ -249,7 +249,7 @@ impl Step<'_> {
         self.port.capabilities.node.unwrap_or(sys::SH_SOCKET_ID_ANY as u32)
     }
 
-    /// Runs one step and makes an error of what it says.
+    /// Runs one step and turns its result into an error.
     fn run(&self, step: &str, call: impl FnOnce() -> c_int) -> Result<(), Error> {
         let (result, said) = log::capture(call);
         if result >= 0 {

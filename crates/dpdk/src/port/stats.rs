@@ -1,10 +1,10 @@
-//! What a port counts.
+//! A port's counters.
 
 use crate::error::errno_text;
 use hotloop_dpdk_sys as sys;
 use std::ffi::CStr;
 
-/// What a port counted since it was started.
+/// A port's counts since its start.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PortStats {
     /// Packets received.
@@ -15,26 +15,26 @@ pub struct PortStats {
     pub sent: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
-    /// Packets lost because no RX descriptor was free; nothing where neither the driver nor the
-    /// kernel counts them.
+    /// Packets lost because no RX descriptor was free; `None` if neither the driver nor the kernel
+    /// counts them.
     pub imissed: Option<u64>,
     /// Packets received with errors.
     pub ierrors: u64,
     /// Packets that could not be sent.
     pub oerrors: u64,
-    /// Packets lost because no mbuf was free, those that this crate could not copy among them.
+    /// Packets lost because no mbuf was free, including those that this crate could not copy.
     pub rx_nombuf: u64,
-    /// Packets that a driver handed over with lengths that do not agree, and that were freed; not
-    /// in `received`, though their bytes may be in `received_bytes`.
+    /// Packets that a driver passed on with lengths that do not agree, and that were freed; not in
+    /// `received`, though their bytes may be in `received_bytes`.
     pub rx_malformed: u64,
-    /// Packets that a TX queue took and freed, since the device sends no packets of their kind.
+    /// Packets that a TX queue took and freed, since the device can't send packets of their kind.
     pub tx_refused: u64,
-    /// Packets that arrived though no RX queue was claimed, and were freed, or lost in the kernel.
+    /// Packets that arrived while no RX queue was claimed, and were freed, or lost in the kernel.
     pub rx_unclaimed: u64,
 }
 
 impl Default for PortStats {
-    /// Nothing passed, and nothing was lost.
+    /// All zero.
     fn default() -> Self {
         Self {
             received: 0,
@@ -53,12 +53,12 @@ impl Default for PortStats {
 }
 
 impl PortStats {
-    /// What was counted after `before`.
+    /// The counts after `before`.
     pub(super) fn since(&self, before: &Self) -> Self {
         self.each(before, u64::saturating_sub)
     }
 
-    /// Both together.
+    /// The sum of both.
     pub(super) fn plus(&self, other: &Self) -> Self {
         self.each(other, |one, other| one + other)
     }
@@ -80,19 +80,19 @@ impl PortStats {
     }
 }
 
-/// The device's own counters, as they are.
+/// The device's own counters, unchanged.
 ///
-/// Other threads may poll meanwhile. rte_ethdev.h asks for no lock around reading statistics: DPDK's
-/// drivers keep them in plain 64-bit fields, each of which one polling thread adds to and any other
-/// may read. They are read and written in C alone, on machines with 64-bit words, on which such a
-/// field is read whole: a count is one that it had, the counts of one call need not be of one moment,
-/// and they are exact once polling has ended. This crate has no reference to any of them. Counters of
-/// its own (`Inner`'s) are atomic.
+/// Other threads may poll meanwhile. rte_ethdev.h requires no lock around reading statistics:
+/// DPDK's drivers keep them in plain 64-bit fields; one polling thread adds to each, and any other
+/// may read it. They are only read and written in C, on machines with 64-bit words, where such a
+/// field is read at once: a count is a value that the field had, the counts of one call may mix
+/// several moments, and they are exact once polling has ended. This crate has no reference to any
+/// of them. Counters of its own (`Inner`'s) are atomic.
 ///
 /// # Safety
 /// 1. The port exists and is not closed meanwhile.
 pub(super) unsafe fn read(port_id: u16) -> Result<PortStats, String> {
-    // SAFETY: 1. The port exists, by the caller.
+    // SAFETY: 1. The port exists, by contract.
     let stats = unsafe { sys::sh_port_stats(port_id) };
     if stats.error != 0 {
         return Err(errno_text(stats.error));
@@ -112,19 +112,20 @@ pub(super) unsafe fn read(port_id: u16) -> Result<PortStats, String> {
     })
 }
 
-/// The device's extended counters, each with its name; as of [`read`], others may poll meanwhile.
+/// The device's extended counters, each with its name; as with [`read`], others may poll meanwhile.
 ///
 /// # Safety
 /// 1. The port exists and is not closed meanwhile.
 pub(super) unsafe fn read_extended(port_id: u16) -> Result<Vec<(String, u64)>, String> {
-    // SAFETY: 1. The port exists, by the caller. 2. rte_ethdev.h: no table and size 0 ask for the count.
+    // SAFETY: 1. The port exists, by contract. 2. rte_ethdev.h: no table and size 0 request the
+    // count.
     let count = unsafe { sys::sh_port_xstat_names(port_id, std::ptr::null_mut(), 0) };
     let Ok(count) = u32::try_from(count) else { return Err(errno_text(count)) };
     let mut names = vec![sys::sh_xstat_name { name: [0; 64] }; count as usize];
-    // SAFETY: 1. The port exists, by the caller. 2. The table has `count` entries.
+    // SAFETY: 1. The port exists, by contract. 2. The table has `count` entries.
     let named = unsafe { sys::sh_port_xstat_names(port_id, names.as_mut_ptr(), count) };
     let mut values = vec![sys::sh_xstat { id: 0, value: 0 }; count as usize];
-    // SAFETY: 1. The port exists, by the caller. 2. The table has `count` entries.
+    // SAFETY: 1. The port exists, by contract. 2. The table has `count` entries.
     let valued = unsafe { sys::sh_port_xstats(port_id, values.as_mut_ptr(), count) };
     if named < 0 || valued < 0 {
         return Err(errno_text(named.min(valued)));

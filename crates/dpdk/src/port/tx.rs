@@ -15,26 +15,26 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A port's TX queue: claimed once, used by one thread at a time, which may hand it to another.
+/// A port's TX queue: claimed once, used by one thread at a time; it may move to another thread.
 ///
-/// Where a driver sends no chains, or trusts a packet's length, a chain is joined into its first
-/// segment, and a packet for which that cannot be done, or that is longer than the device's frames,
-/// is freed and counted as `tx_refused`.
+/// If a driver sends no chains, or trusts a packet's length, chains are joined into their first
+/// segment. A packet for which that fails, or that is longer than the device's frames, is freed and
+/// counted as `tx_refused`.
 pub struct TxQueue {
     port: Arc<Inner>,
     /// As `RxQueue`'s.
     pass: Pass,
     /// Invariant: as `RxQueue`'s.
     index: u16,
-    /// Whether packets to be sent must be looked at.
+    /// Whether packets must be checked before sending.
     looks: bool,
-    /// Packets that it took and freed, since the device sends none of their kind.
+    /// Packets taken and freed, since the device can't send packets of their kind.
     refused_count: u64,
-    /// Whether sent packets are counted here, since the driver forgets how many.
+    /// Whether sent packets are counted here, because the driver forgets its counts.
     counts: bool,
-    /// RX queues of which nobody claimed any, and that are emptied here.
-    /// Invariant: empty, or the port runs with them where `pass` is inside, and they are polled through
-    /// this value alone: `start`, of the port's first TX queue.
+    /// The port's RX queues if none is claimed, emptied here. Invariant: empty, or the port runs
+    /// with them while `pass` is inside, and only this value polls them: `start`, for the port's
+    /// first TX queue.
     drained: Range<u16>,
     /// `Send`, but not `Sync`.
     unshared: PhantomData<Cell<()>>,
@@ -62,7 +62,7 @@ impl TxQueue {
         self.index
     }
 
-    /// Frees what the device could not send.
+    /// Frees packets that the device can't send.
     #[cold]
     fn refuse(&mut self, burst: &mut Burst<Mbuf>) {
         let len_bytes_max = self.port.capabilities.frame_bytes_max as usize;
@@ -86,8 +86,8 @@ impl Sink for TxQueue {
     type Item = Mbuf;
 
     /// # Panics
-    /// If less than 256 KiB of the thread's stack are left, or its stack pointer is not in the stack that
-    /// the system gave it. The burst keeps its packets then.
+    /// If less than 256 KiB of the thread's stack are left, or if its stack pointer is outside the
+    /// stack that the system gave it. The burst keeps its packets then.
     #[inline(always)]
     fn send(&mut self, burst: &mut Burst<Mbuf>) -> usize {
         if !self.pass.is_inside(&self.port.gate) || burst.is_empty() {
@@ -100,10 +100,11 @@ impl Sink for TxQueue {
         let packets = burst.as_mut_slice();
         let wanted = packets.len() as u16;
         let pointers = packets.as_mut_ptr().cast::<*mut RawMbuf>();
-        // SAFETY: 1. The port runs with this queue, which is this value's alone and is borrowed
-        // exclusively: the invariants of `pass`, which is inside, and `index`. 2. There are `wanted`
-        // pointers: an `Mbuf` is one. 3. Each is an exclusive chain whose lengths agree, by `Mbuf`'s
-        // invariants. 4. The stack has room for the driver's frames: `require` has returned.
+        // SAFETY: 1. The port runs with this queue, which is this value's only and is borrowed
+        // exclusively: the invariants of `pass`, which is inside, and `index`. 2. There are
+        // `wanted` pointers: an `Mbuf` is one. 3. Each is an exclusive chain with lengths that
+        // agree, by `Mbuf`'s invariants. 4. The stack has room for the driver's frames: `require`
+        // has returned.
         let sent = unsafe { sys::sh_tx_burst(self.pass.port_id(), self.index, pointers, wanted) };
         // rte_ethdev.h: the first `sent` now belong to the driver.
         burst.forget_front(usize::from(sent));
@@ -117,17 +118,17 @@ impl Sink for TxQueue {
         self.refused_count
     }
 
-    /// Lets the port be closed where it has to be opened again, and frees a burst of what came to
-    /// each RX queue that nobody claimed.
+    /// Leaves the gate if the port must be reopened, and frees a burst from each unclaimed RX
+    /// queue.
     ///
     /// # Panics
-    /// As [`send`](Sink::send).
+    /// As for [`send`](Sink::send).
     fn maintain(&mut self) {
         if self.pass.is_inside(&self.port.gate) && !self.drained.is_empty() {
             stack::require();
             // SAFETY: 1. The port runs with these queues, by the invariant of `drained`: `pass` is
-            // inside. 2. They are polled through this value alone, which is borrowed exclusively. 3. The
-            // stack has room: `require` has returned.
+            // inside. 2. Only this value polls them, and it is borrowed exclusively. 3. The stack
+            // has room: `require` has returned.
             unsafe { spare::drain(self.pass.port_id(), self.drained.clone()) };
         }
     }
@@ -174,7 +175,7 @@ mod tests {
         let mut rest = pool.alloc().unwrap();
         rest.append(100).unwrap();
         let mut head = mbuf.into_raw();
-        // SAFETY: a fresh mbuf that nobody else has.
+        // SAFETY: a fresh mbuf with no other owner.
         let fields = unsafe { head.as_mut() };
         fields.next = rest.into_raw().as_ptr();
         (fields.nb_segs, fields.pkt_len) = (2, fields.pkt_len + 100);

@@ -1,18 +1,18 @@
-//! Values of drivers' arguments that the drivers themselves don't check.
+//! Checks of argument values that the drivers themselves don't check.
 
 use super::device::DeviceString;
 use hotloop_dpdk_sys as sys;
 use std::ffi::CString;
 use std::fs;
 
-/// What is wrong with a value, and what to do.
+/// The problem with a value, and its remedy.
 type Wrong = (String, String);
 
-/// What the rings of a net_af_packet device take at most, in bytes. The kernel fills all of it with
-/// zeroes before the device comes up, in pages that it never swaps out.
+/// Maximum size in bytes of a net_af_packet device's rings. The kernel fills them with zeroes
+/// before the device comes up, in pages that it never swaps out.
 const RINGS_BYTES_MAX: u128 = 1 << 30;
 
-/// Checks the arguments' values themselves.
+/// Checks the values of the arguments.
 pub(super) fn check(driver: &str, device: &DeviceString) -> Result<(), Wrong> {
     match driver {
         "net_af_packet" => check_rings(device),
@@ -21,8 +21,8 @@ pub(super) fn check(driver: &str, device: &DeviceString) -> Result<(), Wrong> {
     }
 }
 
-/// Two rings, one for each direction, for each pair of queues (packet(7), `PACKET_RX_RING`). The driver
-/// takes any number, and a wrong one for 0 or for another (atoi(3)).
+/// Two rings, one for each direction, for each pair of queues (packet(7), `PACKET_RX_RING`). The
+/// driver takes any number, and reads a malformed one as 0 or as another number (atoi(3)).
 fn check_rings(device: &DeviceString) -> Result<(), Wrong> {
     let number = |key, default| {
         let Some(value) = device.argument(key) else { return Ok(default) };
@@ -57,7 +57,8 @@ fn check_rings(device: &DeviceString) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// `infinite_rx` is 0 or 1, and is given once: the driver takes other words for 0, and two as none.
+/// `infinite_rx` must be 0 or 1, and be given once: the driver takes other words for 0, and ignores
+/// two of them.
 fn check_endless(device: &DeviceString) -> Result<(), Wrong> {
     let mut given = device.arguments().filter(|(key, _)| *key == "infinite_rx");
     match (given.next(), given.next()) {
@@ -69,17 +70,17 @@ fn check_endless(device: &DeviceString) -> Result<(), Wrong> {
     }
 }
 
-/// Checks that each capture that is to be received over and over has a packet: without one, the driver
-/// takes mbufs at each poll and gives none of them back.
+/// Checks that each capture that will be received over and over has a packet: without one, the
+/// driver takes mbufs at each poll and returns none of them.
 ///
-/// The caller opens the device next: the files are those that the driver reads, unless somebody replaces
-/// them meanwhile.
+/// The caller opens the device next: the driver reads the same files, unless somebody replaces them
+/// meanwhile.
 pub(super) fn check_captures(device: &DeviceString) -> Result<(), Wrong> {
     if device.argument("infinite_rx") != Some("1") {
         return Ok(());
     }
     for (_, path) in device.arguments().filter(|(key, _)| *key == "rx_pcap") {
-        // The driver reads a file twice, which nothing else can be.
+        // The driver reads the file twice, which only works with regular files.
         let is_other = fs::metadata(path).is_ok_and(|it| !it.is_file());
         let Ok(text) = CString::new(path) else { continue };
         // SAFETY: 1. A C string.
@@ -95,7 +96,7 @@ pub(super) fn check_captures(device: &DeviceString) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A number of decimal digits alone, as atoi(3) reads it.
+/// A number of decimal digits only, as read by atoi(3).
 fn positive(text: &str) -> Option<u32> {
     let number = text.parse::<i32>().ok().filter(|number| *number > 0)?;
     text.bytes().all(|byte| byte.is_ascii_digit()).then_some(number.unsigned_abs())

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: one EAL a process, names, capture files.
+//! Helpers of this crate's tests: one EAL per process, names, capture files.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use hotloop_dpdk::{Eal, Mbuf, Mempool, PacketBuf, Port, PortConfig, RxQueue, TxQueue};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 pub const LIMITS: Limits = Limits { in_flight_max: 256, thread_count: 2, is_pipeline: false };
 
-/// The EAL of this process, with memory for the pools of as many tests as run at the same time.
+/// The EAL of this process, with memory for the pools of all tests that run at the same time.
 pub fn eal() -> Eal {
     let started = Eal::with_args(&["--no-pci", "--no-huge", "-m", "4096"]);
     started.or_else(|error| Eal::current().ok_or(error)).expect("EAL starts anywhere")
@@ -25,7 +25,7 @@ pub fn core() -> Core {
     Core::new(0, 1)
 }
 
-/// A port of its own with the driver's arguments given.
+/// A new port with these driver arguments.
 pub fn open(driver: &str, arguments: &str) -> Port {
     open_with(driver, arguments, PortConfig::default())
 }
@@ -110,7 +110,7 @@ pub fn read_pcap(path: &Path) -> Vec<Vec<u8>> {
     frames
 }
 
-/// A frame of `len` bytes that no other seed gives.
+/// A frame of `len` bytes that differs for each seed.
 pub fn frame(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|index| (seed.wrapping_mul(31) ^ index ^ (index >> 8)) as u8).collect()
 }

@@ -1,36 +1,37 @@
 //! NIC drivers, and the guarantees found in the source of each in DPDK 22.11, 23.11, 24.11 and 25.11.
 //!
-//! It holds as far as this crate sets a port up: of the RX offloads it asks for scattering alone, and
-//! all RX queues have one pool. A NIC is taken to complete a descriptor once, and to write what it
-//! received: it may write to memory anyway. Where a hypervisor writes the lengths, they are checked.
+//! The guarantees hold for the way in which this crate sets a port up: scattering is the only RX
+//! offload used, and all RX queues have one pool. A NIC is trusted to complete a descriptor once,
+//! and to write what it received: it may write to memory anyway. If a hypervisor writes the
+//! lengths, they are checked.
 //!
-//! Every receive function was read, whether scalar, scattered or vectorised, and also for what it does
-//! with an empty pool. A driver that, when stopped, frees mbufs that it has handed out is left out of
-//! the table of fresh ones too, if that can happen with a pool that was never empty.
+//! Every receive function was read, whether scalar, scattered or vectorised, including its
+//! behaviour with an empty pool. A driver is also left out of the table of fresh ones if its stop
+//! may free mbufs that it has handed out, and if that can happen with a pool that was never empty.
 //!
 //! Drivers of other buses than PCI are left out: this crate opens none of their devices.
 
 use super::{Driver, Missed, UNKNOWN};
 
-/// Mbufs fresh from the pool, and lengths that agree: `pkt_len` is what the driver adds up, or that of
-/// the one segment, and the NIC knows how large a buffer is.
+/// Mbufs fresh from the pool, with lengths that agree: `pkt_len` is the driver's own sum, or the
+/// length of the single segment, and the NIC knows the size of a buffer.
 static VALID: Driver =
     Driver { fresh_mbufs: true, valid_lengths: true, missed: Missed::Driver, ..UNKNOWN };
 
-/// As [`VALID`], but it does not say how many packets were missed.
+/// [`VALID`], but the driver does not count missed packets.
 static VALID_UNCOUNTED: Driver = Driver { missed: Missed::Unknown, ..VALID };
 
 /// Mbufs fresh from the pool, in chains with the right number of segments, but with lengths that may disagree.
 static CHECKED: Driver = Driver { valid_lengths: false, ..VALID };
 
-/// Drivers whose received mbufs are fresh: the name, a function of DPDK that shows it, and what holds.
+/// Drivers that receive fresh mbufs: the name, a DPDK function that shows it, and the properties.
 pub(super) static FRESH: [(&str, &str, &Driver); 32] = [
     // It takes the length of a packet from its first descriptor, even if the packet has several.
     ("net_atlantic", "atl_recv_pkts", &CHECKED),
     // It rounds buffers up to 64 bytes. Unscattered, the last part of a frame longer than a buffer
     // comes with the length of the whole.
     ("net_axgbe", "axgbe_recv_pkts", &CHECKED),
-    // The lengths of a packet and of its segment are two fields that the NIC writes.
+    // The lengths of a packet and of its segment are two fields written by the NIC.
     ("net_bnx2x", "bnx2x_recv_pkts", &CHECKED),
     ("net_bnx2xvf", "bnx2x_recv_pkts", &CHECKED),
     ("net_cxgbe", "process_responses", &VALID),
@@ -46,8 +47,9 @@ pub(super) static FRESH: [(&str, &str, &Driver); 32] = [
     ("net_hinic3", "hinic3_recv_pkts", &VALID),
     ("net_i40e", "i40e_recv_scattered_pkts", &VALID),
     ("net_iavf", "iavf_recv_scattered_pkts_flex_rxd", &VALID),
-    // Before 22.11.3 these two round buffers up to 128 bytes, and the NIC may write past those that
-    // are no multiple. This crate's are, unless `data_room_bytes` says otherwise.
+    // Before 22.11.3, these two round buffers up to 128 bytes, and the NIC may write past buffers
+    // that are no multiple of that. This crate's are multiples unless `data_room_bytes` sets
+    // another size.
     ("net_ice", "ice_recv_scattered_pkts", &VALID),
     ("net_ice_dcf", "ice_recv_scattered_pkts", &VALID),
     ("net_igc", "igc_recv_scattered_pkts", &VALID),
@@ -59,14 +61,16 @@ pub(super) static FRESH: [(&str, &str, &Driver); 32] = [
     ("net_ngbe", "ngbe_recv_pkts_sc", &VALID),
     // Since 25.11.
     ("net_ngbe_vf", "ngbe_recv_pkts_sc", &VALID_UNCOUNTED),
-    // Since 24.11. Whether a descriptor says how long its part is, or the packet so far, is not shown.
+    // Since 24.11. The source doesn't show whether a descriptor has the length of its part or of
+    // the packet so far.
     ("net_r8169", "rtl_recv_scattered_pkts", &CHECKED),
-    // Since 25.11. It may tell the NIC more than a buffer has, where that is no multiple of 16.
+    // Since 25.11. It may report a larger buffer to the NIC than there is, if the size is no
+    // multiple of 16.
     ("net_rnp", "rnp_refill_rx_ring", &CHECKED),
-    // On some NICs, what it calls missed is bad packets. One of its ways to receive refuses the pools
-    // of this crate.
+    // On some NICs, bad packets are counted as missed. One of its receive functions refuses this
+    // crate's pools.
     ("net_sfc_efx", "sfc_ef10_rx_process_event", &VALID_UNCOUNTED),
-    // The lengths of a packet and of each segment are fields that the NIC writes.
+    // The lengths of a packet and of each segment are fields written by the NIC.
     ("net_thunderx", "nicvf_process_cq_mseg_entry", &CHECKED),
     ("net_txgbe", "txgbe_recv_pkts_lro", &VALID),
     ("net_txgbe_vf", "txgbe_recv_pkts_lro", &VALID_UNCOUNTED),
@@ -76,8 +80,8 @@ pub(super) static FRESH: [(&str, &str, &Driver); 32] = [
     ("net_xsc", "xsc_rx_burst", &VALID_UNCOUNTED),
 ];
 
-/// Drivers that were looked at too, with why they are not in [`FRESH`]: it does not hold, or the source
-/// does not show it.
+/// Drivers that were also reviewed, and why they are not in [`FRESH`]: the guarantee does not hold,
+/// or the source does not show it.
 #[cfg(test)]
 const NOT_FRESH: [(&str, &str); 31] = [
     ("mlx5_pci", "mprq_en=1 attaches the buffers of a ring, which several mbufs may share"),
