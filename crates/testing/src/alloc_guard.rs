@@ -1,11 +1,11 @@
-//! A global allocator that counts, to show that a thread does not allocate.
+//! A counting global allocator, to show that a thread does not allocate.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::marker::PhantomData;
 
-/// The system's allocator, which counts for each thread what it asks for.
+/// The system's allocator with counts of each thread's calls.
 ///
 /// ```
 /// use hotloop_testing::AllocGuard;
@@ -22,14 +22,14 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AllocGuard;
 
-/// What a thread asked of the allocator. Each count starts again at 0 after `u64::MAX`.
+/// A thread's calls to the allocator. Each count restarts at 0 after `u64::MAX`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct AllocCounts {
-    /// Calls that returned memory; growing or shrinking some is one.
+    /// Calls that returned memory; a reallocation counts as one.
     pub allocated: u64,
-    /// Calls that gave memory back.
+    /// Calls that freed memory.
     pub freed: u64,
-    /// Bytes asked for, all calls together.
+    /// Bytes requested by all calls together.
     pub allocated_bytes: u64,
 }
 
@@ -41,17 +41,17 @@ impl AllocCounts {
     }
 }
 
-/// Counts of the thread that armed it, since it did. It stays on that thread.
+/// Counts for the thread that armed the guard, from then on. Stays on that thread.
 #[derive(Debug)]
 pub struct Armed {
     before: AllocCounts,
-    /// Neither `Send` nor `Sync`: the counts are the thread's own.
+    /// Neither `Send` nor `Sync`: the counts belong to the thread.
     thread: PhantomData<*const ()>,
 }
 
 thread_local! {
-    /// Nothing to initialise and nothing to drop, so that the allocator may touch it at any point of
-    /// a thread's life.
+    /// Nothing to initialise and nothing to drop, so that the allocator may access it at any point
+    /// of a thread's life.
     static COUNTS: Cell<AllocCounts> = const {
         Cell::new(AllocCounts { allocated: 0, freed: 0, allocated_bytes: 0 })
     };
@@ -61,7 +61,7 @@ impl AllocGuard {
     /// Starts counting for the calling thread.
     ///
     /// # Panics
-    /// When `AllocGuard` is not the program's global allocator, where every count would be zero.
+    /// If `AllocGuard` is not the program's global allocator, because every count would be zero.
     #[must_use]
     pub fn arm() -> Armed {
         let before = COUNTS.get();
@@ -72,7 +72,7 @@ impl AllocGuard {
 }
 
 impl Armed {
-    /// What the thread has asked for since it armed the guard.
+    /// The thread's calls since it armed the guard.
     #[must_use]
     pub fn counts(&self) -> AllocCounts {
         let now = COUNTS.get();
@@ -91,25 +91,25 @@ fn count_allocation(size_bytes: usize) {
     COUNTS.set(counts);
 }
 
-// SAFETY: 1. Every call is handed on to `System`, which keeps the trait's contract, with the
-// arguments unchanged. 2. Counting neither allocates nor unwinds: it wraps, and the thread-local cell
-// has nothing to initialise and nothing to drop.
+// SAFETY: 1. Every call is passed on to `System`, which fulfils the trait's contract, with the
+// arguments unchanged. 2. Counting neither allocates nor unwinds: it wraps, and the thread-local
+// cell has nothing to initialise and nothing to drop.
 unsafe impl GlobalAlloc for AllocGuard {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_allocation(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc`, which is `System`'s too.
+        // SAFETY: the caller fulfils the contract of `alloc`, which is `System`'s too.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count_allocation(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is `System`'s too.
+        // SAFETY: the caller fulfils the contract of `alloc_zeroed`, which is `System`'s too.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size_bytes: usize) -> *mut u8 {
         count_allocation(size_bytes);
-        // SAFETY: 1. `memory` came from `System` through this allocator. 2. The caller keeps the
+        // SAFETY: 1. `memory` came from `System` through this allocator. 2. The caller fulfils the
         // contract of `realloc`, which is `System`'s too.
         unsafe { System.realloc(memory, layout, size_bytes) }
     }
@@ -118,7 +118,7 @@ unsafe impl GlobalAlloc for AllocGuard {
         let mut counts = COUNTS.get();
         counts.freed = counts.freed.wrapping_add(1);
         COUNTS.set(counts);
-        // SAFETY: 1. `memory` came from `System` through this allocator. 2. The caller keeps the
+        // SAFETY: 1. `memory` came from `System` through this allocator. 2. The caller fulfils the
         // contract of `dealloc`, which is `System`'s too.
         unsafe { System.dealloc(memory, layout) }
     }

@@ -1,4 +1,4 @@
-//! A stage alone, on plain memory: what unit tests of stages use.
+//! A bench for unit tests of a single stage, on plain memory.
 
 use hotloop_packet::memory::MemPacket;
 use hotloop_stage::{BURST_CAPACITY, Burst, Counters, Cx, DropReason, Instant, Stage};
@@ -33,8 +33,8 @@ pub const fn bench<S>(stage: S) -> Bench<S> {
     Bench::new(stage)
 }
 
-/// A stage on the bench, driven as the engine drives it: `K` says as which kind of stage. [`bench()`]
-/// and [`bench_burst`](crate::bench_burst) make it.
+/// A stage on the bench, driven as the engine drives it. `K` is the kind of stage. [`bench()`] and
+/// [`bench_burst`](crate::bench_burst) make it.
 ///
 /// Packets come in bursts; `tick` follows each burst.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub struct Bench<S, K = Singly> {
     kind: PhantomData<K>,
 }
 
-/// The kind of a [`Stage`]: it sees packets singly.
+/// The kind of a [`Stage`], which gets packets singly.
 #[derive(Clone, Copy, Debug)]
 pub struct Singly;
 
@@ -68,7 +68,7 @@ impl<S, K> Bench<S, K> {
     /// Feeds in bursts of `burst_len` instead of 64.
     ///
     /// # Panics
-    /// When it is 0 or more than 64.
+    /// If `burst_len` is 0 or more than 64.
     #[must_use]
     pub const fn in_bursts_of(mut self, burst_len: usize) -> Self {
         assert!(burst_len > 0 && burst_len <= BURST_CAPACITY, "a burst is of 1 to 64 packets");
@@ -76,7 +76,7 @@ impl<S, K> Bench<S, K> {
         self
     }
 
-    /// Lets time pass. The stage sees it with the next call.
+    /// Lets time pass. The stage observes it in its next call.
     pub fn advance(&mut self, duration: Duration) -> &mut Self {
         self.now = self.now + duration;
         self
@@ -87,18 +87,18 @@ impl<S, K> Bench<S, K> {
         &self.stage
     }
 
-    /// The stage, to be changed between calls.
+    /// The stage, mutable between calls.
     pub const fn stage_mut(&mut self) -> &mut S {
         &mut self.stage
     }
 }
 
 impl<S> Bench<S> {
-    /// Feeds packets in plain memory: made of frames, of bytes, or by the builders of
+    /// Feeds packets in plain memory: made from frames, from bytes, or by the builders of
     /// [`build`](crate::build).
     ///
     /// # Panics
-    /// As [`feed_items`](Self::feed_items).
+    /// As for [`feed_items`](Self::feed_items).
     pub fn feed<F: Into<MemPacket>>(
         &mut self,
         packets: impl IntoIterator<Item = F>,
@@ -109,12 +109,11 @@ impl<S> Bench<S> {
         self.feed_items(packets.into_iter().map(Into::into))
     }
 
-    /// Feeds items of the stage's own input type: what the stage before it emits.
+    /// Feeds items of the stage's own input type, which the stage before it emits.
     ///
     /// # Panics
-    /// When the stage's own arithmetic is wrong, as the ledger would find: a packet was returned as
-    /// dropped that was not counted, or counted as dropped and emitted, or the stage drops in
-    /// `tick`.
+    /// If the stage's own arithmetic is wrong, as the ledger would find: a packet was returned as
+    /// dropped but not counted, or counted as dropped and emitted, or the stage drops in `tick`.
     pub fn feed_items<In>(
         &mut self,
         items: impl IntoIterator<Item = In>,
@@ -133,10 +132,10 @@ impl<S> Bench<S> {
         outcome
     }
 
-    /// Calls the stage's `tick` once, as a loop without packets does.
+    /// Calls the stage's `tick` once, as the engine's loop does without packets.
     ///
     /// # Panics
-    /// When the stage drops in it.
+    /// If the stage drops packets in `tick`.
     pub fn tick<In>(&mut self)
     where
         S: Stage<In>,
@@ -166,7 +165,7 @@ impl<S> Bench<S> {
     }
 }
 
-/// What a stage made of the packets it was fed.
+/// The result of feeding a stage.
 #[derive(Clone, Debug)]
 pub struct Outcome<T, D> {
     pub(crate) packets: Vec<T>,
@@ -206,25 +205,25 @@ impl<T, D: DropReason> Outcome<T, D> {
         self.packets
     }
 
-    /// How many packets were dropped for this reason.
+    /// Number of packets dropped for this reason.
     #[must_use]
     pub fn dropped(&self, reason: D) -> u64 {
         self.dropped_counts[reason.index()]
     }
 
-    /// How many packets were dropped, for all reasons.
+    /// Number of packets dropped for all reasons.
     #[must_use]
     pub fn dropped_sum(&self) -> u64 {
         self.dropped_counts.iter().sum()
     }
 
-    /// How many packets went in.
+    /// Number of packets fed.
     #[must_use]
     pub const fn received(&self) -> u64 {
         self.received_count
     }
 
-    /// How many packets the stage made itself.
+    /// Number of packets that the stage created.
     #[must_use]
     pub const fn created(&self) -> u64 {
         self.created_count

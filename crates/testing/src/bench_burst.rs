@@ -1,4 +1,4 @@
-//! A burst stage alone, on plain memory.
+//! A bench for a single burst stage, on plain memory.
 
 use crate::bench::{Bench, InBursts, Outcome};
 use hotloop_packet::memory::MemPacket;
@@ -38,7 +38,7 @@ pub const fn bench_burst<S>(stage: S) -> Bench<S, InBursts> {
     Bench::new(stage)
 }
 
-/// Which of the stage's calls is meant.
+/// One of the stage's calls.
 #[derive(Clone, Copy)]
 enum Call {
     Process,
@@ -49,10 +49,10 @@ enum Call {
 /// After every call the stage's arithmetic is checked: in + created + held before = out + dropped +
 /// held after.
 impl<S> Bench<S, InBursts> {
-    /// Feeds packets in plain memory, as a bench for single packets does.
+    /// Feeds packets in plain memory, as the bench for [`Singly`](crate::Singly) does.
     ///
     /// # Panics
-    /// As [`feed_items`](Self::feed_items).
+    /// As for [`feed_items`](Self::feed_items).
     pub fn feed<F: Into<MemPacket>>(
         &mut self,
         packets: impl IntoIterator<Item = F>,
@@ -66,8 +66,8 @@ impl<S> Bench<S, InBursts> {
     /// Feeds items of the stage's own input type. `tick` follows each burst.
     ///
     /// # Panics
-    /// When the stage's arithmetic is wrong, as the ledger would find, or when it holds more than
-    /// its `held_max`.
+    /// If the stage's arithmetic is wrong, as the ledger would find, or if it holds more than its
+    /// `held_max`.
     pub fn feed_items<In>(
         &mut self,
         items: impl IntoIterator<Item = In>,
@@ -86,10 +86,10 @@ impl<S> Bench<S, InBursts> {
         outcome
     }
 
-    /// Calls the stage's `tick` once, as a loop without packets does.
+    /// Calls the stage's `tick` once, as the engine's loop does without packets.
     ///
     /// # Panics
-    /// As [`feed_items`](Self::feed_items).
+    /// As for [`feed_items`](Self::feed_items).
     pub fn tick<In>(&mut self) -> Outcome<S::Out, S::Drop>
     where
         S: BurstStage<In>,
@@ -102,7 +102,7 @@ impl<S> Bench<S, InBursts> {
     /// Calls the stage's `finish`, as a drain does.
     ///
     /// # Panics
-    /// As [`feed_items`](Self::feed_items), and when the stage still holds packets.
+    /// As for [`feed_items`](Self::feed_items), and if the stage still holds packets.
     pub fn finish<In>(&mut self) -> Outcome<S::Out, S::Drop>
     where
         S: BurstStage<In>,

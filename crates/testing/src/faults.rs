@@ -1,4 +1,4 @@
-//! Faults that devices have, injected from one seed.
+//! Injection of device faults from a seed.
 
 use crate::Rng;
 use hotloop_packet::PacketBuf;
@@ -10,29 +10,29 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How often which fault happens, in a thousand. None by default.
+/// Rates of faults, per thousand. All zero by default.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct FaultRates {
-    /// Of frames that arrive: lost before anybody polled them, counted as `imissed`.
+    /// Arriving frames that are lost before a poll, counted as `imissed`.
     pub lost_permille: u32,
-    /// Of frames that arrive: cut to some shorter length, down to nothing.
+    /// Arriving frames that are truncated to a shorter length, down to 0.
     pub truncated_permille: u32,
-    /// Of polls: what would have arrived finds no mbuf, and is lost and counted as `rx_nombuf`.
+    /// Polls without a free mbuf: their frames are lost and counted as `rx_nombuf`.
     pub nombuf_permille: u32,
-    /// Of sends: only some of the burst is taken, at least one packet less than all.
+    /// Sends that take only part of the burst, at least one packet less than all.
     pub partial_tx_permille: u32,
-    /// Of sends: the TX ring is full and stays so for [`full_sends_max`](Self::full_sends_max)
-    /// sends at most.
+    /// Sends that find the TX ring full, which stays so for at most
+    /// [`full_sends_max`](Self::full_sends_max) sends.
     pub full_tx_permille: u32,
-    /// How many sends in a row a full TX ring takes nothing, at most; at least one.
+    /// Maximum number of consecutive sends for which a full TX ring takes nothing; at least one.
     pub full_sends_max: u32,
 }
 
-/// Injects faults into the queues that pass through it, as the seed says.
+/// Injects faults, drawn from the seed, into the queues that pass through it.
 ///
-/// Device counters stay true: each device is wrapped too, so that what a fault lost is not counted as
-/// received. So wrap all RX queues of a port, or none; a lossless source is never made to lose, it
-/// yields nothing for a poll instead.
+/// Device counters stay correct: each device is wrapped, too, so that packets lost by a fault are
+/// not counted as received. So wrap all RX queues of a port, or none. A lossless source never loses
+/// packets: its faulty polls yield nothing instead.
 ///
 /// ```
 /// use hotloop_stage::{Burst, Core, Source};
@@ -60,7 +60,7 @@ pub struct Faults {
 struct Devices(Mutex<HashMap<String, Arc<FaultyDevice>>>);
 
 impl Faults {
-    /// Faults at these rates. The same seed gives the same faults to the same calls.
+    /// Faults at these rates. The same seed causes the same faults in the same calls.
     #[must_use]
     pub fn seeded(seed: u64, rates: FaultRates) -> Self {
         Self { rates, rng: Mutex::new(Rng::seeded(seed)), devices: Arc::default() }
@@ -96,7 +96,7 @@ impl Devices {
     }
 }
 
-/// A device whose frames get lost before they are received.
+/// A device that loses frames before they are received.
 struct FaultyDevice {
     device: Arc<dyn Device>,
     missed: AtomicU64,
@@ -162,7 +162,7 @@ pub struct FaultySource<S: Source> {
 
 impl<S: Source> FaultySource<S> {
     fn count(&self, counter: fn(&FaultyDevice) -> &AtomicU64) {
-        // A source of several devices does not say which of them a packet is from: the first stands for all.
+        // A source of several devices does not report a packet's device: the first stands for all.
         if let Some(device) = self.devices.first() {
             counter(device).fetch_add(1, Relaxed);
         }
@@ -222,7 +222,7 @@ impl<S: Source<Item: PacketBuf>> Source for FaultySource<S> {
     }
 }
 
-/// A sink that takes less than it is given. [`Faults::sink`] makes it.
+/// A sink that takes less than offered. [`Faults::sink`] makes it.
 pub struct FaultySink<S: Sink> {
     sink: S,
     devices: Vec<Arc<FaultyDevice>>,
@@ -250,7 +250,7 @@ impl<S: Sink> Sink for FaultySink<S> {
         let mut offered = Burst::new();
         offered.extend(std::iter::from_fn(|| burst.pop()).take(taken_count));
         let sent_count = self.sink.send(&mut offered);
-        // What the sink itself left stands before what it was not offered.
+        // Packets that the sink left come before those that were not offered.
         offered.extend(std::iter::from_fn(|| burst.pop()));
         burst.extend(std::iter::from_fn(|| offered.pop()));
         sent_count

@@ -7,7 +7,7 @@ use hotloop_packet::build::PacketBuilder;
 pub struct Frame {
     /// The bytes, from the Ethernet header on, without the frame check sequence.
     pub bytes: Vec<u8>,
-    /// When it was captured, in nanoseconds since the epoch, where somebody noted it.
+    /// When the frame was captured, in nanoseconds since the epoch, if known.
     pub timestamp_ns: Option<u64>,
 }
 

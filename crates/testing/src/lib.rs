@@ -1,10 +1,10 @@
-//! What tests of packet programs need: I/O in memory, packets, faults, and proof.
+//! Tools for tests of packet programs: I/O in memory, packets, faults, and proof.
 //!
 //! - [`bench()`] and [`bench_burst()`] drive one stage on plain memory; the test owns time.
 //! - [`build`] makes packets of all kinds.
-//! - [`MemoryPort`] is a port whose wire is memory. Its packets come from a [`PacketPool`] and have
-//!   an identity, so that a lost, forgotten or doubled one is found.
-//! - [`Faults`] injects what devices do to one (loss, truncation, no mbuf, partial and full TX) from
+//! - [`MemoryPort`] is a port with memory as its wire. Its packets come from a [`PacketPool`] and
+//!   have an identity, so that lost, forgotten and duplicated ones are found.
+//! - [`Faults`] injects typical device faults (loss, truncation, no mbuf, partial and full TX) from
 //!   a seed; [`Plant`] makes a source, stage or sink break the ledger on purpose.
 //! - [`AllocGuard`] counts allocations and [`syscalls`] counts system calls, each by thread;
 //!   [`Steady`] does both to the engine's threads, once they are warm.
@@ -36,9 +36,8 @@
 //! assert_eq!(out.dropped(RouterDrop::TtlExpired), 1);
 //! ```
 //!
-//! Everything that is random follows from a seed. Nothing here is for production: queues in memory
-//! take locks, and copy what they are fed. Linux with glibc only: system calls are counted by
-//! `ptrace(2)`.
+//! Everything random is derived from a seed. Nothing here is for production: queues in memory take
+//! locks, and copy their frames. Linux with glibc only: system calls are counted with `ptrace(2)`.
 
 #![deny(unsafe_code)]
 

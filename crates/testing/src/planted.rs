@@ -7,14 +7,14 @@ use hotloop_stage::{
 use std::fmt;
 use std::sync::Arc;
 
-/// What happens to one packet that must not.
+/// A fault that affects one packet.
 pub enum Plant<T> {
-    /// It is freed, and counted nowhere.
+    /// The packet is freed, and counted nowhere.
     Lose,
-    /// It is neither freed nor emitted: its memory never comes home.
+    /// The packet is neither freed nor emitted: its memory never returns.
     Forget,
-    /// It is emitted and there is a second one, made by this function:
-    /// [`PooledPacket::doubled`](crate::PooledPacket::doubled), or an honest copy.
+    /// The packet is emitted, and also a second one, made by this function:
+    /// [`PooledPacket::doubled`](crate::PooledPacket::doubled), or a real copy.
     Double(fn(&T) -> T),
 }
 
@@ -36,11 +36,11 @@ impl<T> fmt::Debug for Plant<T> {
     }
 }
 
-/// A plant, and the packet at which it springs.
+/// A plant, and the packet that triggers it.
 #[derive(Debug)]
 struct Trap<T> {
     plant: Plant<T>,
-    /// How many packets pass before it springs; `None` once it has.
+    /// Number of packets before it is triggered; `None` afterwards.
     passes_left: Option<u64>,
 }
 
@@ -49,14 +49,14 @@ impl<T> Trap<T> {
         Self { plant, passes_left: Some(packet_index) }
     }
 
-    /// Whether this packet is the one.
+    /// Whether this packet triggers the fault.
     fn springs(&mut self) -> bool {
         let springs = self.passes_left == Some(0);
         self.passes_left = self.passes_left.and_then(|count| count.checked_sub(1));
         springs
     }
 
-    /// What becomes of a packet: itself, and a second one.
+    /// The packet and the second one that the fault makes of it, as far as they exist.
     fn spring(&mut self, packet: T) -> (Option<T>, Option<T>) {
         if !self.springs() {
             return (Some(packet), None);
@@ -75,16 +75,16 @@ impl<T> Trap<T> {
     }
 }
 
-/// A source in which a fault is planted, after the device's counters.
+/// A source with a fault planted after the device's counters.
 pub struct PlantedSource<S: Source> {
     source: S,
     trap: Trap<S::Item>,
-    /// A second packet for which the burst had no room.
+    /// A second packet that the burst had no room for.
     second: Option<S::Item>,
 }
 
 impl<S: Source> PlantedSource<S> {
-    /// Plants the fault at the packet of this number, from 0.
+    /// Plants the fault at the packet with this number, from 0.
     pub const fn new(source: S, plant: Plant<S::Item>, packet_index: u64) -> Self {
         Self { source, trap: Trap::new(plant, packet_index), second: None }
     }
@@ -145,20 +145,20 @@ drop_reasons! {
     }
 }
 
-/// A stage in which a fault is planted: it returns a drop that it did not count, or counts one that
-/// it does not return. All other packets pass.
+/// A stage with a planted fault: it returns a drop that it did not count, or counts one that it
+/// does not return. All other packets pass.
 #[derive(Debug)]
 pub struct PlantedStage<T>(Trap<T>);
 
 impl<T> PlantedStage<T> {
-    /// Plants the fault at the packet of this number, from 0.
+    /// Plants the fault at the packet with this number, from 0.
     #[must_use]
     pub const fn new(plant: Plant<T>, packet_index: u64) -> Self {
         Self(Trap::new(plant, packet_index))
     }
 }
 
-/// What a drop is made of where the packet itself is not to be dropped.
+/// Stands for a dropped packet if the packet itself must not be dropped.
 struct Nothing;
 
 impl Carries for Nothing {
@@ -186,12 +186,12 @@ impl<T: Carries> Stage<T> for PlantedStage<T> {
     }
 }
 
-/// A burst stage in which a fault is planted. All other packets pass.
+/// A burst stage with a planted fault. All other packets pass.
 #[derive(Debug)]
 pub struct PlantedBurstStage<T>(Trap<T>);
 
 impl<T> PlantedBurstStage<T> {
-    /// Plants the fault at the packet of this number, from 0.
+    /// Plants the fault at the packet with this number, from 0.
     #[must_use]
     pub const fn new(plant: Plant<T>, packet_index: u64) -> Self {
         Self(Trap::new(plant, packet_index))
@@ -210,16 +210,16 @@ impl<T> BurstStage<T> for PlantedBurstStage<T> {
     }
 }
 
-/// A sink in which a fault is planted, before the device's counters: it reports as sent what it
-/// lost, and sends what nobody gave it.
+/// A sink with a fault planted before the device's counters: it reports a lost packet as sent, and
+/// sends one that nobody gave it.
 pub struct PlantedSink<S: Sink> {
     sink: S,
     trap: Trap<S::Item>,
 }
 
 impl<S: Sink> PlantedSink<S> {
-    /// Plants the fault at the packet of this number, from 0. A packet that is sent in vain and
-    /// comes again counts again.
+    /// Plants the fault at the packet with this number, from 0. A packet that is offered again
+    /// counts again.
     pub const fn new(sink: S, plant: Plant<S::Item>, packet_index: u64) -> Self {
         Self { sink, trap: Trap::new(plant, packet_index) }
     }

@@ -1,4 +1,4 @@
-//! Packets with an identity, so that a lost, forgotten or doubled one is found.
+//! Packets with an identity, so that lost, forgotten and duplicated ones are found.
 
 use crate::Frame;
 use hotloop_packet::memory::{HEADROOM_BYTES, MemPacket, TAILROOM_BYTES};
@@ -6,11 +6,11 @@ use hotloop_packet::{NoRoom, PacketBuf, PortId};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many bytes of data a buffer takes before it is replaced by a larger one.
+/// Number of data bytes that a buffer holds before it is replaced by a larger one.
 const BUFFER_BYTES: usize = 2048;
 
-/// A pool of numbered packets. A packet goes home when it is dropped, and
-/// [`check_whole`](Self::check_whole) looks whether each number is home exactly once.
+/// A pool of numbered packets. A packet returns to the pool when it is dropped, and
+/// [`check_whole`](Self::check_whole) checks that each number is there exactly once.
 ///
 /// A clone is another handle of the same pool.
 ///
@@ -33,8 +33,8 @@ struct Pool {
 }
 
 struct State {
-    /// Packets that nobody uses. Invariant of a pool nobody cheated: each index below `made_count`
-    /// is here or with one `PooledPacket`.
+    /// Unused packets. Invariant unless a fault was planted: each index below `made_count` is here
+    /// or with one `PooledPacket`.
     #[expect(clippy::vec_box, reason = "a slot keeps its box on its way out and back")]
     home: Vec<Box<Slot>>,
     made_count: usize,
@@ -44,22 +44,22 @@ struct Slot {
     index: usize,
     memory: MemPacket,
     timestamp_ns: Option<u64>,
-    /// The port that received it.
+    /// The port that received the packet.
     ingress: Option<PortId>,
     /// The pool to return to, while the packet is out.
     pool: Option<Arc<Pool>>,
 }
 
-/// A pool in which a packet's number is missing or there more than once.
+/// A pool with packet numbers that are missing or duplicated.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("of {made_count} packets {} never came back {missing:?}, {} came back twice {doubled:?}",
     missing.len(), doubled.len())]
 pub struct NotWhole {
-    /// How many packets the pool made.
+    /// Number of packets that the pool made.
     pub made_count: usize,
-    /// The numbers that are not home.
+    /// The missing numbers.
     pub missing: Vec<usize>,
-    /// The numbers that are home more than once.
+    /// The duplicated numbers.
     pub doubled: Vec<usize>,
 }
 
@@ -80,24 +80,24 @@ impl PacketPool {
         Self(Arc::new(Pool { count_max: None, state }))
     }
 
-    /// A packet that holds the frame's bytes, with 128 bytes of headroom and as much tailroom;
-    /// `None` when all are out. Its metadata is what its last user left.
+    /// A packet that holds the frame's bytes, with 128 bytes of headroom and of tailroom; `None` if
+    /// all are out. The metadata is left over from its last user.
     #[must_use]
     pub fn take(&self, frame: &Frame) -> Option<PooledPacket> {
         Pool::take(&self.0, &frame.bytes, frame.timestamp_ns)
     }
 
-    /// How many packets are out.
+    /// Number of packets that are out.
     #[must_use]
     pub fn out_count(&self) -> usize {
         let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.made_count.saturating_sub(state.home.len())
     }
 
-    /// Looks whether every packet is home exactly once.
+    /// Checks that every packet is in the pool exactly once.
     ///
     /// # Errors
-    /// The numbers that are missing or doubled. A count alone would not show one of each.
+    /// The numbers that are missing or duplicated. A count would not detect one of each.
     pub fn check_whole(&self) -> Result<(), NotWhole> {
         let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen_counts = vec![0_usize; state.made_count];
@@ -143,7 +143,7 @@ impl Slot {
         Self { index, memory, timestamp_ns: None, ingress: None, pool: None }
     }
 
-    /// Makes these bytes the packet's data, in the same memory where it is large enough.
+    /// Copies these bytes into the packet's data, in the same memory if that is large enough.
     fn fill(&mut self, bytes: &[u8], timestamp_ns: Option<u64>) {
         (self.timestamp_ns, self.ingress) = (timestamp_ns, None);
         let memory = &mut self.memory;
@@ -161,27 +161,27 @@ impl Slot {
     }
 }
 
-/// A packet of a [`PacketPool`]. It goes home when it is dropped.
+/// A packet of a [`PacketPool`], to which it returns when dropped.
 pub struct PooledPacket {
     /// `None` only once `drop` has begun.
     slot: Option<Box<Slot>>,
 }
 
 impl PooledPacket {
-    /// Its number in its pool.
+    /// The packet's number in its pool.
     #[must_use]
     pub fn index(&self) -> usize {
         self.slot().index
     }
 
-    /// The frame as it would leave now.
+    /// The frame, as it would be sent now.
     #[must_use]
     pub fn to_frame(&self) -> Frame {
         Frame { bytes: self.data().to_vec(), timestamp_ns: self.timestamp_ns() }
     }
 
-    /// A second packet with the same number, as two owners of one buffer would be: a planted fault,
-    /// which [`PacketPool::check_whole`] finds once both are home.
+    /// A second packet with the same number, like two owners of one buffer: a planted fault, which
+    /// [`PacketPool::check_whole`] finds once both have returned.
     #[must_use]
     pub fn doubled(&self) -> Self {
         let Slot { index, ref memory, timestamp_ns, ingress, ref pool } = *self.slot();
@@ -190,7 +190,7 @@ impl PooledPacket {
         Self { slot: Some(Box::new(slot)) }
     }
 
-    /// Sets the port that received it.
+    /// Sets the port that received the packet.
     pub(crate) fn set_ingress(&mut self, ingress: Option<PortId>) {
         self.slot.as_mut().expect("there until dropped").ingress = ingress;
     }
@@ -241,7 +241,7 @@ impl PacketBuf for PooledPacket {
         self.memory_mut().truncate(len_bytes);
     }
 
-    /// Another packet of the pool; none where all are out.
+    /// Another packet of the pool; `None` if all are out.
     fn copied(&self, offset_bytes: usize, len_bytes: usize) -> Option<Self> {
         let bytes = self.data().get(offset_bytes..offset_bytes.checked_add(len_bytes)?)?;
         let pool = self.slot().pool.as_ref().filter(|_| !bytes.is_empty())?;

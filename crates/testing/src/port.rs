@@ -1,4 +1,4 @@
-//! A port whose wire is memory.
+//! A port with memory as its wire.
 
 use crate::port_queues::{MemoryRx, MemoryTx, RxWire, TxWire};
 use crate::{Frame, PacketPool};
@@ -8,21 +8,22 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How a [`MemoryPort`] behaves.
+/// The behaviour of a [`MemoryPort`].
 #[derive(Clone, Debug)]
 pub struct PortConfig {
-    /// The port's id, which the packets that it receives have as their
+    /// The port's id, which its received packets have as their
     /// [`ingress`](hotloop_packet::PacketBuf::ingress).
     pub id: Option<PortId>,
-    /// Where the packets of its RX queues come from. A frame that arrives when none is left is lost
-    /// as `rx_nombuf`, or waits where the port is lossless.
+    /// The pool for packets of its RX queues. A frame that arrives when none is left is lost as
+    /// `rx_nombuf`, or waits if the port is lossless.
     pub pool: PacketPool,
-    /// Whether it can wait, as a file can.
+    /// Whether frames can wait, as in a file.
     pub lossless: bool,
-    /// How many sent packets each TX queue keeps until the port is stopped, as descriptors do.
+    /// Number of sent packets that each TX queue keeps until the port is stopped, as descriptors
+    /// do.
     pub tx_kept_count: usize,
-    /// Whether what was sent is copied for [`MemoryPort::take_sent`]. Without it, sending allocates
-    /// nothing.
+    /// Whether sent frames are copied for [`MemoryPort::take_sent`]. Without that, sending
+    /// allocates nothing.
     pub records_sent: bool,
 }
 
@@ -39,10 +40,11 @@ impl Default for PortConfig {
     }
 }
 
-/// A port in memory: a test feeds frames to its RX queues and takes what its TX queues sent.
+/// A port in memory: a test feeds frames to its RX queues and takes the frames that its TX queues
+/// sent.
 ///
 /// Queues are numbered by the index of the core that claims them. A clone is another handle of the
-/// same port; it stays usable while queues are polled on other threads.
+/// same port; it can be used while other threads poll the queues.
 ///
 /// ```
 /// use hotloop_stage::{Burst, Core, Sink, Source};
@@ -81,14 +83,14 @@ impl MemoryPort {
         Self::with_config(name, PortConfig::default())
     }
 
-    /// A port of this name that behaves as `config` says.
+    /// A port with this name and configuration.
     #[must_use]
     pub fn with_config(name: impl Into<String>, config: PortConfig) -> Self {
         let (rx, tx) = (Mutex::default(), Mutex::default());
         Self(Arc::new(PortState { name: name.into(), config, rx, tx }))
     }
 
-    /// The port's id, where its configuration has one.
+    /// The port's id, if its configuration has one.
     #[must_use]
     pub fn id(&self) -> Option<PortId> {
         self.0.config.id
@@ -103,7 +105,7 @@ impl MemoryPort {
     /// Claims the RX queue of this core.
     ///
     /// # Errors
-    /// When it is claimed already.
+    /// If the queue is already claimed.
     pub fn rx_queue(&self, core: &Core) -> Result<MemoryRx, Error> {
         let index = core.index();
         let mut queues = lock(&self.0.rx);
@@ -116,11 +118,11 @@ impl MemoryPort {
         Ok(MemoryRx::new(Arc::clone(&self.0), Arc::clone(&queue.wire)))
     }
 
-    /// Claims a TX queue for this core: the one with its index, and where that is claimed already, as by
-    /// an exit of the graph, the first free one by steps of the number of cores.
+    /// Claims a TX queue for this core: the one with the core's index. If that is already claimed,
+    /// as by an exit of the graph, the first free one in steps of the number of cores.
     ///
     /// # Errors
-    /// None: it returns what a port of DPDK returns.
+    /// Never; the signature is that of a DPDK port.
     pub fn tx_queue(&self, core: &Core) -> Result<MemoryTx, Error> {
         let mut queues = lock(&self.0.tx);
         let mut index = core.index();
@@ -132,16 +134,16 @@ impl MemoryPort {
         Ok(MemoryTx::new(Arc::clone(&self.0), Arc::clone(&queue.wire)))
     }
 
-    /// Lets frames arrive at an RX queue, after those that wait there.
+    /// Appends frames to the ones waiting at an RX queue.
     pub fn feed<F: Into<Frame>>(&self, queue_index: usize, frames: impl IntoIterator<Item = F>) {
         wire(&self.0.rx, queue_index).feed(&mut frames.into_iter().map(Into::into));
     }
 
-    /// Lets `generate` make the frames of an RX queue once those that were fed are gone: it is
-    /// called with the frame's number from 0 and an empty frame to fill, and returns whether there
-    /// was one. After the first `false` nothing comes any more.
+    /// Generates frames for an RX queue once the fed ones are gone: `generate` is called with the
+    /// frame's number from 0 and an empty frame to fill, and returns whether there was one. The
+    /// first `false` ends the input.
     ///
-    /// The frame's memory is used again, so that generating need not allocate.
+    /// The frame's memory is reused, so that generating need not allocate.
     pub fn generate(
         &self,
         queue_index: usize,
@@ -150,26 +152,26 @@ impl MemoryPort {
         wire(&self.0.rx, queue_index).generate(Box::new(generate));
     }
 
-    /// Says that no RX queue will be fed any more: each is finished once it is empty.
+    /// Ends the input: each RX queue is finished once it is empty.
     pub fn end_input(&self) {
         for queue in lock(&self.0.rx).values() {
             queue.wire.end();
         }
     }
 
-    /// How many frames wait at an RX queue, not counting what may be generated.
+    /// Number of frames waiting at an RX queue, without generated ones.
     #[must_use]
     pub fn waiting_count(&self, queue_index: usize) -> usize {
         wire(&self.0.rx, queue_index).waiting_count()
     }
 
-    /// Takes what a TX queue sent since the last call, in order.
+    /// Takes the frames that a TX queue sent since the last call, in order.
     #[must_use]
     pub fn take_sent(&self, queue_index: usize) -> Vec<Frame> {
         wire(&self.0.tx, queue_index).take_sent()
     }
 
-    /// Takes what all TX queues sent since the last call, queue by queue.
+    /// Takes the frames that all TX queues sent since the last call, queue by queue.
     #[must_use]
     pub fn take_all_sent(&self) -> Vec<Frame> {
         lock(&self.0.tx).values().flat_map(|queue| queue.wire.take_sent()).collect()
@@ -185,7 +187,7 @@ impl MemoryPort {
         lock(&self.0.tx).keys().last().map_or(0, |last| last + 1)
     }
 
-    /// The port as the engine sees it.
+    /// The port as the engine's device.
     #[must_use]
     pub fn device(&self) -> Arc<dyn Device> {
         Arc::clone(&self.0) as Arc<dyn Device>
@@ -196,7 +198,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The queue's wire; a queue begins to exist when it is fed or claimed.
+/// The queue's wire; a queue exists once it is fed or claimed.
 fn wire<W: Default>(queues: &Mutex<BTreeMap<usize, Queue<W>>>, queue_index: usize) -> Arc<W> {
     let mut queues = lock(queues);
     Arc::clone(&queues.entry(queue_index).or_default().wire)

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Makes the frame of a number; false when there is none.
+/// Makes the frame of a number; returns false if there is none.
 type Generate = Box<dyn FnMut(u64, &mut Frame) -> bool + Send>;
 
 /// The wire of an RX queue.
@@ -21,7 +21,7 @@ pub(crate) struct RxWire {
 
 #[derive(Default)]
 struct Input {
-    /// The frame that comes next, where `loaded`.
+    /// The next frame, if `loaded`.
     next: Frame,
     loaded: bool,
     waiting: VecDeque<Frame>,
@@ -172,7 +172,7 @@ impl TxWire {
     }
 }
 
-/// A TX queue of a [`MemoryPort`](crate::MemoryPort): a [`Sink`] that takes whatever it is given.
+/// A TX queue of a [`MemoryPort`](crate::MemoryPort): a [`Sink`] that takes everything.
 pub struct MemoryTx {
     port: Arc<PortState>,
     wire: Arc<TxWire>,
@@ -335,7 +335,7 @@ mod tests {
         let _claimed = port.rx_queue(&core(2)).unwrap();
         let message = port.rx_queue(&core(2)).unwrap_err().to_string();
         assert_eq!(message, "RX queue 2 of port lan is claimed already");
-        // An exit and the sink of one core, on one port.
+        // An exit and the sink of one core, on the same port.
         let frames = |number: usize| numbered(10 * number as u8).skip(5 * number);
         for number in [1, 2] {
             let mut tx = port.tx_queue(&core(2)).unwrap();

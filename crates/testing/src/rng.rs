@@ -1,4 +1,4 @@
-//! The one random number generator of everything seeded here.
+//! The random number generator for everything seeded here.
 
 /// SplitMix64: 64 bits of state, a period of 2^64, the same numbers for the same seed on every
 /// machine. Not for secrets.
@@ -6,7 +6,7 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator whose numbers follow from `seed` alone.
+    /// A generator with numbers that depend only on `seed`.
     #[must_use]
     pub const fn seeded(seed: u64) -> Self {
         Self(seed)
@@ -20,10 +20,10 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, each as likely as the others to within one part in 2^64 / `bound`.
+    /// A number below `bound`, uniform to within one part in 2^64 / `bound`.
     ///
     /// # Panics
-    /// When `bound` is 0.
+    /// If `bound` is 0.
     pub const fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "no number is below 0");
         ((self.next_u64() as u128 * bound as u128) >> 64) as u64
@@ -32,7 +32,7 @@ impl Rng {
     /// An index into something of `len` items.
     ///
     /// # Panics
-    /// When `len` is 0.
+    /// If `len` is 0.
     pub const fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
@@ -42,7 +42,7 @@ impl Rng {
         self.below(1000) < permille as u64
     }
 
-    /// Another generator, whose numbers have nothing to do with what this one yields next.
+    /// Another generator, independent of this one's next numbers.
     #[must_use]
     pub const fn fork(&mut self) -> Self {
         Self(self.next_u64() ^ 0x6a09_e667_f3bc_c909)

@@ -1,8 +1,9 @@
-//! A whole network function on one thread, in an order that a seed decides.
+//! Runs a whole network function on one thread, in an order that a seed decides.
 //!
 //! [`simulate`] runs a graph in some deployment over memory ports: it feeds frames, injects faults,
-//! steps one core after the other as the seed says, lets time pass, stops, drains, and checks the
-//! ledger. The same seed gives the same run, packet by packet. [`simulate_seeds`] runs many.
+//! steps one core after the other in an order drawn from the seed, lets time pass, stops, drains,
+//! and checks the ledger. The same seed repeats the same run, packet by packet. [`simulate_seeds`]
+//! runs many.
 //!
 //! ```
 //! use hotloop_engine::{Chain, Graph, source};
@@ -30,7 +31,7 @@
 //! assert!(run.report.is_whole());
 //! ```
 //!
-//! A world has as many ports as the network function, and their peers may answer. A graph that is
+//! A world has the ports of the network function, and their peers may answer. A graph that is
 //! generic over its queues is simulated as it is deployed:
 //!
 //! ```
@@ -114,11 +115,10 @@ use std::fmt;
 use stepping::Stepping;
 use wires::Wires;
 
-/// What is simulated: a network function, its traffic, and what must be true of a run beside the
-/// ledger.
+/// A simulation: a network function, its traffic, and checks on a run beside the ledger.
 pub trait Scenario {
-    /// How the run of a seed is set up: drawn from all there is, unless this says otherwise. A graph
-    /// without a boundary takes run-to-completion only.
+    /// The settings for the run of a seed: drawn from everything possible by default. A graph
+    /// without a boundary only supports run-to-completion.
     fn settings(&self, rng: &mut Rng) -> Settings {
         Settings::drawn(rng)
     }
@@ -128,23 +128,24 @@ pub trait Scenario {
         1
     }
 
-    /// Whether frames of [`frame`](Self::frame) arrive at a port, besides answers of its peer.
+    /// Whether frames of [`frame`](Self::frame) arrive at a port, besides its peer's answers.
     fn is_fed(&self, port_index: usize) -> bool {
         let _ = port_index;
         true
     }
 
-    /// The frame of this number, from 0, that arrives at an RX queue of a port: one of those that the
-    /// graph claims.
+    /// The frame with this number, from 0, that arrives at an RX queue of a port. Only called for
+    /// queues that the graph claims.
     fn frame(&self, port_index: usize, queue_index: usize, number: u64, rng: &mut Rng) -> Frame;
 
-    /// What answers at the other end of a port, for one run: it is called with each frame that the
-    /// port sent, in the order of each TX queue, and returns its answers. `None` where nothing does.
+    /// The peer at the other end of a port, for one run: it is called with each frame that the port
+    /// sent, in the order of each TX queue, and returns its answers. `None` for no peer.
     ///
-    /// Answers arrive later, at the port's RX queue with the index of the TX queue, modulo the number of
-    /// RX queues, so that those to one flow keep their order. At a port without RX queues they are
-    /// lost. A run with a peer that isn't stopped early ends when all frames and answers have arrived
-    /// and either nothing is inside any more or nothing has arrived for 2,000 steps, 20 s on average.
+    /// Answers arrive later, at the port's RX queue with the index of the TX queue, modulo the
+    /// number of RX queues, so that answers to one flow keep their order. At a port without RX
+    /// queues they are lost. A run with a peer that isn't stopped early ends when all frames and
+    /// answers have arrived and either nothing is inside any more or nothing has arrived for 2,000
+    /// steps, 20 s on average.
     fn peer(&self, port_index: usize) -> Option<impl FnMut(&Frame, &mut Rng) -> Vec<Frame>> {
         let _ = port_index;
         None::<fn(&Frame, &mut Rng) -> Vec<Frame>>
@@ -153,56 +154,56 @@ pub trait Scenario {
     /// The network function, between the world's queues.
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a;
 
-    /// Whether a stage may panic, by `std::panic::resume_unwind`, which prints nothing. The ledger
-    /// must be whole all the same.
+    /// Whether a stage may panic, with `std::panic::resume_unwind`, which prints nothing. The
+    /// ledger must be whole all the same.
     fn may_panic(&self) -> bool {
         false
     }
 
-    /// Looks at a run whose ledger is whole.
+    /// Checks a run with a whole ledger.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with the run.
     fn check(&self, run: &Simulated) -> Result<(), String> {
         let _ = run;
         Ok(())
     }
 }
 
-/// A run that ended well.
+/// A successful run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulated {
-    /// How it was set up.
+    /// The run's settings.
     pub settings: Settings,
     /// The engine's account.
     pub report: Report,
-    /// How many frames arrived, answers included.
+    /// Number of frames that arrived, answers included.
     pub fed_count: u64,
-    /// How many of them were answers of peers.
+    /// Number of peers' answers among them.
     pub answered_count: u64,
-    /// What each port sent: for each TX queue the frames in order.
+    /// The frames that each port sent, in order for each TX queue.
     pub sent: Vec<Vec<Vec<Frame>>>,
-    /// How many turns the cores had.
+    /// Number of turns of the cores.
     pub step_count: u64,
     /// Whether a stage panicked.
     pub has_panicked: bool,
 }
 
-/// A run that did not end well. It prints what to do to see it again.
+/// A failed run. It prints how to repeat it.
 #[derive(Clone)]
 pub struct Failure {
-    /// The seed that shows it.
+    /// The seed that repeats it.
     pub seed: u64,
-    /// What is wrong.
+    /// The problems found.
     pub findings: Vec<String>,
-    /// The run, where it came to an end.
+    /// The run, if it came to an end.
     pub run: Option<Simulated>,
 }
 
 impl std::error::Error for Failure {}
 
 impl fmt::Debug for Failure {
-    /// As for people: frame by frame, nobody would find the seed.
+    /// Like `Display`: printed frame by frame, the seed would be impossible to find.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -222,12 +223,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs a scenario as `seed` says.
+/// Runs a scenario with `seed`.
 ///
 /// # Errors
-/// A run whose ledger is not whole: [`Report::balanced`], [`Report::pools_whole`] and no finding; in
-/// which more packets were inside than there can be; whose ports counted other than was fed and
-/// taken; that was lossless and lost; or that the scenario's own check finds wrong.
+/// A run whose ledger is not whole ([`Report::balanced`], [`Report::pools_whole`] and no finding);
+/// with more packets inside than possible; with ports that counted other numbers than were fed and
+/// taken; that was lossless but lost packets; or that fails the scenario's own check.
 pub fn simulate<S: Scenario>(seed: u64, scenario: &S) -> Result<Simulated, Box<Failure>> {
     let mut rng = Rng::seeded(seed);
     let settings = scenario.settings(&mut rng);
@@ -253,7 +254,7 @@ pub fn simulate<S: Scenario>(seed: u64, scenario: &S) -> Result<Simulated, Box<F
     Err(Box::new(Failure { seed, findings, run: Some(run) }))
 }
 
-/// What must be true of any run.
+/// Checks that apply to every run.
 fn wrongs(run: &Simulated, world: &World, may_panic: bool) -> Vec<String> {
     let Simulated { report, settings, .. } = run;
     let mut wrongs = Vec::new();

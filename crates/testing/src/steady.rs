@@ -1,4 +1,4 @@
-//! Watches threads while they are busy: what they allocate and what they ask of the kernel.
+//! Watches busy threads: their allocations and their system calls.
 
 use crate::syscalls::Window;
 use crate::{AllocCounts, AllocGuard, Armed};
@@ -6,13 +6,13 @@ use hotloop_stage::{Burst, Device, Error, Limits, Sink, Source};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Watches each thread whose source or sink passes through it, from one packet to another: in steady
-/// state, when everything has been warmed up.
+/// Watches each thread whose source or sink passes through it, from one packet to another: in
+/// steady state, when everything has been warmed up.
 ///
 /// Allocations are counted by the [`AllocGuard`], which the test installs; system calls in a
-/// [`Window`] of the thread's name, where the test is [`traced`](crate::syscalls::traced). Between
-/// the two packets everything the thread does is watched, not only its source or sink. Wrap one of
-/// the two on each thread.
+/// [`Window`] with the thread's name, if the test is [`traced`](crate::syscalls::traced).
+/// Everything that the thread does between the two packets is watched, not only its source or sink.
+/// Wrap one of the two on each thread.
 #[derive(Clone, Debug)]
 pub struct Steady {
     warm_up_count: u64,
@@ -20,16 +20,16 @@ pub struct Steady {
     threads: Arc<Mutex<Vec<SteadyThread>>>,
 }
 
-/// What one thread did while it was watched.
+/// One thread's activity while it was watched.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SteadyThread {
-    /// The name that its source or sink was given.
+    /// The name given for its source or sink.
     pub name: String,
-    /// Packets that passed meanwhile: 0 where the traffic ended before watching began.
+    /// Packets that passed meanwhile: 0 if the traffic ended before watching began.
     pub packet_count: u64,
-    /// Whether it was watched to the end, and not cut short by the end of the traffic.
+    /// Whether watching was not cut short by the end of the traffic.
     pub is_complete: bool,
-    /// What it allocated and freed.
+    /// The thread's allocations and frees.
     pub allocations: AllocCounts,
 }
 
@@ -41,13 +41,13 @@ impl Steady {
         Self { warm_up_count, watched_count, threads: Arc::default() }
     }
 
-    /// The source or sink, watched under a name that says which thread it is on.
+    /// The source or sink, watched under a name that identifies its thread.
     pub fn watch<T>(&self, name: impl Into<String>, watched: T) -> Watched<T> {
         let (name, steady) = (name.into(), self.clone());
         Watched { watched, name, steady, passed_count: 0, watch: Watch::WarmingUp }
     }
 
-    /// What the threads did, in the order in which watching ended. Complete once all were joined.
+    /// The threads' activity, in the order in which watching ended. Complete once all were joined.
     #[must_use]
     pub fn threads(&self) -> Vec<SteadyThread> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -70,7 +70,7 @@ enum Watch {
 }
 
 impl<T> Watched<T> {
-    /// Before each call: begins or ends what is due.
+    /// Runs before each call: begins or ends watching when due.
     fn turn(&mut self) {
         match self.watch {
             Watch::WarmingUp if self.passed_count >= self.steady.warm_up_count => {

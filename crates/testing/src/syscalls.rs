@@ -1,8 +1,8 @@
-//! System calls of single threads, counted exactly and without privilege.
+//! Exact counts of single threads' system calls, without privilege.
 //!
-//! Nothing that an ordinary user may read counts a thread's system calls, so a test runs a second
-//! time in a process of its own, and the first one traces it (`ptrace(2)`, which a parent may do to
-//! its child). Threads say by [`Window`]s what is to be counted.
+//! No interface for ordinary users counts a thread's system calls, so a test runs a second time in
+//! a process of its own, and the first one traces it (`ptrace(2)`, which a parent may do to its
+//! child). Threads mark what to count with [`Window`]s.
 //!
 //! ```no_run
 //! use hotloop_testing::syscalls::{Traced, Window, traced};
@@ -30,20 +30,20 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Names the file to which a traced copy writes its marks.
+/// Names the file that a traced copy writes its marks to.
 const MARKS_VARIABLE: &str = "HOTLOOP_SYSCALL_MARKS";
 
-/// What a copy writes once it waits to be traced.
+/// Written by a copy once it waits to be traced.
 const READY: &str = "ready";
 
-/// What came of [`traced`].
+/// The result of [`traced`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Traced {
-    /// This process is the copy, and the body has run: the test has nothing left to do.
+    /// This process is the copy, and the body has run: the test must do nothing else.
     InCopy,
-    /// The copy has run and ended well. These are its windows, in the order in which they ended.
+    /// The copy has succeeded. These are its windows, in the order in which they ended.
     Windows(Vec<WindowCalls>),
-    /// The kernel lets nobody be traced here: why not.
+    /// The kernel doesn't allow tracing here, for this reason.
     Unavailable(String),
 }
 
@@ -54,17 +54,17 @@ pub struct WindowCalls {
     pub name: String,
     /// The kernel's number of the thread.
     pub thread_id: i32,
-    /// How many calls it made.
+    /// Number of calls that the thread made.
     pub call_count: u64,
 }
 
 /// Runs `body` in a copy of this test process, and counts the system calls in its windows.
 ///
-/// `test_name` is the calling test's name as the test harness prints it, with its modules: the copy
-/// is this program, which runs that test alone. There, `traced` runs the body.
+/// `test_name` is the calling test's name as printed by the test harness, with its modules: the
+/// copy is this program, running only that test. There, `traced` runs the body.
 ///
 /// # Panics
-/// When no test is so named, when the copy fails, and when a window was not ended.
+/// If no test has this name, if the copy fails, or if a window was not ended.
 pub fn traced(test_name: &str, body: impl FnOnce()) -> Traced {
     if let Some(marks) = marks() {
         copy::wait_for_tracer(marks);
@@ -74,21 +74,21 @@ pub fn traced(test_name: &str, body: impl FnOnce()) -> Traced {
     tracer::trace_copy(test_name)
 }
 
-/// A stretch of a thread's life whose system calls are counted, if the process is traced. It belongs
-/// to the thread that began it, and a thread has one at a time.
+/// A stretch of a thread's life in which system calls are counted, if the process is traced. It
+/// belongs to the thread that began it, and a thread has one at a time.
 #[derive(Debug)]
 pub struct Window {
-    /// Made beforehand, so that ending makes one system call and no other.
+    /// Made beforehand, so that ending the window makes a single system call.
     end_mark: Option<String>,
     /// Neither `Send` nor `Sync`.
     thread: std::marker::PhantomData<*const ()>,
 }
 
 impl Window {
-    /// Begins to count for the calling thread.
+    /// Begins counting for the calling thread.
     ///
     /// # Panics
-    /// When the process is traced and `/proc` is not there.
+    /// If the process is traced and `/proc` is not mounted.
     #[must_use = "a window is counted once it is ended"]
     pub fn begin(name: &str) -> Self {
         let end_mark = marks().map(|mut marks| {
@@ -101,7 +101,7 @@ impl Window {
         Self { end_mark, thread: std::marker::PhantomData }
     }
 
-    /// Ends the window. The call with which it tells the tracer is not counted.
+    /// Ends the window. The call that notifies the tracer is not counted.
     pub fn end(self) {
         if let (Some(end_mark), Some(mut marks)) = (&self.end_mark, marks()) {
             marks.write_all(end_mark.as_bytes()).expect("the marks can be written");
@@ -109,7 +109,7 @@ impl Window {
     }
 }
 
-/// Where a traced copy writes its marks; `None` in any other process.
+/// The file for a traced copy's marks; `None` in any other process.
 fn marks() -> Option<&'static File> {
     static MARKS: OnceLock<Option<File>> = OnceLock::new();
     MARKS

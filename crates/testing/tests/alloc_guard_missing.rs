@@ -1,4 +1,4 @@
-//! The allocation guard where nobody installed it.
+//! The allocation guard in a program that did not install it.
 
 use hotloop_testing::AllocGuard;
 

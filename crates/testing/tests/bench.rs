@@ -10,10 +10,10 @@ use std::time::Duration;
 
 drop_reasons! { enum TestDrop { Small = "small", Late = "late" } }
 
-/// Drops what is empty or comes after a second, and notes how it was called.
+/// Drops packets that are empty or come after a second, and records how it was called.
 #[derive(Default)]
 struct LengthFilter {
-    /// How many packets came before each tick.
+    /// Number of packets before each tick.
     bursts: Vec<usize>,
     packet_count: usize,
 }
@@ -59,7 +59,7 @@ fn drops_are_kept_apart_and_time_is_the_tests() {
     assert_eq!(bench.stage().bursts, [1; 5]);
 }
 
-/// Returns a drop that it never counted where the engine looks, or counts one that it emits.
+/// Returns a drop that it never counted, or counts one for a packet that it emits.
 struct Miscounting {
     counts: bool,
 }
@@ -89,7 +89,7 @@ fn a_packet_dropped_and_given_on_is_found() {
     bench(Miscounting { counts: true }).feed([vec![1]]);
 }
 
-/// Holds three packets, gives them on with one of its own, and drops at the end what is left.
+/// Holds three packets, passes them on with one of its own, and drops the rest at the end.
 #[derive(Default)]
 struct Trio {
     held: Vec<MemPacket>,
@@ -151,7 +151,7 @@ fn a_burst_stage_that_loses_is_found() {
     bench_burst(Trio { loses: true, ..Trio::default() }).feed((0..5).map(|number| vec![number]));
 }
 
-/// Gives one packet on twice.
+/// Passes each packet on twice.
 struct Doubles;
 
 impl BurstStage<MemPacket> for Doubles {
@@ -177,7 +177,7 @@ fn a_burst_stage_that_doubles_is_found() {
     bench_burst(Doubles).feed([vec![1]]);
 }
 
-/// Makes answers of what comes: of some none, and of some what is no answer.
+/// Turns packets into answers: some into none, and some into packets that are not answers.
 struct Answers {
     cheats: bool,
 }

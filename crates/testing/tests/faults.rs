@@ -16,8 +16,8 @@ fn port(lossless: bool) -> MemoryPort {
     port
 }
 
-/// Polls a hundred times and a few; returns the packets' bytes, the polls that yielded nothing, and
-/// the device's counters.
+/// Polls a hundred times and a few more; returns the packets' bytes, the number of polls that
+/// yielded nothing, and the device's counters.
 fn polled(rates: FaultRates, seed: u64, lossless: bool) -> (Vec<Vec<u8>>, usize, DeviceCounters) {
     let port = port(lossless);
     let mut rx = Faults::seeded(seed, rates).source(port.rx_queue(&core(0)).unwrap());

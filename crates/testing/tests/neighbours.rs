@@ -1,4 +1,4 @@
-//! The neighbours that are known, and the stage that waits for them.
+//! The table of known neighbours, and the stage that waits for them.
 
 use hotloop_packet::arp::{self, ArpMessage};
 use hotloop_packet::build::{arp_request, udp};
@@ -73,7 +73,7 @@ fn packets_wait_in_order_for_the_answer_to_one_request() {
 
     assert!(arp::reply(&mut request, mac(7)));
     assert_eq!(neighbours.learn_from(&LINK.into(), request.data(), second(0)), Lesson::Learned);
-    // Those that wait go first, though the neighbour is known when the third packet comes.
+    // Waiting packets go first, even if the neighbour is known when the third packet comes.
     out = bench.feed([to(7, 3)]);
     let sent: Vec<_> = out.packets().iter().map(|packet| packet.data().to_vec()).collect();
     let expected = [1, 2, 3].map(|port| {
@@ -112,7 +112,7 @@ fn a_neighbour_is_asked_again_while_it_is_used_and_forgotten_after_a_minute() {
     bench = bench.at(second(30));
     let out = bench.feed([to(7, 1), to(7, 2)]);
     assert_eq!((out.packets().len(), out.created()), (3, 1));
-    // It alone is asked, and its answer makes it good for another half a minute.
+    // Only this neighbour is asked, and its answer keeps it valid for another half a minute.
     let mut reply = out.packets().iter().find(|p| is_request(p, host(7))).unwrap().clone();
     assert_eq!(reply.data()[..6], mac(7).bytes());
     let state = |now| neighbours.get(LINK.id(), host(7).into(), now).map(|it| it.state);
@@ -141,7 +141,7 @@ fn no_more_packets_wait_than_may_and_half_of_them_for_one_neighbour() {
     let out = bench.feed((0..20).map(|port| to(8 + (port % 2) as u8, port)));
     assert_eq!(out.dropped(NeighbourDrop::QueueFull), 20 - WAITING_MAX as u64 / 2);
     assert_eq!(out.created(), 2);
-    // What has no next hop passes, and so does what goes to a neighbour that is known.
+    // Packets without a next hop pass, and so do packets to a known neighbour.
     neighbours.learn(LINK.id(), host(3).into(), mac(3), second(0));
     let out = bench.feed([to(3, 1), udp().to("198.51.100.1:1").packet_in_memory()]);
     assert_eq!(out.packets().len(), 2);
@@ -190,11 +190,11 @@ fn the_system_is_asked_and_the_way_may_change_while_packets_wait() {
     assert_eq!((out.packets().len(), out.created()), (0, 0));
     assert_eq!(neighbours.take_requests(), [IpAddr::from(host(7))]);
     assert!(neighbours.take_requests().is_empty());
-    // A second later, it's asked again.
+    // A second later, the neighbour is asked again.
     bench = bench.at(second(11));
     assert!(bench.tick::<MemPacket>().packets().is_empty());
     assert_eq!(neighbours.take_requests(), [IpAddr::from(host(7))]);
-    // Those that wait take another way.
+    // Waiting packets take another way.
     way.set(by(8));
     neighbours.set(host(8).into(), mac(8));
     let out = bench.feed([to(3, 3)]);
@@ -252,7 +252,7 @@ fn addresses_without_a_station_displace_none_that_answers() {
     let mut bench = bench_burst(resolve(&neighbours)).at(second(20));
     assert_eq!(bench.feed((100..200).map(|number| to(number, 1))).created(), 0);
     assert_eq!(neighbours.known(second(20)).len(), 8);
-    // One that answers displaces the one that has not answered for the longest time.
+    // A neighbour that answers displaces the one that has not answered for the longest time.
     neighbours.learn(LINK.id(), host(8).into(), mac(8), second(20));
     let known = |number: u8| neighbours.mac(LINK.id(), host(number).into(), second(20));
     assert_eq!((known(0), known(1), known(8)), (None, Some(mac(1)), Some(mac(8))));

@@ -1,4 +1,4 @@
-//! Planted faults do what they say: once, at their packet, and nothing else.
+//! Planted faults occur once, at their packet, and have no other effect.
 
 use hotloop_stage::{Burst, Core, Device, Sink, Source};
 use hotloop_testing::{
@@ -7,7 +7,7 @@ use hotloop_testing::{
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Each plant, how many packets it leaves of one, and whether the pool stays whole.
+/// Each plant, the number of packets it leaves of one, and whether the pool stays whole.
 const PLANTS: [(Plant<PooledPacket>, i64, bool); 3] = [
     (Plant::Lose, -1, true),
     (Plant::Forget, -1, false),
@@ -23,7 +23,7 @@ fn port() -> (MemoryPort, MemoryRx, MemoryTx) {
     (port, rx, tx)
 }
 
-/// Moves everything; returns how many packets the source yielded and the sink took.
+/// Moves everything; returns the number of packets that the source yielded and the sink took.
 fn moved(
     mut rx: impl Source<Item = PooledPacket>,
     mut tx: impl Sink<Item = PooledPacket>,
@@ -92,7 +92,7 @@ fn packets() -> (MemoryPort, Vec<PooledPacket>) {
     (port, std::iter::from_fn(|| burst.pop()).collect())
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn complaint<T>(work: impl FnOnce() -> T) -> String {
     let Err(panic) = catch_unwind(AssertUnwindSafe(work)) else { return "none".to_owned() };
     panic

@@ -1,4 +1,4 @@
-//! Watching threads that run the engine.
+//! Watches threads that run the engine.
 
 use hotloop_engine::{Chain, Deployment, Engine, Graph, source};
 use hotloop_stage::{Burst, Core, Sink, Source, each};
@@ -12,11 +12,11 @@ static GUARD: AllocGuard = AllocGuard;
 
 const FRAME_COUNT: u64 = 200_000;
 
-/// A port that makes so many frames for each RX queue and allocates nothing for them.
+/// A port that generates a fixed number of frames for each RX queue without allocating.
 fn port(queue_count: usize) -> MemoryPort {
     let config = PortConfig {
         pool: PacketPool::of(4096),
-        // So that every frame comes through, however the threads are scheduled.
+        // So that every frame passes, however the threads are scheduled.
         lossless: true,
         records_sent: false,
         ..PortConfig::default()
@@ -31,8 +31,8 @@ fn port(queue_count: usize) -> MemoryPort {
     port
 }
 
-/// Where a core of a pipeline or of run-to-completion is watched: its source, or the sink of one
-/// that has no source.
+/// Wraps what to watch on a core of a pipeline or of run-to-completion: its source, or its sink if
+/// it has no source.
 fn watched_graph<'a>(
     port: &'a MemoryPort,
     steady: &'a Steady,
@@ -44,7 +44,7 @@ fn watched_graph<'a>(
     })
     .stage(move |_| {
         each(move |packet: PooledPacket| {
-            // Where it is asked for, a stage that is not fit for steady state.
+            // If requested, allocates as a stage must not in steady state.
             std::hint::black_box(Vec::<u8>::with_capacity(extra));
             packet
         })
@@ -145,7 +145,7 @@ fn a_sink_is_watched_as_a_source_is() {
     for round in 0..4 {
         rx.poll(&mut burst);
         assert_eq!(tx.send(&mut burst), 64);
-        // Watched from the second send on: one allocation in each of the two rounds it covers.
+        // Watched from the second send on: one allocation in each of the two rounds watched.
         drop(std::hint::black_box(vec![round; 10]));
     }
     let thread = only(&steady);

@@ -5,7 +5,7 @@ use hotloop_testing::syscalls::{Traced, Window, WindowCalls, traced};
 use std::hint::black_box;
 use std::panic::catch_unwind;
 
-/// The windows of the copy; `None` in the copy, and where nothing can be traced.
+/// The windows of the copy; `None` in the copy, and if tracing is impossible.
 fn windows(test_name: &str, body: impl FnOnce()) -> Option<Vec<WindowCalls>> {
     match traced(test_name, body) {
         Traced::InCopy => None,
@@ -20,7 +20,7 @@ fn windows(test_name: &str, body: impl FnOnce()) -> Option<Vec<WindowCalls>> {
 /// Makes exactly `count` system calls.
 fn call(count: usize) {
     for _ in 0..count {
-        // One `readlink` each; the error keeps it from anything else.
+        // One `readlink` each; the error avoids any other call.
         let _ = black_box(std::fs::read_link("/nonexistent"));
     }
 }
@@ -71,7 +71,7 @@ fn work_in_memory_makes_no_calls() {
 fn a_copy_that_fails_fails_the_test() {
     let result = catch_unwind(|| {
         traced("a_copy_that_fails_fails_the_test", || {
-            // The copy's own process must end badly, whatever this test makes of it here.
+            // The copy's own process must fail, whatever this test makes of that here.
             eprintln!("on purpose");
             std::process::exit(3);
         })

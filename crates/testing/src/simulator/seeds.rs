@@ -1,4 +1,4 @@
-//! Many seeds, or the one that failed.
+//! Many seeds, or the single one that failed.
 
 use crate::simulator::{Failure, Scenario, Simulated, simulate};
 use std::collections::BTreeMap;
@@ -6,23 +6,23 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The environment variable that names the one seed to run, in place of all.
+/// The environment variable that selects a single seed to run.
 pub const SEED_VARIABLE: &str = "HOTLOOP_SEED";
 
-/// What happened in many runs together, so that a test can see that it met what it is about.
+/// Totals over many runs, so that a test can check that its subject occurred.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Totals {
-    /// How many seeds ran.
+    /// Number of seeds run.
     pub seed_count: u64,
-    /// Answers of peers that arrived.
+    /// Peers' answers that arrived.
     pub answered: u64,
     /// Packets received.
     pub received: u64,
     /// Packets sent.
     pub sent: u64,
-    /// Packets that stages made.
+    /// Packets that stages created.
     pub created: u64,
-    /// Packets that went from core to core.
+    /// Packets passed from core to core.
     pub crossed: u64,
     /// Packets dropped, by reason.
     pub dropped: BTreeMap<String, u64>,
@@ -67,14 +67,14 @@ impl Totals {
     }
 }
 
-/// Runs a scenario for each seed, on as many threads as there are CPUs, each run on one; or for the
-/// one seed that the environment's [`SEED_VARIABLE`] names.
+/// Runs a scenario for each seed, with a thread per CPU and each run on one thread; or for the
+/// single seed in the environment's [`SEED_VARIABLE`].
 ///
 /// # Errors
 /// The failure with the lowest seed.
 ///
 /// # Panics
-/// When the variable is not a number.
+/// If the variable is not a number.
 pub fn simulate_seeds<S: Scenario + Sync>(
     seeds: Range<u64>,
     scenario: &S,
@@ -87,7 +87,7 @@ pub fn simulate_seeds<S: Scenario + Sync>(
         Err(_) => seeds,
     };
     let next = AtomicU64::new(seeds.start);
-    // Seeds from here on need not run: one before them has failed.
+    // Seeds from here on need not run, because an earlier one has failed.
     let end = AtomicU64::new(seeds.end);
     let result = Mutex::new((Totals::default(), None::<Box<Failure>>));
     let thread_count = std::thread::available_parallelism().map_or(1, usize::from);
@@ -105,7 +105,7 @@ pub fn simulate_seeds<S: Scenario + Sync>(
     failure.map_or(Ok(totals), Err)
 }
 
-/// Takes one seed after the other until there is none left, or one fails.
+/// Takes one seed after the other until none is left, or one fails.
 fn run_seeds(
     next: &AtomicU64,
     end: &AtomicU64,

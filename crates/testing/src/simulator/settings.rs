@@ -1,40 +1,40 @@
-//! How a simulated run is set up.
+//! Settings of a simulated run.
 
 use crate::{FaultRates, Rng};
 use hotloop_engine::{Clock, Deployment};
 
-/// How one simulated run is set up.
+/// Settings of one simulated run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// How the graph is deployed.
     pub deployment: Deployment,
-    /// Which clock applies: the simulator's, or that of the frames.
+    /// The clock to use: the simulator's or the frames'.
     pub clock: Clock,
-    /// How many packets each ring between two cores holds.
+    /// Capacity of each ring between two cores, in packets.
     pub ring_capacity: usize,
-    /// How many packets each port's pool has, times the number of ports: the TX queues of all ports
-    /// keep some of them. `None` for as many as are needed.
+    /// Number of packets in each port's pool per port, since the TX queues of all ports keep some
+    /// of them. `None` for an unbounded pool.
     pub pool_count: Option<usize>,
-    /// How many sent packets each TX queue keeps until the port is stopped.
+    /// Number of sent packets that each TX queue keeps until the port is stopped.
     pub tx_kept_count: usize,
-    /// Whether the ports wait instead of losing.
+    /// Whether frames wait instead of being lost.
     pub lossless: bool,
-    /// Which faults they have.
+    /// The rates of faults.
     pub rates: FaultRates,
-    /// How many of the scenario's frames arrive in all.
+    /// Total number of the scenario's frames that arrive.
     pub frame_count: u64,
-    /// How many answers of peers arrive at most. Further ones are lost, so that a peer that always
-    /// answers comes to an end.
+    /// Maximum number of peers' answers that arrive. Further ones are lost, so that a peer that
+    /// always answers comes to an end.
     pub answer_count_max: u64,
-    /// After how many steps the run is stopped, with whatever is inside; `None` for one that goes on
-    /// until everything has arrived.
+    /// Number of steps after which the run is stopped, whatever is inside; `None` to continue until
+    /// everything has arrived.
     pub stop_after_steps: Option<u64>,
 }
 
 impl Settings {
-    /// One of all possible set-ups: one to four cores in a role, rings from 1 to 64, pools from 80
-    /// packets up, half of the runs with faults, a quarter lossless, a third stopped early,
-    /// at most 2,000 answers.
+    /// Random settings: one to four cores in a role, rings from 1 to 64, pools from 80 packets up,
+    /// half of the runs with faults, a quarter lossless, a third stopped early, at most 2,000
+    /// answers.
     #[must_use]
     pub fn drawn(rng: &mut Rng) -> Self {
         let workers = 1 + rng.index(4);
@@ -48,7 +48,7 @@ impl Settings {
             deployment,
             clock: if rng.permille(250) { Clock::Capture } else { Clock::Wall },
             ring_capacity: 1 << rng.below(7),
-            // Above what four TX queues and a stage on four cores may keep: 8 each.
+            // More than four TX queues and a stage on four cores may keep: 8 each.
             pool_count: rng.permille(500).then(|| 80 + rng.index(200)),
             tx_kept_count: rng.index(9),
             lossless: rng.permille(250),

@@ -1,4 +1,4 @@
-//! Which core has its turn next, and how time passes: by the seed.
+//! Draws from the seed which core has its turn next, and how time passes.
 
 use crate::simulator::wires::Wires;
 use crate::simulator::{Scenario, Settings, Simulated, World};
@@ -6,25 +6,25 @@ use crate::{Frame, Rng};
 use hotloop_engine::Assembly;
 use hotloop_stage::Instant;
 
-/// The number of steps that a run may take: far more than the slowest drawn one does. A run that
-/// takes more goes round in circles.
+/// Maximum number of steps of a run: far more than the slowest drawn one takes. A run that exceeds
+/// this goes round in circles.
 const STEP_COUNT_MAX: u64 = 100_000;
 
-/// The number of steps after which nothing is expected to leave any more, where no frame arrived in
-/// them: they take 20 s on average.
+/// Number of steps without an arrival after which nothing is expected to leave any more: 20 s on
+/// average.
 const QUIET_STEPS: u64 = 2_000;
 
-/// The number of steps for which the cores keep their shares of the turns, so that now one starves
-/// and now another.
+/// Number of steps for which the cores keep their shares of the turns, so that now one starves and
+/// now another.
 const SHARES_STEPS: u64 = 40;
 
-/// The most nanoseconds that a turn takes, save for a pause.
+/// Maximum length of a turn in nanoseconds, except for pauses.
 const TURN_NS_MAX: u64 = 2_000;
 
-/// The most nanoseconds that a pause takes.
+/// Maximum length of a pause in nanoseconds.
 const PAUSE_NS_MAX: u64 = 2_000_000_000;
 
-/// A run on its way.
+/// A run in progress.
 pub struct Stepping<'a, S, P> {
     assembly: Assembly<'a>,
     wires: Wires<'a, S, P>,
@@ -32,9 +32,9 @@ pub struct Stepping<'a, S, P> {
     rng: Rng,
     now: Instant,
     step_count: u64,
-    /// The step in which frames arrived last.
+    /// The step of the latest arrival.
     arrived_at: u64,
-    /// For each core, its part of the turns.
+    /// Each core's share of the turns.
     shares: Vec<u64>,
 }
 
@@ -50,8 +50,8 @@ impl<'a, S: Scenario, P: FnMut(&Frame, &mut Rng) -> Vec<Frame>> Stepping<'a, S, 
         Self { assembly, wires, world, rng, now, step_count: 0, arrived_at: 0, shares }
     }
 
-    /// Steps until everything has arrived and gone, or the run is to be stopped, or a stage has
-    /// panicked. Returns what was wrong on the way.
+    /// Steps until everything has arrived and left, the run must be stopped, or a stage has
+    /// panicked. Returns the problems found on the way.
     pub fn run(&mut self) -> Vec<String> {
         loop {
             if self.settings().stop_after_steps.is_some_and(|steps| self.step_count >= steps)
@@ -71,14 +71,14 @@ impl<'a, S: Scenario, P: FnMut(&Frame, &mut Rng) -> Vec<Frame>> Stepping<'a, S, 
         }
     }
 
-    /// Stops, drains, and gathers what came out.
+    /// Stops, drains, and gathers the results.
     pub fn finish(self) -> Simulated {
         let settings = self.settings().clone();
         let report = self.assembly.finish(self.now);
         let [fed_count, answered_count] = self.wires.arrived_counts();
         Simulated {
             settings,
-            // A panic may come in the drain only.
+            // A panic may occur only in the drain.
             has_panicked: report.cores.iter().any(|core| core.panic.is_some()),
             report,
             fed_count,

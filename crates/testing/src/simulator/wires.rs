@@ -1,10 +1,10 @@
-//! What arrives at the ports, by the seed, and what their peers answer.
+//! Arrivals at the ports, drawn from the seed, and the peers' answers.
 
 use crate::simulator::{Scenario, World};
 use crate::{Frame, MemoryPort, Rng};
 use std::collections::VecDeque;
 
-/// The most frames that arrive at once: more than a burst.
+/// Maximum number of frames that arrive at once: more than a burst.
 const ARRIVAL_COUNT_MAX: u64 = 100;
 
 /// The other ends of all ports.
@@ -21,26 +21,26 @@ pub struct Wires<'a, S, P> {
 /// The other end of a port.
 struct Wire<'a, P> {
     port: &'a MemoryPort,
-    /// Whether the scenario's frames arrive here, not only answers.
+    /// Whether the scenario's frames arrive here, besides answers.
     is_fed: bool,
     peer: Option<P>,
-    /// For each RX queue that is claimed, in order.
+    /// For each claimed RX queue, in order.
     inputs: Vec<Input>,
-    /// What each TX queue sent.
+    /// The frames that each TX queue sent.
     sent: Vec<Vec<Frame>>,
 }
 
 /// The other end of an RX queue.
 struct Input {
     queue_index: usize,
-    /// That of the next frame.
+    /// The number of the next frame.
     number: u64,
-    /// Those that have not arrived yet.
+    /// Answers that have not arrived yet.
     answers: VecDeque<Frame>,
 }
 
 impl<'a, S: Scenario, P: FnMut(&Frame, &mut Rng) -> Vec<Frame>> Wires<'a, S, P> {
-    /// The other ends of the world's ports, whose queues the network function has claimed.
+    /// The other ends of the world's ports; the network function has claimed their queues.
     pub fn new(scenario: &'a S, world: &'a World, peer: impl Fn(usize) -> Option<P>) -> Self {
         let wire = |(port_index, port): (usize, &'a MemoryPort)| {
             let input = |queue_index| Input { queue_index, number: 0, answers: VecDeque::new() };
@@ -63,7 +63,7 @@ impl<'a, S: Scenario, P: FnMut(&Frame, &mut Rng) -> Vec<Frame>> Wires<'a, S, P> 
         }
     }
 
-    /// Lets answers and frames arrive at one RX queue. Returns false where none are left.
+    /// Lets answers and frames arrive at one RX queue. Returns false if none are left.
     pub fn arrive(&mut self, rng: &mut Rng) -> bool {
         let mut ready = Vec::new();
         for (port_index, wire) in self.wires.iter_mut().enumerate() {
@@ -93,14 +93,14 @@ impl<'a, S: Scenario, P: FnMut(&Frame, &mut Rng) -> Vec<Frame>> Wires<'a, S, P> 
         true
     }
 
-    /// Takes what the ports have sent since the last call, and lets their peers answer.
+    /// Takes the frames that the ports have sent since the last call, and lets their peers answer.
     pub fn answer(&mut self, rng: &mut Rng) {
         for wire in self.wires.iter_mut().filter(|wire| wire.peer.is_some()) {
             wire.answer(&mut self.answers_left, rng);
         }
     }
 
-    /// Ends the input: nothing arrives any more.
+    /// Ends the input.
     pub fn end_input(&mut self) {
         self.wires.iter().for_each(|wire| wire.port.end_input());
         self.has_ended = true;
@@ -119,7 +119,7 @@ impl<'a, S: Scenario, P: FnMut(&Frame, &mut Rng) -> Vec<Frame>> Wires<'a, S, P> 
         [self.fed_count, self.answered_count]
     }
 
-    /// All that each TX queue of each port sent.
+    /// All frames that each TX queue of each port sent.
     pub fn into_sent(self) -> Vec<Vec<Vec<Frame>>> {
         self.wires.into_iter().map(Wire::into_sent).collect()
     }

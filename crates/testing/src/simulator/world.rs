@@ -1,4 +1,4 @@
-//! What a simulated network function finds around it.
+//! The environment of a simulated network function.
 
 use crate::simulator::Settings;
 use crate::{
@@ -23,13 +23,13 @@ impl World {
     /// The port at this index, from 0.
     ///
     /// # Panics
-    /// When there is no such port: [`Scenario::port_count`](super::Scenario::port_count).
+    /// If there is no such port: [`Scenario::port_count`](super::Scenario::port_count).
     #[must_use]
     pub fn port(&self, index: usize) -> &SimulatedPort {
         &self.ports[index]
     }
 
-    /// How the run is set up.
+    /// The run's settings.
     #[must_use]
     pub const fn settings(&self) -> &Settings {
         &self.settings
@@ -39,7 +39,7 @@ impl World {
         self.ports.iter().map(|port| &port.memory)
     }
 
-    /// The number of frames that wait at RX queues.
+    /// Number of frames waiting at RX queues.
     pub(super) fn waiting_count(&self) -> u64 {
         let waiting = |port: &MemoryPort| {
             port.rx_queue_indexes()
@@ -75,7 +75,7 @@ impl SimulatedPort {
         Self { id, memory, faults: Faults::seeded(rng.next_u64(), settings.rates) }
     }
 
-    /// The port's id: its index. The packets that it receives have it as their
+    /// The port's id: its index. Its received packets have this as their
     /// [`ingress`](hotloop_packet::PacketBuf::ingress).
     #[must_use]
     pub const fn id(&self) -> PortId {
@@ -85,7 +85,7 @@ impl SimulatedPort {
     /// Claims this core's RX queue.
     ///
     /// # Errors
-    /// When it is claimed already.
+    /// If the queue is already claimed.
     pub fn rx_queue(&self, core: &Core) -> Result<FaultySource<MemoryRx>, Error> {
         Ok(self.faults.source(self.memory.rx_queue(core)?))
     }
@@ -93,12 +93,12 @@ impl SimulatedPort {
     /// Claims a TX queue for this core, as [`MemoryPort::tx_queue`].
     ///
     /// # Errors
-    /// None.
+    /// Never.
     pub fn tx_queue(&self, core: &Core) -> Result<FaultySink<MemoryTx>, Error> {
         Ok(self.faults.sink(self.memory.tx_queue(core)?))
     }
 
-    /// The port's pool, for stages that make packets.
+    /// The port's pool, for stages that create packets.
     #[must_use]
     pub fn pool(&self) -> &PacketPool {
         self.memory.pool()

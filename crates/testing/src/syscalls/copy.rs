@@ -4,7 +4,7 @@ use super::READY;
 use std::fs::File;
 use std::io::Write;
 
-/// Tells the tracer that this process is ready, and waits until it is traced.
+/// Notifies the tracer that this process is ready, and waits until it is traced.
 pub fn wait_for_tracer(mut marks: &File) {
     writeln!(marks, "{READY}").expect("the marks can be written");
     let mut go = String::new();

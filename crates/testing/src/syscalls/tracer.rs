@@ -1,4 +1,4 @@
-//! The side of the tracer: starts the copy and counts what its threads call.
+//! The side of the tracer: starts the copy and counts its threads' calls.
 
 use super::{MARKS_VARIABLE, READY, Traced, WindowCalls};
 use nix::errno::Errno;
@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A folder that is removed with what is in it.
+/// A folder that is removed with its content.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -30,12 +30,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nothing depends on it: a folder that stays is litter.
+        // Nothing depends on this: a folder that stays is litter.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Runs the test of this name in a copy of this process and counts what its windows call.
+/// Runs the test with this name in a copy of this process and counts the calls in its windows.
 pub fn trace_copy(test_name: &str) -> Traced {
     let folder = Folder::new();
     let (marks_path, output_path) = (folder.0.join("marks"), folder.0.join("output"));
@@ -47,7 +47,7 @@ pub fn trace_copy(test_name: &str) -> Traced {
         panic!("no test named {test_name} ran under the tracer:\n{output}");
     }
     if let Err(errno) = seize_all(root) {
-        // The copy is our own child, and waits: it ends by our hand.
+        // The copy is our own child, and waits for us: we must end it.
         let _ = copy.kill();
         let _ = copy.wait();
         return Traced::Unavailable(format!("ptrace is not allowed here: {errno}"));
@@ -74,7 +74,7 @@ fn start(test_name: &str, marks_path: &Path, output_path: &Path) -> Child {
     command.stdout(output).spawn().expect("this program can be started again")
 }
 
-/// Waits until the copy waits; false when it ended instead.
+/// Waits until the copy is ready; returns false if it ended instead.
 fn wait_until_ready(copy: &mut Child, marks_path: &Path) -> bool {
     loop {
         if fs::read_to_string(marks_path).is_ok_and(|marks| marks.starts_with(READY)) {
@@ -87,7 +87,7 @@ fn wait_until_ready(copy: &mut Child, marks_path: &Path) -> bool {
     }
 }
 
-/// Traces every thread there is; those that begin later are traced by the kernel's own doing.
+/// Traces all existing threads; the kernel traces those that begin later.
 fn seize_all(root: Pid) -> Result<(), Errno> {
     let options =
         Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_EXITKILL;
@@ -107,13 +107,13 @@ fn seize_all(root: Pid) -> Result<(), Errno> {
     }
 }
 
-/// The calls of every thread, and the windows that its marks cut out of them.
+/// The calls of every thread, and the windows between its marks.
 struct Counting {
     marks: File,
-    /// A mark of which the end has not been read yet.
+    /// The beginning of a mark that has not been read to its end yet.
     partial: String,
     entered_counts: HashMap<i32, u64>,
-    /// By thread, the window it is in and the calls it had entered when that began.
+    /// By thread, its open window and the number of calls it had entered when that began.
     open: HashMap<i32, (String, u64)>,
     windows: Vec<WindowCalls>,
 }
@@ -125,9 +125,10 @@ impl Counting {
         Self { marks, partial: String::new(), entered_counts, open, windows: Vec::new() }
     }
 
-    /// Lets the copy run to its end; whether that was a good one.
+    /// Lets the copy run to its end. Returns whether it succeeded.
     fn run(&mut self, root: Pid) -> bool {
-        // Only what this thread traces and started: other tests have children of their own.
+        // Only children that this thread started and traces: other tests have children of their
+        // own.
         let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
         loop {
             let status = waitpid(None, Some(flags)).expect("the copy is there until it ended");
@@ -147,7 +148,7 @@ impl Counting {
     }
 
     /// Counts the call that a thread enters, and reads the marks. A thread's mark is read when it
-    /// leaves the call that wrote it, or before: so it falls between that call and the next.
+    /// leaves the call that wrote it, or before: so the mark falls between that call and the next.
     fn count(&mut self, thread: Pid) {
         let entering = match ptrace::syscall_info(thread) {
             Ok(info) => info.op == libc::PTRACE_SYSCALL_INFO_ENTRY,
@@ -180,7 +181,7 @@ impl Counting {
             }
             Some("end") => {
                 let (name, before) = self.open.remove(&thread_id).expect("only Window ends one");
-                // Less the call that wrote the mark.
+                // Minus the call that wrote the mark.
                 let call_count = entered_count - before - 1;
                 self.windows.push(WindowCalls { name, thread_id, call_count });
             }
@@ -191,7 +192,7 @@ impl Counting {
 
 fn resume(thread: Pid, signal: Option<Signal>) {
     match ptrace::syscall(thread, signal) {
-        // ESRCH: it was killed meanwhile, and its end will be reported.
+        // ESRCH: the thread was killed meanwhile, and its end will be reported.
         Ok(()) | Err(Errno::ESRCH) => {}
         Err(errno) => panic!("thread {thread} cannot go on: {errno}"),
     }

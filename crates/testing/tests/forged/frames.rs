@@ -6,7 +6,7 @@ use hotloop_packet::checksum;
 use hotloop_packet::ethernet::MacAddress;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// An ARP message by which the gateway's address is at a station.
+/// An ARP message that claims the gateway's address for a station.
 #[derive(Clone, Copy)]
 pub struct Arp {
     pub operation: u16,
@@ -44,7 +44,7 @@ pub struct Nd {
 }
 
 impl Nd {
-    /// What answers for the gateway.
+    /// An answer for the gateway.
     pub const fn advertisement(mac: MacAddress) -> Self {
         Self {
             kind: 136,

@@ -15,15 +15,15 @@ use std::time::Duration;
 const HOST: MacAddress = MacAddress::new([2, 0, 0, 0, 0x77, 0x77]);
 const NOBODY: MacAddress = MacAddress::new([0; 6]);
 
-/// How long the gateway's address is looked at after a forged frame, which is longer than it takes to follow it to
-/// another station.
+/// How long the gateway's address is watched after a forged frame: longer than it takes to follow
+/// the gateway to another station.
 const AFTER: Duration = Duration::from_secs(5);
 
 fn own_frame(reply: Arp) -> Vec<u8> {
     reply.frame(OWN)
 }
 
-/// Forged frames of ARP, and which link each comes by.
+/// Forged frames of ARP, and the link that each arrives on.
 fn forged_arp() -> Vec<(&'static str, bool, Vec<u8>)> {
     let reply = Arp::reply(EVIL);
     let announcement = Arp { target: GATEWAY_V4, operation: 1, ..reply };
@@ -113,8 +113,8 @@ fn forged_nd() -> Vec<(&'static str, bool, Vec<u8>)> {
     ]
 }
 
-/// Lets each frame come once the gateway is known, and again and again while it is asked, and checks that packets go
-/// on to the gateway, which answers.
+/// Lets each frame arrive once the gateway is known, and again and again while the gateway is being
+/// asked for, and checks that packets still go to the gateway, which answers.
 fn assert_nothing_redirects(of: impl Fn() -> Net, forged: Vec<(&'static str, bool, Vec<u8>)>) {
     for (what, is_on_backs, frame) in forged {
         for count in [1, 40] {
@@ -167,7 +167,7 @@ fn a_gateway_keeps_its_address_in_a_flood_of_claims() {
         }
         reached.dedup();
         assert_eq!(reached, [GATEWAY]);
-        // However many there are, it's asked every 0.4 s at most.
+        // However many frames arrive, the question is sent every 0.4 s at most.
         let asked = net.question_count() - asked_before;
         assert!((20..=26).contains(&asked), "{asked} questions in 10 s");
         assert!(net.count("refused") > 90_000, "{} refused", net.count("refused"));
@@ -175,8 +175,8 @@ fn a_gateway_keeps_its_address_in_a_flood_of_claims() {
     }
 }
 
-/// Lets the gateway go silent and another station announce itself in its place, and returns how long it is until
-/// packets go there, of which there is one in each `pause`.
+/// Lets the gateway go silent and another station announce itself in its place. Returns the time
+/// until packets go to that station, with one packet in each `pause`.
 fn time_to_follow(mut net: Net, announcement: &[u8], pause: Duration) -> Duration {
     net.run(Duration::from_secs(1));
     net.gateway = EVIL;
@@ -210,7 +210,7 @@ fn a_gateway_that_takes_over_is_followed_within_two_seconds() {
 
 #[test]
 fn a_gateway_that_falls_silent_is_replaced_by_one_that_answers() {
-    // Nothing announces it: packets are lost until the silent one is asked.
+    // Without an announcement, packets are lost until the silent gateway is asked.
     let mut net = Net::v4();
     net.run(Duration::from_secs(1));
     net.gateway = EVIL;
@@ -246,7 +246,8 @@ fn only_an_answer_to_a_question_makes_an_address_known() {
     assert_eq!(net.run(Duration::from_millis(100)), [], "an announcement");
     net.receive(false, &Arp::reply(EVIL).frame(CLIENTS.mac));
     assert_eq!(net.run(Duration::from_millis(100)), [], "on another link");
-    // Packets stop waiting after three seconds; an answer that comes much later is to nothing that is asked.
+    // Packets stop waiting after three seconds; an answer that comes much later has no open
+    // question.
     net.send_each(Duration::from_secs(3_600));
     net.run(Duration::from_secs(10));
     net.receive(true, &Arp::reply(EVIL).frame(OWN));
@@ -256,7 +257,7 @@ fn only_an_answer_to_a_question_makes_an_address_known() {
     assert_eq!(net.run(Duration::from_secs(1)), [GATEWAY]);
 }
 
-/// Those of these frames that make the gateway known while it is asked for.
+/// Those of these frames that make the gateway known while it is being asked for.
 fn that_teach(
     of: impl Fn() -> Net,
     forged: Vec<(&'static str, bool, Vec<u8>)>,
@@ -298,7 +299,7 @@ fn no_other_station_answers_a_question_to_the_gateway_alone() {
     assert_eq!(net.question_count() - asked, 2);
     net.receive(true, &own_frame(Arp::reply(EVIL)));
     assert_eq!((net.known(), net.state().as_str()), (Some(GATEWAY), "probing"));
-    // Once all are asked, another one may.
+    // Once all are asked, another station may answer.
     net.run(Duration::from_millis(500));
     net.receive(true, &own_frame(Arp::reply(EVIL)));
     assert_eq!((net.known(), net.state().as_str()), (Some(EVIL), "reachable"));
@@ -311,7 +312,8 @@ fn an_advertisement_without_an_address_confirms_the_one_that_is_known() {
     net.gateway = NOBODY;
     let without = Nd { option_words: 0, has_option: false, ..Nd::advertisement(GATEWAY) };
     for _ in 0..35 {
-        // It's asked by its Ethernet address from the thirtieth second on: it need not repeat that.
+        // From the thirtieth second on, the station is asked at its Ethernet address, which its
+        // answer need not repeat.
         net.receive(true, &Nd { flags: 0xc0, ..without }.frame(OWN));
         net.run(Duration::from_secs(1));
     }

@@ -92,7 +92,7 @@ impl Net {
         (self.pause, self.next_ns) = (pause, 0);
     }
 
-    /// Has another address on a link.
+    /// Adds another own address on a link.
     pub fn listen(&mut self, link: Link) {
         self.links.push(link);
         let learn = Learn::new(Arc::clone(&self.neighbours), self.links.iter().copied());
@@ -105,15 +105,15 @@ impl Net {
         assert!(self.neighbours.question(&NextHop::v6(address, link), self.now()).is_some());
     }
 
-    /// Receives a frame from one of the links, at the stage that learns.
+    /// Receives a frame from one of the links, at the learning stage.
     pub fn receive(&mut self, is_from_backs: bool, frame: &[u8]) {
         let port = if is_from_backs { BACKS.port } else { CLIENTS.port };
         let packet = MemPacket::new(frame).with_ingress(port);
         assert_eq!(self.learn.feed_items([packet]).packets().len(), 1);
     }
 
-    /// Lets time pass, in which packets are sent to the gateway. Returns the stations that got them, each once in a
-    /// row.
+    /// Lets time pass while packets are sent to the gateway. Returns the stations that got them,
+    /// without repetitions in a row.
     pub fn run(&mut self, duration: Duration) -> Vec<MacAddress> {
         let (end_ns, mut reached) = (self.now_ns + duration.as_nanos() as u64, Vec::new());
         while self.now_ns < end_ns {
@@ -139,7 +139,7 @@ impl Net {
         reached
     }
 
-    /// What the gateway answers, if it gets the question.
+    /// Answers for the gateway, if the question reaches it.
     fn answer(&mut self, mut question: MemPacket, to: MacAddress) {
         if (to != self.gateway && !to.is_multicast()) || self.gateway == MacAddress::default() {
             return;
@@ -154,7 +154,7 @@ impl Net {
         self.asked_count
     }
 
-    /// The gateway's address, as far as it is known.
+    /// The gateway's address, if known.
     pub fn known(&self) -> Option<MacAddress> {
         self.known_on(self.next_hop.link(), self.next_hop.address())
     }
@@ -168,7 +168,7 @@ impl Net {
         self.neighbours.get(link, address, self.now()).unwrap().state.to_string()
     }
 
-    /// A gauge of the stage that learns.
+    /// A gauge of the learning stage.
     pub fn count(&self, name: &str) -> u64 {
         self.gauges.iter().find(|(gauge, _)| *gauge == name).unwrap().1.count()
     }

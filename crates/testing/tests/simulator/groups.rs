@@ -1,4 +1,4 @@
-//! Three groups with two boundaries, each with its own item type: ten thousand seeds.
+//! Three groups with two boundaries, each with its own item type, for ten thousand seeds.
 
 use super::nf::{self, Batch, HEADER_BYTES, KIND_CREATED, Own, Parse, Parsed, shard};
 use hotloop_engine::{Chain, Deployment, Graph, Shard, source};
@@ -10,7 +10,7 @@ use hotloop_testing::simulator::{
 use hotloop_testing::{Frame, PooledPacket, Rng};
 use std::collections::BTreeMap;
 
-/// Any set-up, with a deployment that suits three groups.
+/// Random settings with a deployment that suits three groups.
 fn settings(rng: &mut Rng) -> Settings {
     let deployment = match rng.below(6) {
         0 => Deployment::run_to_completion(1 + rng.index(3)),
@@ -21,8 +21,8 @@ fn settings(rng: &mut Rng) -> Settings {
     Settings { deployment, ..Settings::drawn(rng) }
 }
 
-/// Checks that frames left in the order of their flow, unchanged, by the queue that `queue_of` a flow
-/// selects.
+/// Checks that frames were sent in the order of their flow, unchanged, by the queue that `queue_of`
+/// selects for the flow.
 pub fn check_flows(sent: &[Vec<Frame>], queue_of: impl Fn(u8) -> usize) -> Result<(), String> {
     let mut last_numbers = BTreeMap::new();
     for (tx_index, frames) in sent.iter().enumerate() {
@@ -51,7 +51,7 @@ pub fn check_flows(sent: &[Vec<Frame>], queue_of: impl Fn(u8) -> usize) -> Resul
     Ok(())
 }
 
-/// The worker of a flow hands its packets to one core of the last group.
+/// A flow's worker hands its packets to one core of the last group.
 struct HandsOff;
 
 impl Scenario for HandsOff {

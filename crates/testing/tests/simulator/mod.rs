@@ -1,4 +1,4 @@
-//! The whole engine on one thread: ten thousand seeds, and that a seed which must fail does.
+//! The whole engine on one thread for ten thousand seeds, and seeds that must fail.
 
 mod groups;
 mod nf;
@@ -17,7 +17,7 @@ use hotloop_testing::{
 };
 use nf::{Batch, FLOW_COUNT, Own, Parse, Parsed, shard};
 
-/// Everything at once: all set-ups, all faults, stages that panic.
+/// Everything at once: all settings, all faults, stages that panic.
 struct Varied;
 
 impl Scenario for Varied {
@@ -85,7 +85,7 @@ fn a_seed_repeats_to_the_packet() {
     assert!(runs.len() > 80, "only {} different runs", runs.len());
 }
 
-/// Where a fault is planted.
+/// The place of a planted fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Place {
     Source,
@@ -102,7 +102,7 @@ struct Planted {
 }
 
 impl Planted {
-    /// At the twentieth packet that comes to the place, or never.
+    /// The fault's packet at this place: the twentieth, or none.
     fn at(&self, place: Place) -> u64 {
         if place == self.place { 20 } else { u64::MAX }
     }
@@ -110,7 +110,7 @@ impl Planted {
 
 impl Scenario for Planted {
     fn settings(&self, rng: &mut Rng) -> Settings {
-        // Lossless, so that more than twenty packets come to each place.
+        // Lossless, so that more than twenty packets reach each place.
         Settings {
             lossless: true,
             rates: FaultRates::default(),
@@ -175,7 +175,7 @@ fn without_a_plant_the_same_scenario_is_whole() {
     }
 }
 
-/// As [`Planted`], with so few frames that no plant springs.
+/// [`Planted`] with too few frames to trigger it.
 struct NeverPlanted(Planted);
 
 impl Scenario for NeverPlanted {
@@ -192,7 +192,7 @@ impl Scenario for NeverPlanted {
     }
 }
 
-/// Fails from some seed on.
+/// Fails from a certain seed on.
 struct FailsFrom {
     frame_count: u64,
 }

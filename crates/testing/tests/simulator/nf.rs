@@ -1,5 +1,5 @@
-//! A small network function that does what real ones do: looks its packets up in bursts, drops,
-//! owns flows, holds packets for a while, and makes some of its own.
+//! A small network function with the behaviour of real ones: looks its packets up in bursts, drops,
+//! owns flows, holds packets for a while, and creates some of its own.
 
 use hotloop_engine::Clock;
 use hotloop_stage::{
@@ -7,13 +7,13 @@ use hotloop_stage::{
 };
 use hotloop_testing::{Frame, PacketPool, PooledPacket, Rng};
 
-/// How many flows there are. Each is a shard of its own.
+/// Number of flows. Each is a shard of its own.
 pub const FLOW_COUNT: u8 = 32;
 
 /// The kind of a packet that [`Batch`] made.
 pub const KIND_CREATED: u8 = 200;
 
-/// Kinds of packets at which something panics.
+/// Kinds of packets that trigger panics.
 mod panics {
     pub const IN_LOOKUP: u8 = 201;
     pub const IN_PARSE: u8 = 202;
@@ -24,25 +24,25 @@ mod panics {
     pub const IN_KEY: u8 = 207;
 }
 
-/// Panics if the packet is of that kind. Nothing is printed.
+/// Panics, without printing, if the packet is of that kind.
 fn panic_at(kind: u8, packet: &impl Carries) {
     if packet.bytes().get(4) == Some(&kind) {
         std::panic::resume_unwind(Box::new("on purpose"));
     }
 }
 
-/// Where a flow belongs: the highest bits of its hash are its number.
+/// The shard of a flow: the highest bits of its hash are its number.
 pub fn shard(flow: u8) -> u32 {
     u32::from(flow) * (u32::MAX / u32::from(FLOW_COUNT))
 }
 
-/// The kinds that [`Parse`] refuses begin here.
+/// The first of the kinds that [`Parse`] refuses.
 const KIND_REFUSED: u8 = 240;
 
-/// Flow, RX queue, number and kind, in this order; what follows repeats the number's low byte.
+/// Flow, RX queue, number and kind, in this order; the rest repeats the number's low byte.
 pub const HEADER_BYTES: usize = 5;
 
-/// A frame of some flow; now and then one at which something panics.
+/// A frame of some flow; now and then one that triggers a panic.
 pub fn frame(queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
     let mut frame = calm_frame(queue_index, number, rng);
     if rng.below(4000) == 0
@@ -53,7 +53,7 @@ pub fn frame(queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
     frame
 }
 
-/// A frame of some flow; now and then one that is too short, or to be refused.
+/// A frame of some flow; now and then one that is too short or must be refused.
 pub fn calm_frame(queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
     if rng.permille(20) {
         return Frame::new(vec![1; rng.index(HEADER_BYTES)]);
@@ -71,7 +71,7 @@ drop_reasons! {
     pub enum ParseDrop { Short = "short", Refused = "refused" }
 }
 
-/// A packet whose header is there.
+/// A packet with a complete header.
 pub struct Parsed {
     packet: PooledPacket,
     flow: u8,
@@ -135,8 +135,8 @@ drop_reasons! {
     pub enum OwnDrop { Early = "early" }
 }
 
-/// Owns flows. Where the clock is the packets' own, it drops what comes before its time, which no
-/// packet must.
+/// Owns flows. With the packets' own clock, it drops packets that come before their time, which
+/// none may.
 pub struct Own {
     pub clock: Clock,
 }
@@ -158,8 +158,8 @@ drop_reasons! {
     pub enum BatchDrop { Stale = "stale", Unfinished = "unfinished" }
 }
 
-/// Collects eight packets, or fewer for a millisecond, and gives them on together, every third time
-/// with one of its own. What got older than a second is dropped, and what is left at the end.
+/// Collects eight packets, or fewer for a millisecond, and passes them on together, every third
+/// time with one of its own. Drops packets older than a second, and the rest at the end.
 pub struct Batch {
     pool: PacketPool,
     held: Vec<PooledPacket>,

@@ -1,4 +1,4 @@
-//! Network functions of several ports, and peers that answer them.
+//! Network functions with several ports, and peers that answer them.
 
 use super::groups::check_flows;
 use super::nf::{self, Batch, HEADER_BYTES, KIND_CREATED, Own, Parse, Parsed, shard};
@@ -18,7 +18,7 @@ fn kind_of(frame: &Frame) -> u8 {
     frame.bytes[HEADER_BYTES - 1]
 }
 
-/// A frame that carries its port and its RX queue in the byte of the RX queue.
+/// A frame with its port and its RX queue in the byte of the RX queue.
 fn frame(port_index: usize, queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
     nf::calm_frame(port_index << 4 | queue_index, number, rng)
 }
@@ -54,7 +54,7 @@ impl Stage<PooledPacket> for Turn {
             return cx.drop(packet, TurnDrop::Unlucky);
         }
         let index = self.ids.iter().position(|&id| Some(id) == packet.ingress());
-        // What was made here has no port.
+        // Packets created here have no port.
         let route = index.map_or(self.ids[0], |index| self.ids[(index + 1) % self.ids.len()]);
         Ok(Routed { packet, route })
     }
@@ -80,12 +80,12 @@ fn turning(world: &World, port_count: usize, loses: bool) -> impl Graph {
     })
 }
 
-/// Requests arrive at port 0 and leave by port 1, whose peer answers each of them.
+/// Requests arrive at port 0 and leave by port 1, where the peer answers each of them.
 #[derive(Default)]
 struct Asked {
     /// Whether the network function loses some answers.
     loses: bool,
-    /// The number of answers in runs that could lose none.
+    /// Number of answers in runs that could lose none.
     exact_count: AtomicU64,
 }
 
@@ -145,7 +145,8 @@ impl Scenario for Asked {
     }
 }
 
-/// Checks the origin, that is port and RX queue, and the kind of all frames that were not made here.
+/// Checks the origin, that is port and RX queue, and the kind of all frames that were not created
+/// here.
 fn check_kinds(sent: &[Vec<Frame>], is_right: impl Fn(u8, u8) -> bool) -> Result<(), String> {
     let mut frames = sent.iter().flatten().filter(|frame| kind_of(frame) != KIND_CREATED);
     match frames.find(|frame| !is_right(frame.bytes[1] >> 4, kind_of(frame))) {
@@ -175,8 +176,8 @@ fn a_network_function_that_loses_answers_is_found_by_its_check() {
     assert!(failure.run.unwrap().report.dropped["unlucky"] > 0);
 }
 
-/// Frames arrive at three ports and leave by the next, with all faults and set-ups; the last port's
-/// peer answers when it likes, at most a hundred times.
+/// Frames arrive at three ports and leave by the next, with all faults and settings; the last
+/// port's peer answers at random, at most a hundred times.
 struct Circle;
 
 impl Scenario for Circle {
@@ -210,7 +211,7 @@ impl Scenario for Circle {
         let worker_count = run.settings.deployment.cores_in(1);
         for (port, sent) in (0..).zip(&run.sent) {
             check_flows(sent, |flow| Shard::from(shard(flow)).worker(worker_count))?;
-            // An answer has gone one port further than its request.
+            // An answer has travelled one port further than its request.
             check_kinds(sent, |origin, kind| (origin + 1 + kind) % 3 == port)?;
         }
         Ok(())
@@ -236,7 +237,7 @@ fn a_seed_of_several_ports_repeats_to_the_packet() {
     }
 }
 
-/// A set-up in which nothing is lost.
+/// Settings that lose nothing.
 fn lossless(rng: &mut Rng) -> Settings {
     Settings {
         clock: Clock::Wall,
@@ -249,7 +250,7 @@ fn lossless(rng: &mut Rng) -> Settings {
     }
 }
 
-/// A network function and a peer that send each frame back, for ever.
+/// A network function and a peer that return each frame, for ever.
 struct PingPong;
 
 impl Scenario for PingPong {
@@ -281,7 +282,7 @@ fn a_peer_that_always_answers_comes_to_an_end() {
     }
 }
 
-/// Receives from port 0 only and sends by port 1 only, where answers find no RX queue.
+/// Receives only from port 0 and sends only by port 1, where answers find no RX queue.
 struct OneWay;
 
 impl Scenario for OneWay {
