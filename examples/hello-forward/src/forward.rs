@@ -3,7 +3,7 @@
 use hotloop::engine::Graph;
 use hotloop::prelude::*;
 
-/// Forwards packets as they are.
+/// Forwards packets unchanged.
 pub fn io<S, Z, E>(
     receive: impl Fn(&Core) -> Result<S, E> + Sync,
     send: impl Fn(&Core) -> Result<Z, E> + Sync,
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use hotloop::testing::MemoryPort;
 
-    /// What comes out of port B when these frames come into port A.
+    /// The frames that leave port B when these frames arrive at port A.
     fn forwarded(frames: &[Vec<u8>], swap: bool) -> Vec<Vec<u8>> {
         let (a, b) = (MemoryPort::new("a"), MemoryPort::new("b"));
         a.feed(0, frames.iter().cloned());

@@ -1,5 +1,5 @@
 //! Forwards packets from one port to another: the first sample of hotloop's guide, as a program.
-//! `hello-forward --help` says more. `hello-forward ctl` asks one that runs.
+//! See `hello-forward --help`. `hello-forward ctl` queries a running program.
 
 mod cli;
 mod forward;

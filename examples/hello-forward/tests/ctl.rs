@@ -1,11 +1,11 @@
-//! Asking the program how it is while it runs, and when it doesn't.
+//! `ctl` queries while the program runs, and while it doesn't.
 
 use hotloop_tests::{Program, tool};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// How often a program that starts is asked until it answers.
+/// Maximum number of queries until a starting program answers.
 const ASK_COUNT_MAX: usize = 10_000;
 
 /// The program, with its default path in this folder.
@@ -23,7 +23,7 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A running program, which is killed where a test fails.
+/// A running program, which is killed if a test fails.
 struct Running(Option<Child>);
 
 impl Running {
@@ -33,7 +33,7 @@ impl Running {
         Self(Some(child.expect("the program starts")))
     }
 
-    /// Ends the program by a signal, and waits.
+    /// Ends the program with a signal, and waits.
     fn end(mut self, signal: &str) -> Output {
         let child = self.0.take().expect("it runs");
         let kill = format!("kill -{signal} {}", child.id());
@@ -51,12 +51,12 @@ impl Drop for Running {
     }
 }
 
-/// What the running program answers to `ctl status`, once packets have passed.
+/// The running program's answer to `ctl status`, once packets have passed.
 fn status(folder: &Path, options: &[&str]) -> Value {
     let arguments = [&["ctl", "status", "--json"], options].concat();
     for _ in 0..ASK_COUNT_MAX {
         let asked = output(folder, &arguments);
-        // Until it listens, nobody answers; until its cores run, nothing has passed.
+        // Until the program listens, there is no answer; until its cores run, nothing has passed.
         if asked.status.code() == Some(0) {
             let status: Value = serde_json::from_slice(&asked.stdout).unwrap();
             if status["sent"].as_u64() > Some(0) {
@@ -127,21 +127,21 @@ fn a_second_instance_runs_without_a_socket_and_says_so() {
         "{message}"
     );
 
-    // A path that was asked for must be had.
+    // An explicit path must be available.
     let path = folder.path().join("hotloop/hello-forward.sock");
     let second = output(folder.path(), &["--control", path.to_str().unwrap()]);
     assert_eq!(second.status.code(), Some(2));
     assert!(errors(&second).contains("a running program has its control socket here"));
     assert_eq!(status(folder.path(), &[])["process"], process, "the first one is still asked");
 
-    // What a killed program leaves behind is in nobody's way.
+    // The remains of a killed program are in nobody's way.
     first.end("KILL");
     assert!(path.exists());
     assert_eq!(output(folder.path(), &["ctl", "status"]).status.code(), Some(2));
     let third = output(folder.path(), &["--duration", "0.05"]);
     let errors = errors(&third);
     let mut warnings = errors.lines().filter(|line| line.contains("WARN"));
-    // What is to be said of the machine is another matter.
+    // Warnings about the machine are another matter.
     assert_eq!(third.status.code(), Some(0));
     assert!(warnings.all(|line| line.contains("hotloop-doctor")), "{errors}");
     assert!(!path.exists());

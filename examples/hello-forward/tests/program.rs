@@ -66,7 +66,7 @@ fn what_the_machine_costs_is_one_warning_at_start() {
     let clock = folder.path().join("clock");
     std::fs::write(&clock, "hpet\n").unwrap();
     let current = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    // In a mount namespace of its own, of which nothing is left.
+    // In a mount namespace of its own, which disappears with it.
     let with_clock = |script: &str| {
         let script = format!("mount --bind \"$0\" {current} || exit 77; {script}");
         let mut command = tool("unshare").unwrap();

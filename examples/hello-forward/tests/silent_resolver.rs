@@ -1,4 +1,4 @@
-//! A capture's filter has a name that no resolver answers for: nobody waits for it but its client.
+//! A capture's filter has a name that the resolver never answers: only its client waits.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 use hotloop_tests::network::{Network, ip};
@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A tenth of this is promised.
+/// Ten times the documented time.
 const END_WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// The name server that the machine asks first. Where it has none, it asks itself: resolv.conf(5).
+/// The name server that the machine asks first. Without one, it asks itself: resolv.conf(5).
 fn name_server() -> IpAddr {
     let text = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     let mut named =
@@ -20,7 +20,7 @@ fn name_server() -> IpAddr {
     named.next().unwrap_or(Ipv4Addr::LOCALHOST.into())
 }
 
-/// A client that captures by an expression, and is killed where a test fails.
+/// A client that captures with an expression, and is killed if a test fails.
 struct Client(Child);
 
 impl Client {
@@ -43,7 +43,7 @@ impl Drop for Client {
     }
 }
 
-/// How many threads of the program have this name.
+/// Number of the program's threads with this name.
 fn thread_count(program: &Program, name: &str) -> usize {
     let tasks = fs::read_dir(format!("/proc/{}/task", program.id())).unwrap();
     let name_of = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();

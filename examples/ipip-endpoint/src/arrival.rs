@@ -1,31 +1,31 @@
-//! What comes in by the two ports, each packet with the port that it came by.
+//! Packets that arrive at the two ports, each with its port.
 
 use hotloop::prelude::*;
 use hotloop::stage::{Device, Drain};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many polls in a row must bring nothing before the core rests.
+/// Number of consecutive empty polls before the core sleeps.
 const EMPTY_POLLS: u32 = 256;
 
-/// How long it rests then, before each further poll that brings nothing.
+/// How long it then sleeps before each further empty poll.
 const REST: Duration = Duration::from_micros(50);
 
 /// One of the endpoint's two ports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Side {
-    /// The network, where tunnel packets come from.
+    /// The network, the side of tunnel packets.
     Wire,
     /// The TAP interface, which leads to the kernel.
     Kernel,
 }
 
-/// A packet and the port that it came by.
+/// A packet and the side that it came from.
 #[derive(Debug)]
 pub struct Arrived<P> {
     /// The packet.
     pub packet: P,
-    /// Where it came from.
+    /// The side that it came from.
     pub side: Side,
 }
 
@@ -59,19 +59,19 @@ impl<P: Carries> Carries for Arrived<P> {
 
 /// Both ports' queues, polled in turn.
 ///
-/// An endpoint shares its machine with the servers that it works for. So, unlike a program that has
-/// its core for itself, it sleeps for 50 µs at a time when nothing comes.
+/// An endpoint shares its machine with the servers that it works for. So, unlike a program with a
+/// core of its own, it sleeps for 50 µs at a time while nothing comes.
 #[derive(Debug)]
 pub struct Arrivals<S: Source> {
     queues: [(Side, S); 2],
-    /// Which of them is polled first next time.
+    /// The queue to poll first next time.
     first: usize,
     polled: Burst<S::Item>,
     empty_polls: u32,
 }
 
 impl<S: Source> Arrivals<S> {
-    /// What comes by these two queues.
+    /// Arrivals at these two queues.
     #[must_use]
     pub fn new(wire: S, kernel: S) -> Self {
         let queues = [(Side::Wire, wire), (Side::Kernel, kernel)];
@@ -128,7 +128,7 @@ impl<S: Source> Source for Arrivals<S> {
 mod tests {
     use super::*;
 
-    /// Yields so many numbers, at most ten at a time.
+    /// Yields this many numbers, at most ten at a time.
     struct Numbers(usize);
 
     impl Source for Numbers {

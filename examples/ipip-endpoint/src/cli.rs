@@ -7,19 +7,19 @@ use hotloop::packet::ethernet::MacAddress;
 use hotloop_ops::{Failure, RunArgs};
 use std::net::IpAddr;
 
-/// The longest name of an interface, in bytes (Linux's IFNAMSIZ, less the zero after it).
+/// Maximum length of an interface's name, in bytes (Linux's IFNAMSIZ, less the zero after it).
 const INTERFACE_BYTES_MAX: usize = 15;
 
-/// The shortest MTU of a way, in bytes: what every IPv6 link takes (RFC 8200, section 5), and room
+/// Minimum MTU of a path, in bytes: the minimum of every IPv6 link (RFC 8200, section 5), and room
 /// for the outer header.
 const MTU_MIN: i64 = 1280 + 40;
 
 /// Unwraps a load balancer's IP-in-IP tunnels onto a TAP interface, from which the kernel answers.
 ///
 /// The service's address (VIP) is an address of this machine, on its loopback interface; servers
-/// listen on it as on any other. What they answer is routed into the TAP interface, and leaves by
-/// the port: straight to the client, or with --return-path through the balancer. A TAP interface takes
-/// the right to make one (root, or CAP_NET_ADMIN).
+/// listen on it as on any other. Their answers are routed into the TAP interface, and leave by the
+/// port: straight to the client, or with --return-path through the balancer. Making a TAP interface
+/// needs a privilege (root, or CAP_NET_ADMIN).
 #[derive(Clone, Debug, Parser)]
 #[command(name = "ipip-endpoint", version, after_help = AFTER_HELP)]
 pub struct Cli {
@@ -27,34 +27,34 @@ pub struct Cli {
     /// (net_af_packet0,iface=eth0), one on the PCI bus by its address (0000:01:00.0).
     #[arg(long, value_name = "DEVICE")]
     pub port: String,
-    /// The TAP interface to make: its name. It is there while the program runs.
+    /// The name of the TAP interface to make. It exists while the program runs.
     #[arg(long, value_name = "NAME", value_parser = interface)]
     pub tap: String,
-    /// An own tunnel address, as balancers know this backend; once for each.
+    /// An own tunnel address, under which balancers know this backend; once for each.
     #[arg(long = "address", value_name = "ADDRESS", required = true)]
     pub addresses: Vec<IpAddr>,
-    /// A balancer that tunnels are accepted from: an address, or a prefix where the balancer uses one as its
-    /// source; once for each.
+    /// A balancer that tunnels are accepted from: an address, or a prefix if the balancer uses one
+    /// as its source; once for each.
     #[arg(long = "balancer", value_name = "ADDRESS[/LENGTH]", required = true)]
     pub balancers: Vec<Prefix>,
-    /// Send answers through the balancer, in a tunnel to this address of its (one of those that it
+    /// Send answers through the balancer, in a tunnel to this address (one of those that it
     /// decapsulates), from the own address of the same family.
     #[arg(long, value_name = "ADDRESS")]
     pub return_path: Option<IpAddr>,
-    /// The destination of frames sent out of the port. Left out, the station that tunnel packets
-    /// come from: right wherever a router is between the balancer and here.
+    /// The destination of frames sent out of the port [default: the station that tunnel packets
+    /// come from, which is right wherever a router is between the balancer and here].
     #[arg(long, value_name = "MAC")]
     pub next_hop_mac: Option<MacAddress>,
     /// Longest IP packet on the way from here, outer header included, in bytes. Longer answers are
     /// fragmented, or refused by ICMP (fragmentation needed, packet too big).
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(MTU_MIN..))]
     pub mtu: u16,
-    /// How it runs.
+    /// Arguments of the run.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// What stands below the options: all there is to do for one backend.
+/// The text below the options: everything to do for one backend.
 const AFTER_HELP: &str = "\
 Example, as root, for the service 203.0.113.10 behind the balancer 192.0.2.1:
   ipip-endpoint --port net_af_packet0,iface=eth0 --tap tap0 \\
@@ -68,10 +68,10 @@ Example, as root, for the service 203.0.113.10 behind the balancer 192.0.2.1:
 ipip-endpoint ctl --help: asking one that runs.";
 
 impl Cli {
-    /// What the network function has to know.
+    /// The settings of the network function.
     ///
     /// # Errors
-    /// [`Failure::Input`] where there is no own address of the return path's family.
+    /// [`Failure::Input`] if there is no own address of the return path's family.
     pub fn settings(&self) -> Result<Settings, Failure> {
         let answers = match self.return_path {
             None => Answers::Direct,

@@ -1,10 +1,10 @@
-//! The network function: what becomes of each packet.
+//! The network function.
 //!
 //! - A tunnel packet from a balancer to one of the endpoint's own addresses is unwrapped, and goes
 //!   to the kernel.
-//! - What the kernel answers goes back: to the client as it is, or wrapped, to the balancer.
+//! - The kernel's answers go back: unchanged to the client, or wrapped to the balancer.
 //! - Everything else is dropped for a named reason: see [`EndpointDrop`]. Nothing is lost by that:
-//!   the kernel, which has the port's interface too, sees what comes by it as well.
+//!   the kernel has the port's interface, too, and sees the same packets.
 
 use crate::arrival::{Arrived, Side};
 use crate::outer::{NoHeader, Outer};
@@ -22,38 +22,39 @@ drop_reasons! {
     pub enum EndpointDrop {
         /// The frame is neither IPv4 nor IPv6.
         NotIp = "not_ip",
-        /// A header is cut, or contradicts itself or what is around it.
+        /// A header is cut, or is inconsistent in itself or with the headers around it.
         Malformed = "malformed",
         /// The frame ends before its packet does.
         Truncated = "truncated",
-        /// From the network, and no tunnel packet to an own address: the kernel's own business.
+        /// From the network, but not a tunnel packet to an own address: the kernel's own business.
         NotOurs = "not_ours",
-        /// A tunnel packet to an own address, from an address that is no known balancer.
+        /// A tunnel packet to an own address, from an address that is not a known balancer's.
         UnknownBalancer = "unknown_balancer",
-        /// A fragment of a tunnel packet. They are not put together.
+        /// A fragment of a tunnel packet. Fragments are not reassembled.
         TunnelFragment = "tunnel_fragment",
         /// The outer header of a tunnel packet has a wrong checksum.
         BadChecksum = "bad_checksum",
-        /// A tunnel packet met congestion which its inner packet can't show (RFC 6040, section 4.2).
+        /// A tunnel packet met congestion that its inner packet can't show (RFC 6040, section 4.2).
         Congestion = "congestion",
         /// From the kernel to the stations of its link, such as neighbour discovery.
         OnLink = "on_link",
-        /// From the kernel, before it is known where answers go.
+        /// From the kernel, before the destination of answers is known.
         NoNextHop = "no_next_hop",
         /// From the kernel, and may not be forwarded.
         TtlExpired = "ttl_expired",
-        /// From the kernel, and longer than the way to the balancer allows once it is wrapped. The
-        /// kernel learns it by ICMP.
+        /// From the kernel, and too long for the path to the balancer once wrapped. The kernel
+        /// learns this by ICMP.
         TooBig = "too_big",
-        /// There was no packet memory for a fragment.
+        /// No packet memory for a fragment.
         NoMbuf = "no_mbuf",
         /// The packet's buffer has no room for the outer header.
         NoHeadroom = "no_headroom",
     }
 }
 
-/// The sender that reports to the kernel over IPv4 that a packet is too big: the address of a router that has none
-/// (RFC 7600, section 4.8). An own address would not do, as no host believes those from outside.
+/// The sender of too-big messages to the kernel over IPv4: the address of a router that has none
+/// (RFC 7600, section 4.8). An own address would not do, as hosts don't believe their own addresses
+/// from outside.
 const TELLER_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
 /// The same over IPv6: a router on the kernel's link.
@@ -64,7 +65,7 @@ const TELLER_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 8);
 pub struct Endpoint {
     settings: Settings,
     stations: Stations,
-    /// The way back through the balancer, if that is the way.
+    /// The tunnel back through the balancer, if answers take it.
     tunnel: Option<Tunnel>,
     /// The destination of frames sent out of the port.
     next_hop: Option<MacAddress>,
@@ -74,7 +75,7 @@ impl Endpoint {
     /// An endpoint with these settings, between these two ports.
     ///
     /// # Errors
-    /// [`EncapsulateError::MixedFamilies`] where answers are to be tunnelled from an address of one
+    /// [`EncapsulateError::MixedFamilies`] if answers should be tunnelled from an address of one
     /// family to one of the other.
     pub fn new(settings: Settings, stations: Stations) -> Result<Self, EncapsulateError> {
         let tunnel = match settings.answers {
@@ -85,7 +86,7 @@ impl Endpoint {
         Ok(Self { settings, stations, tunnel, next_hop })
     }
 
-    /// Makes a packet from the network ready for the kernel.
+    /// Prepares a packet from the network for the kernel.
     #[inline]
     fn unwrap<P: PacketBuf>(&mut self, packet: &mut P) -> Result<(), EndpointDrop> {
         let frame = packet.data();
@@ -106,7 +107,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// What the header of a packet from the kernel says, if the packet is one to be forwarded.
+    /// Reads the header of a packet from the kernel, if the packet may be forwarded.
     #[inline]
     fn forwardable<P: PacketBuf>(&self, packet: &P) -> Result<Outer, EndpointDrop> {
         let outer = Outer::of(packet.data(), packet.len_bytes())?;
@@ -122,14 +123,14 @@ impl Endpoint {
         Ok(outer)
     }
 
-    /// The longest packet of the kernel's that still fits, in bytes.
+    /// The longest packet from the kernel that fits, in bytes.
     #[inline]
     fn packet_bytes_max(&self) -> usize {
         let outer_bytes = self.tunnel.as_ref().map_or(0, Tunnel::outer_header_bytes);
         usize::from(self.settings.mtu_bytes).saturating_sub(outer_bytes)
     }
 
-    /// Makes a packet from the kernel that fits ready for the network.
+    /// Prepares a packet from the kernel that fits for the network.
     #[inline]
     fn wrap<P: PacketBuf>(&self, packet: &mut P) -> Result<(), EndpointDrop> {
         if let Some(tunnel) = &self.tunnel {
@@ -140,7 +141,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Works on a packet from the kernel.
+    /// Processes a packet from the kernel.
     #[inline]
     fn forward<P: PacketBuf + Carries>(
         &self,
@@ -161,7 +162,7 @@ impl Endpoint {
         }
     }
 
-    /// Fragments a packet where its sender allows it, and tells the sender where it doesn't.
+    /// Fragments a packet if its sender allows it, and notifies the sender otherwise.
     #[cold]
     fn too_big<P: PacketBuf + Carries>(
         &self,
@@ -177,14 +178,15 @@ impl Endpoint {
         let teller: IpAddr =
             if outer.source.is_ipv4() { TELLER_V4.into() } else { TELLER_V6.into() };
         let mtu_bytes = self.packet_bytes_max() as u16;
-        // What may not be answered (RFC 1122, section 3.2.2) is dropped and no more.
+        // A packet that may not be answered (RFC 1122, section 3.2.2) is just dropped.
         if answer::too_big(&mut packet, teller, mtu_bytes).is_ok() {
             ethernet::set_addresses(&mut packet, self.stations.wire, self.stations.kernel);
             out.push_created(Routed { packet, route: Side::Kernel });
         }
     }
 
-    /// Sends a packet in pieces. The last is what came in; those before it were made here.
+    /// Sends a packet in fragments. The last is the original packet; those before it were made
+    /// here.
     fn fragment<P: PacketBuf + Carries>(
         &self,
         packet: P,
@@ -223,7 +225,7 @@ fn to_wire<P>(packet: P) -> Routed<P, Side> {
 }
 
 fn drop_for<P: Carries>(cx: &mut Cx<'_, EndpointDrop>, packet: P, reason: EndpointDrop) {
-    // The verdict stands for the drop, which is counted: a burst stage has nobody to hand it to.
+    // The drop is counted; a burst stage has no use for the verdict.
     let _: Verdict<()> = cx.drop(packet, reason);
 }
 

@@ -1,17 +1,17 @@
 //! The other end of a load balancer's IP-in-IP tunnels, on a TAP interface.
 //!
-//! A backend of `ipip-lb` receives its clients' packets inside an outer IP header. Kernels can take
-//! that off themselves where they have the modules for it; this program does it on any machine that
-//! has TAP interfaces, and shows what the balancer's other end must do.
+//! A backend of `ipip-lb` receives its clients' packets inside an outer IP header. Kernels that
+//! have the modules for that can remove the header themselves; this program does it on any machine
+//! that has TAP interfaces, and shows the balancer's other end.
 //!
-//! The network function is one stage, [`Endpoint`](endpoint::Endpoint), between what
-//! [arrives](arrival) by the port and by the TAP interface, and the two ways out. It knows neither
+//! The network function is one stage, [`Endpoint`](endpoint::Endpoint), between the packets that
+//! [arrive](arrival) at the port and at the TAP interface, and the two ways out. It knows neither
 //! DPDK nor TAP: its tests run on plain memory. [`graph`] is the whole of it, [`run`] the program
-//! around it; the package's README says how to set a backend up.
+//! around it; the package's README describes how to set a backend up.
 //!
 //! # Guarantees
 //!
-//! - What reaches the kernel came in a tunnel from a balancer that was named, to an own address.
+//! - Packets that reach the kernel came in a tunnel from a configured balancer, to an own address.
 //! - Every packet is sent, or dropped for a named reason: [`EndpointDrop`](endpoint::EndpointDrop).
 //!
 //! # Example
@@ -48,7 +48,7 @@
 //! # Limits
 //!
 //! One core, one queue of each port: a TAP interface moves about a million packets a second.
-//! Fragments of tunnel packets are not put together, so the balancer's `mtu` must be right.
+//! Fragments of tunnel packets are not reassembled, so the balancer's `mtu` must be right.
 
 #![forbid(unsafe_code)]
 

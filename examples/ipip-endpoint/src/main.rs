@@ -1,5 +1,5 @@
-//! The other end of a load balancer's tunnels. `ipip-endpoint --help` says more. `ipip-endpoint ctl`
-//! asks one that runs.
+//! The other end of a load balancer's tunnels. See `ipip-endpoint --help`. `ipip-endpoint ctl`
+//! queries a running program.
 
 use std::process::ExitCode;
 

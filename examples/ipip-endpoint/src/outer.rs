@@ -1,4 +1,4 @@
-//! A frame's outermost IP header: where it goes, and how long its packet is.
+//! A frame's outermost IP header: its destination, and its packet's length.
 
 use hotloop::packet::ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
 use hotloop::packet::ip::is_truncated;
@@ -6,37 +6,37 @@ use hotloop::packet::ipv4::Ipv4View;
 use hotloop::packet::ipv6::{self, Ipv6View};
 use std::net::IpAddr;
 
-/// What a frame's outermost IP header says.
+/// The fields of a frame's outermost IP header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Outer {
     /// The sender of the packet.
     pub source: IpAddr,
-    /// Its receiver.
+    /// The receiver of the packet.
     pub destination: IpAddr,
-    /// What it carries, after options and extension headers.
+    /// The payload's protocol, after options and extension headers.
     pub protocol: u8,
-    /// Length of the packet in bytes by its own account, header included.
+    /// Length of the packet in bytes by its own header, which is included.
     pub total_bytes: usize,
     /// TTL or hop limit.
     pub hops: u8,
-    /// Whether routers may fragment it.
+    /// Whether routers may fragment the packet.
     pub may_fragment: bool,
 }
 
-/// Why a frame shows no IP header.
+/// Why a frame has no readable IP header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NoHeader {
-    /// It carries something else.
+    /// The frame carries something else.
     NotIp,
-    /// Its header is cut, or wrong in itself.
+    /// The header is cut, or inconsistent.
     Malformed,
     /// The frame ends before the packet does.
     Truncated,
 }
 
 impl Outer {
-    /// The header of a frame whose first segment is `frame`, and which has `len_bytes` bytes over
-    /// all segments.
+    /// The header of a frame. `frame` is its first segment, and `len_bytes` its length over all
+    /// segments.
     ///
     /// # Errors
     /// [`NoHeader`].

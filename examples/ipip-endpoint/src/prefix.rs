@@ -12,11 +12,11 @@ pub struct Prefix {
     bit_count: u8,
 }
 
-/// A text that is no prefix.
+/// A text that is not a prefix.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("\"{text}\" is no address or prefix: write 192.0.2.1, 192.0.2.0/26 or 2001:db8::/64")]
 pub struct BadPrefix {
-    /// What was written.
+    /// The text.
     pub text: String,
 }
 

@@ -11,7 +11,7 @@ use hotloop_ops::Failure;
 /// Runs the program.
 ///
 /// # Errors
-/// What is wrong with the command line, and what kept the run from being whole.
+/// An error in the command line, or the reason why the run was not whole.
 pub fn run(cli: &Cli) -> Result<(), Failure> {
     let settings = cli.settings()?;
     let socket = cli.run.begin("ipip-endpoint")?;

@@ -1,19 +1,19 @@
-//! What the endpoint has to know of the network around it.
+//! The endpoint's settings for the network around it.
 
 use crate::prefix::Prefix;
 use hotloop::packet::ethernet::MacAddress;
 use std::net::IpAddr;
 
-/// What the endpoint has to know of the network around it.
+/// The endpoint's settings for the network around it.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Own tunnel addresses: what balancers send to.
+    /// Own tunnel addresses, which balancers send to.
     pub addresses: Vec<IpAddr>,
     /// The balancers that tunnels are accepted from.
     pub balancers: Vec<Prefix>,
     /// How the kernel's answers leave.
     pub answers: Answers,
-    /// The destination of frames sent out of the port; without one, the station that tunnel packets
+    /// The destination of frames sent out of the port; `None` for the station that tunnel packets
     /// come from.
     pub next_hop: Option<MacAddress>,
     /// Longest IP packet on the way to clients or to the balancer, outer header included, in bytes.
@@ -23,7 +23,7 @@ pub struct Settings {
 /// How the kernel's answers leave.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answers {
-    /// As they are, to the clients.
+    /// Unchanged, to the clients.
     Direct,
     /// In a tunnel, through the balancer.
     Tunnelled {
@@ -34,11 +34,11 @@ pub enum Answers {
     },
 }
 
-/// Addresses of the link, of the endpoint's own two ports.
+/// Link addresses of the endpoint's own two ports.
 #[derive(Clone, Copy, Debug)]
 pub struct Stations {
     /// The port towards the network.
     pub wire: MacAddress,
-    /// The TAP interface, as the kernel has it.
+    /// The kernel's side of the TAP interface.
     pub kernel: MacAddress,
 }

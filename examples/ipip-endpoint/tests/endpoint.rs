@@ -1,4 +1,4 @@
-//! What becomes of each kind of packet, on plain memory.
+//! Each kind of packet, on plain memory.
 
 use hotloop::packet::PacketBuf;
 use hotloop::packet::build::{PacketBuilder, arp_request, tcp, udp};
@@ -42,12 +42,12 @@ impl Lab {
         Self(bench_burst(endpoint.unwrap()))
     }
 
-    /// Answers go to `ROUTER`, as they are.
+    /// An endpoint with answers to `ROUTER`, unchanged.
     fn direct() -> Self {
         Self::new(Answers::Direct, Some(ROUTER))
     }
 
-    /// Answers go to `ROUTER`, in a tunnel from an own address to the balancer's.
+    /// An endpoint with answers to `ROUTER`, in a tunnel from an own address to the balancer's.
     fn tunnelling(source: &str, destination: &str) -> Self {
         let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
         Self::new(Answers::Tunnelled { source, destination }, Some(ROUTER))
@@ -57,7 +57,7 @@ impl Lab {
         self.0.feed_items([Arrived { packet: MemPacket::new(frame), side }])
     }
 
-    /// The one packet that comes out, and by which side.
+    /// The single packet that comes out, and its side.
     fn one(&mut self, side: Side, frame: &[u8]) -> (Side, MemPacket) {
         let out = self.feed(side, frame);
         assert_eq!((out.packets().len(), out.created()), (1, 0));
@@ -111,7 +111,7 @@ fn answers_leave_in_a_tunnel_to_the_balancer_in_all_four_combinations() {
         let tunnel = ipip::decapsulate(&mut packet).unwrap();
         let ends = (tunnel.source.to_string(), tunnel.destination.to_string());
         assert_eq!(ends, (own.to_owned(), balancer.to_owned()));
-        // The tunnel is a hop.
+        // The tunnel counts as a hop.
         assert_eq!(packet.data()[12..], request(vip, client).ttl(16).build()[12..]);
     }
 }
@@ -152,7 +152,7 @@ fn what_is_no_balancers_tunnel_to_an_own_address_stays_out() {
     lab.dropped(Side::Wire, &corrupt, EndpointDrop::BadChecksum);
     let congested = inner().tos(0).tunnelled("192.0.2.1", "10.0.0.1").build();
     let mut frame = congested;
-    // The outer mark alone becomes 3; its checksum follows.
+    // Only the outer mark becomes 3; its checksum follows.
     frame[15] |= 3;
     hotloop::packet::ipv4::fill_checksum(&mut frame[14..]).unwrap();
     lab.dropped(Side::Wire, &frame, EndpointDrop::Congestion);
@@ -183,7 +183,7 @@ fn a_hop_is_counted_into_the_tunnel_alone() {
     Lab::tunnelling(own, balancer).dropped(Side::Kernel, &last, EndpointDrop::TtlExpired);
 }
 
-/// An answer whose IP packet has so many bytes, and must not be fragmented.
+/// An answer with an IP packet of `bytes` bytes that must not be fragmented.
 fn answer_of(vip: &str, client: &str, bytes: usize) -> Vec<u8> {
     let header_bytes = if vip.starts_with('[') { 60 } else { 40 };
     tcp().from(vip).to(client).dont_fragment().payload(vec![7; bytes - header_bytes]).build()

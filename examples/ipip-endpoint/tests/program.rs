@@ -1,4 +1,5 @@
-//! The program itself: a whole run where a TAP interface can be made, and what it must refuse.
+//! The program itself: a whole run if a TAP interface can be made, and arguments that it must
+//! refuse.
 
 use hotloop::packet::build::{tcp, udp};
 use hotloop_ops::capture::{read_frames, write_frames};
@@ -46,7 +47,7 @@ fn a_capture_of_tunnel_packets_goes_to_the_kernel_and_the_ledger_is_whole() {
     let report: Value = serde_json::from_slice(&run.stdout).unwrap();
     assert_eq!((&report["balanced"], &report["pools_whole"]), (&true.into(), &true.into()));
     assert_eq!(report["dropped"]["not_ours"], 1);
-    // Beside these there may be what the kernel says of itself on a new interface.
+    // The kernel may also send packets of its own on a new interface.
     let dropped: u64 =
         report["dropped"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
     assert_eq!(report["sent"], 100);
@@ -67,7 +68,7 @@ fn what_the_core_does_when_idle_is_as_the_command_line_says() {
     };
     let line = "--address 10.0.0.1 --balancer 192.0.2.1 --port net_null0 --idle pause --tap";
     let mut running = program(&format!("{line} {tap}")).spawn().unwrap();
-    // Until it listens, nobody answers.
+    // Until the program listens, there is no answer.
     let answered = std::iter::repeat_with(|| program("ctl status --json").output().unwrap())
         .take_while(|_| running.try_wait().unwrap().is_none())
         .find(|asked| asked.status.success());

@@ -1,4 +1,4 @@
-//! The names of what the program says.
+//! The names in the program's output.
 
 use hotloop_tests::schema::run_and_check;
 use rustix::process::geteuid;

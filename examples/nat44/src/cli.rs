@@ -6,8 +6,8 @@ use hotloop::packet::ethernet::MacAddress;
 use hotloop_ops::RunArgs;
 use std::net::Ipv4Addr;
 
-/// Lets the hosts of a LAN reach the WAN from one IPv4 address: TCP, UDP and pings, with the ICMP errors
-/// about them.
+/// Lets the hosts of a LAN reach the WAN from one IPv4 address: TCP, UDP and pings, with the ICMP
+/// errors about them.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "nat44", version, after_help = "nat44 ctl --help: asking one that runs.")]
 pub struct Cli {
@@ -17,13 +17,14 @@ pub struct Cli {
     /// The port towards the WAN.
     #[arg(long, value_name = "DEVICE")]
     pub wan: String,
-    /// The address of the NAT in the LAN, where hosts have it as their gateway.
+    /// The NAT's address in the LAN, the hosts' gateway.
     #[arg(long, value_name = "ADDRESS")]
     pub lan_address: Ipv4Addr,
     /// The address that the hosts share in the WAN.
     #[arg(long, value_name = "ADDRESS")]
     pub wan_address: Ipv4Addr,
-    /// The station that packets to the WAN are sent to: the next router, or the other end of a cable.
+    /// The station that packets to the WAN are sent to: the next router, or the other end of a
+    /// cable.
     #[arg(long, value_name = "MAC")]
     pub next_hop_mac: MacAddress,
     /// Run on N cores, each of which does everything for queues of its own.
@@ -32,13 +33,13 @@ pub struct Cli {
     /// Instead, D cores receive and dispatch to W cores, which translate and send.
     #[arg(long, value_name = "D,W", value_parser = counts)]
     pub pipeline: Option<[usize; 2]>,
-    /// How it runs, and how it reports.
+    /// Arguments of the run.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
 impl Cli {
-    /// What each core does.
+    /// The roles of the cores.
     pub const fn deployment(&self) -> Deployment {
         match self.pipeline {
             Some(counts) => Deployment::pipeline(counts),

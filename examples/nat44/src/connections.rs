@@ -1,4 +1,4 @@
-//! The connections of one core, and its ports of the WAN address.
+//! The connections of one core, and its share of the WAN address's ports.
 
 use crate::nat::{NatDrop, Side};
 use crate::seen::Seen;
@@ -8,10 +8,10 @@ use hotloop::packet::{ethernet::MacAddress, flow_key::FlowKeyV4, ip::protocol};
 use hotloop::prelude::*;
 use std::{collections::VecDeque, net::SocketAddrV4};
 
-/// The lowest port that a connection gets: those below are for services.
+/// The lowest port for connections: lower ones are for services.
 const PORT_MIN: u16 = 1024;
 
-/// The number of places that are looked at for expired connections in each turn of the core.
+/// Number of places checked for expired connections in each turn of the core.
 const AGE_BUDGET: usize = 15;
 
 const TRANSITORY: Class = Class::new(0);
@@ -23,31 +23,31 @@ const ECHOES: Class = Class::new(3);
 /// (TCP), RFC 4787, section 4.3 (UDP), RFC 5508, section 3.2 (echoes).
 const IDLE_MINUTES: [u64; CLASS_COUNT] = [4, 124, 5, 1, 0, 0, 0, 0];
 
-/// What is kept of a connection, beside its key.
+/// The state of a connection, beside its key.
 #[derive(Clone, Copy, Debug)]
 pub struct Connection {
     /// Its port of the WAN address, or its echo identifier.
     port: u16,
-    /// The station that it came from last.
+    /// The last known station of its host.
     station: MacAddress,
 }
 
 /// The connections of one core. Their keys are those of packets to the WAN, before translation.
 pub struct Connections {
     table: Table<FlowKeyV4, Connection>,
-    /// The ports that no connection has. The one that has been free for longest is the next: what is
-    /// still on its way to the connection that had it must not reach another.
+    /// The unused ports. The one that has been free for longest is the next: packets still on their
+    /// way to its former connection must not reach another.
     free_ports: VecDeque<u16>,
     /// The connection that got each port last.
     owners: Box<[Option<FlowKeyV4>]>,
 }
 
 impl Connections {
-    /// No connection yet, and room for one on each port that leads to this core, `port % cores` of which is its
-    /// index, in the table that `make` returns: [`Table::new`], but in benchmarks.
+    /// An empty table with room for one connection on each port that leads to this core: `port %
+    /// cores` is its index. `make` makes the table: [`Table::new`], except in benchmarks.
     ///
     /// # Errors
-    /// There is no memory for them.
+    /// There is not enough memory.
     pub fn new(
         core: &Core,
         make: impl FnOnce(Arena, Config) -> Result<Table<FlowKeyV4, Connection>, FlowError>,
@@ -60,7 +60,8 @@ impl Connections {
         Ok(Self { table, free_ports, owners: vec![None; 1 << 16].into() })
     }
 
-    /// Asks for the memory of the connections of a burst's packets, which came from these sides and have these keys.
+    /// Prefetches the connections of a burst's packets, which came from these sides and have these
+    /// keys.
     #[inline(always)]
     pub fn hint_burst(
         &self,
@@ -71,17 +72,18 @@ impl Connections {
         self.table.hint_burst(packets.map(of_table), hints);
     }
 
-    /// The connection that got last the port that a packet from the WAN is for, where it has the packet's peer.
+    /// The connection that last got the destination port of a packet from the WAN, if it has the
+    /// packet's peer.
     #[inline(always)]
     fn owner(&self, seen: &FlowKeyV4) -> Option<FlowKeyV4> {
         let peer = |key: &FlowKeyV4| (key.destination(), key.protocol());
         self.owners[usize::from(seen.source_port())].filter(|key| peer(key) == peer(seen))
     }
 
-    /// The port that a packet from the LAN leaves by: that of its connection, which it may open.
+    /// The source port for a packet from the LAN: its connection's. May open a connection.
     ///
     /// # Errors
-    /// It belongs to no connection and opens none, or no port is left.
+    /// The packet belongs to no connection and opens none, or no port is left.
     pub fn port(&mut self, seen: &Seen, now: Instant) -> Result<u16, NatDrop> {
         let opens = !seen.is_error && seen.tcp_flags.is_none_or(|flags| flags & (SYN | ACK) == SYN);
         let (handle, Connection { port, station }) = match self.find(&seen.key, seen, now) {
@@ -96,12 +98,12 @@ impl Connections {
         Ok(port)
     }
 
-    /// The host that a packet from the WAN goes to: its address and port, and its station. None where
-    /// the packet belongs to no connection, or comes from another address than the host talks to (RFC
-    /// 4787, section 5).
+    /// The destination of a packet from the WAN: the host's address and port, and its station.
+    /// `None` if the packet belongs to no connection, or comes from an address that the host
+    /// doesn't talk to (RFC 4787, section 5).
     pub fn host(&mut self, seen: &Seen, now: Instant) -> Option<(SocketAddrV4, MacAddress)> {
         let (key, port) = (self.owner(&seen.key)?, seen.key.source_port());
-        // A connection that was opened again has another port.
+        // A connection that was reopened has another port.
         let (handle, found) = self.find(&key, seen, now).filter(|(_, it)| it.port == port)?;
         self.classify(handle, seen);
         Some((SocketAddrV4::new(key.source(), key.source_port()), found.station))
@@ -115,7 +117,7 @@ impl Connections {
         } else if let Some((handle, found)) = self.table.find(key, seen.hint, now) {
             return Some((handle, *found));
         } else {
-            // An earlier packet of the burst may have opened it.
+            // An earlier packet of the burst may have opened the connection.
             self.table.get(key, now)?
         };
         Some((handle, self.table[handle]))
@@ -125,7 +127,7 @@ impl Connections {
         let Self { table, free_ports, owners } = self;
         let port = *free_ports.front().ok_or(NatDrop::NoPort)?;
         let new = Connection { port, station: seen.station };
-        // One that has expired may still have its place, and its port.
+        // An expired connection may still have its place, and its port.
         let release = |_, expired: Connection| free_ports.push_back(expired.port);
         let handle = table.insert_evicting(seen.key, new, now, release);
         let handle = handle.map_err(|_| NatDrop::NoPort)?;
@@ -146,8 +148,8 @@ impl Connections {
         self.table.set_class(handle, class);
     }
 
-    /// Lets go of connections that have expired, some places at a time, and of their ports. Returns
-    /// how many there are.
+    /// Removes expired connections, some places at a time, and frees their ports. Returns their
+    /// number.
     pub fn age(&mut self, now: Instant) -> usize {
         let Self { table, free_ports, .. } = self;
         table.age(now, AGE_BUDGET, |_, expired| free_ports.push_back(expired.port));

@@ -1,18 +1,18 @@
 //! A NAT44: hosts of a LAN reach the WAN from one address.
 //!
-//! The network function is [`nat::nat`], from what ports receive to what they send. It knows sources
-//! and sinks, not DPDK, so its tests run on plain memory.
+//! The network function is [`nat::nat`], from the packets that ports receive to the packets they
+//! send. It knows sources and sinks, not DPDK, so its tests run on plain memory.
 //!
 //! - [`nat`]: the graph, and the stage that translates each packet.
-//! - [`seen`]: what that stage reads of a packet before it changes anything.
-//! - [`connections`]: the connections of one core, and its ports of the WAN address.
+//! - [`seen`]: the fields of a packet that the stage reads before any change.
+//! - [`connections`]: the connections of one core, and its share of the WAN address's ports.
 //!
 //! # No lock, and no configuration of cores
 //!
-//! A connection belongs to one core, where both of its directions meet. From the LAN that is the core
-//! which the hash of its addresses selects. That core gives the connection a port whose number leads
-//! back to it: `port % cores` is the core. So what comes from the WAN goes to the core `port % cores`,
-//! and no core ever looks into the state of another.
+//! A connection belongs to one core, where both of its directions meet. The hash of a LAN packet's
+//! addresses selects that core, which gives the connection a port that leads back to it: the core's
+//! index is `port % cores`. So packets from the WAN go to the core `port % cores`, and no core ever
+//! accesses another's state.
 //!
 //! ```
 //! use hotloop::packet::arp::Neighbour;

@@ -1,4 +1,4 @@
-//! A NAT44 between a LAN and a WAN port. `nat44 --help` says more. `nat44 ctl` asks one that runs.
+//! A NAT44 between a LAN and a WAN port. See `nat44 --help`. `nat44 ctl` queries a running program.
 
 mod cli;
 

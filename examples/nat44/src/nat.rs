@@ -17,45 +17,46 @@ drop_reasons! {
         OtherStation = "other_station",
         /// Neither IPv4, nor an ARP request for the address of the port.
         NotIpv4 = "not_ipv4",
-        /// A header is cut, or contradicts itself or what is around it.
+        /// A header is cut, or is inconsistent in itself or with the headers around it.
         Malformed = "malformed",
         /// The frame ends before its packet does.
         Truncated = "truncated",
-        /// A fragment. Fragments are not put together, and only the first shows its ports.
+        /// A fragment. Fragments are not reassembled, and only the first has ports.
         Fragment = "fragment",
         /// Neither TCP, UDP, an echo, nor an ICMP error.
         Unsupported = "unsupported",
-        /// To or from an address that is not routed: one of the NAT's own, or no single host's.
+        /// To or from an address that is not routed: the NAT's own, or not a single host's.
         NotRouted = "not_routed",
-        /// It belongs to no connection, and cannot open one.
+        /// Belongs to no connection, and cannot open one.
         NoConnection = "no_connection",
         /// All ports of the core are in use.
         NoPort = "no_port",
-        /// It took too many hops, and may not be answered.
+        /// The TTL has expired, and the packet may not be answered.
         TtlExpired = "ttl_expired",
     }
 }
 
-/// Of the hash by which packets from the LAN are shared among cores. It is computed where there is a choice.
+/// The seed of the hash that distributes LAN packets to cores. The hash is only computed if there
+/// is a choice.
 const SEED: Seed = Seed::new(0);
 
 /// The two sides of the NAT.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Side {
-    /// Where the hosts are that share an address.
+    /// The side of the hosts that share an address.
     Lan,
-    /// Where all others are.
+    /// The side of all other hosts.
     Wan,
 }
 
-/// What an operator sets.
+/// The operator's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// The port towards the LAN.
     pub lan_port: PortId,
-    /// The NAT, as hosts of the LAN know it.
+    /// The NAT's addresses in the LAN.
     pub lan: Neighbour,
-    /// The NAT, as the WAN knows it. All connections share this address.
+    /// The NAT's addresses in the WAN. All connections share the IP address.
     pub wan: Neighbour,
     /// The station that packets to the WAN are sent to.
     pub gateway: ethernet::MacAddress,
@@ -72,8 +73,7 @@ impl Settings {
         [self.lan.address, self.wan.address].contains(&address)
     }
 
-    /// Whether a packet may pass: between two hosts, where it came from the LAN, and to the NAT, where
-    /// it came from the WAN.
+    /// Whether a packet may pass: from the LAN, between two hosts; from the WAN, to the NAT.
     fn is_routed(&self, side: Side, ip: &Ipv4Header) -> bool {
         let is_host = |address: Ipv4Addr| is_host(address.into()) && !self.owns(address);
         match side {
@@ -83,7 +83,7 @@ impl Settings {
     }
 }
 
-/// The NAT, from packets as ports receive them to packets with the side that they leave by.
+/// The NAT, from received packets to packets with the side that they leave by.
 pub fn nat<P: PacketBuf + Send>(
     chain: impl Chain<Out = P>,
     settings: &Settings,
@@ -91,8 +91,8 @@ pub fn nat<P: PacketBuf + Send>(
     chain.stage(classify).shard_by(shard(*settings)).try_burst_stage(nat_of(*settings))
 }
 
-// What a step of a chain is made by names all type parameters of the function that it stands in. In `nat`, each
-// would name the chain before once more, and programs would grow by that.
+// The closure types of a chain's steps include all type parameters of the enclosing function.
+// Inside `nat`, each would include the chain before it once more, and programs would grow.
 
 fn classify(_: &Core) -> Classify {
     Classify::unhashed()
@@ -101,7 +101,7 @@ fn classify(_: &Core) -> Classify {
 fn shard<P: PacketBuf>(settings: Settings) -> impl Fn(&Classified<P>) -> Shard {
     let port = |key: FlowKeyV4| usize::from(key.source_port());
     move |p| match settings.side(&p.packet) {
-        // The core that owns the hash of the addresses. It chooses a port ...
+        // The core selected by the hash of the addresses. It chooses a port ...
         Side::Lan => Shard::Hash(p.key().map_or(0, |key| SEED.shard(&key))),
         // ... which leads back to it: `port % cores`.
         Side::Wan => Shard::Worker(outward_key(p, Side::Wan).map_or(0, port)),
@@ -116,27 +116,28 @@ fn nat_of(settings: Settings) -> impl Fn(&Core) -> hotloop::Result<Nat> {
 pub struct Nat {
     settings: Settings,
     connections: Connections,
-    /// Where the connections of a burst may be in their table.
+    /// Hints for a burst's connections in their table.
     hints: Hints,
-    /// The number of connections, and of ports in use: each has one.
+    /// Number of connections, and of ports in use: each has one.
     count: Arc<Counter>,
 }
 
 impl Nat {
-    /// The NAT of a core, which has no connection yet.
+    /// The NAT of a core, without connections.
     ///
     /// # Errors
-    /// There is no memory for the connections.
+    /// There is not enough memory for the connections.
     pub fn new(core: &Core, settings: Settings) -> hotloop::Result<Self> {
         Ok(Self::of(settings, Connections::new(core, Table::new)?))
     }
 
-    /// The NAT of a core that has these connections.
+    /// The NAT of a core with these connections.
     pub fn of(settings: Settings, connections: Connections) -> Self {
         Self { settings, connections, hints: Hints::new(), count: Arc::default() }
     }
 
-    /// Makes a packet ready to leave, as an answer or translated. Returns the side that it leaves by.
+    /// Prepares a packet for sending, as an answer or translated. Returns the side that it leaves
+    /// by.
     #[inline(always)]
     fn pass<P: PacketBuf>(
         &mut self,
@@ -173,7 +174,7 @@ impl Nat {
             ethernet::swap_addresses(packet);
             return Ok(side);
         }
-        // Where the Ethernet addresses of a packet that goes on are decided.
+        // The only place that decides a forwarded packet's Ethernet addresses.
         let (to, own, next_hop) = if side == Side::Lan {
             let end = SocketAddrV4::new(wan.address, self.connections.port(&seen, now)?);
             nat::rewrite_source(packet, end).map_err(|_| NatDrop::Malformed)?;

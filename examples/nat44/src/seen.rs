@@ -1,4 +1,4 @@
-//! What the NAT reads of a packet before it changes anything.
+//! The fields of a packet that the NAT reads before any change.
 
 use crate::nat::{NatDrop, Side};
 use hotloop::flow::Hint;
@@ -7,28 +7,28 @@ use hotloop::packet::ipv4::{Ipv4Header, Ipv4View};
 use hotloop::packet::{classify::Kind, flow_key::FlowKeyV4, icmp::IcmpView, tcp::TcpView};
 use hotloop::prelude::*;
 
-/// What is known of a packet that can be translated.
+/// The facts about a packet that can be translated.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     /// The key of its connection, as [`outward_key`] reads it.
     pub key: FlowKeyV4,
-    /// Where that may be in the table of connections.
+    /// The hint for the connection's place in the table.
     pub hint: Hint,
-    /// Whether it is an ICMP error, which is about another packet of the connection.
+    /// Whether the packet is an ICMP error, which is about another packet of the connection.
     pub is_error: bool,
-    /// Its own header.
+    /// The packet's own header.
     pub ip: Ipv4Header,
-    /// TCP's flags, where it is a segment of TCP.
+    /// TCP's flags, if the packet is a TCP segment.
     pub tcp_flags: Option<u8>,
     /// The station that sent it.
     pub station: ethernet::MacAddress,
 }
 
 impl Seen {
-    /// What is known of a packet with this [`outward_key`], and this hint for its connection.
+    /// Reads a packet with this [`outward_key`], and this hint for its connection.
     ///
     /// # Errors
-    /// Why it cannot be translated.
+    /// The reason why it cannot be translated.
     #[inline(always)]
     pub fn of<P: PacketBuf>(
         p: &Classified<P>,
@@ -57,12 +57,12 @@ impl Seen {
     }
 }
 
-/// The key of a packet's connection, as packets to the WAN have it: before they are translated where
-/// this one came from the LAN, and after where it came from the WAN. None where it is not IPv4.
+/// The key of a packet's connection, as in packets to the WAN before translation; for a packet from
+/// the WAN, the key it would have there after translation. `None` if the packet is not IPv4.
 #[inline(always)]
 pub fn outward_key<P: PacketBuf>(p: &Classified<P>, side: Side) -> Option<FlowKeyV4> {
     let FlowKey::V4(key) = p.key()? else { return None };
-    // The key of an error is that of the packet which it quotes, which went the other way.
+    // The key of an error is the quoted packet's, which went the opposite way.
     let is_outward = (side == Side::Lan) != p.tag().is_icmp_error();
     Some(if is_outward { key } else { key.reversed() })
 }

@@ -88,7 +88,7 @@ fn what_belongs_to_no_connection_is_dropped() {
     ] {
         assert_eq!(lab.dropped(Side::Wan, packet), NatDrop::NoConnection);
     }
-    // TCP opens a connection by a SYN alone.
+    // Only a SYN opens a TCP connection.
     for flags in [ACK, FIN, RST, SYN | ACK] {
         let packet = tcp().from("10.0.0.7:6000").to(SERVER).tcp_flags(flags);
         assert_eq!(lab.dropped(Side::Lan, packet), NatDrop::NoConnection, "{flags:#x}");
@@ -175,7 +175,7 @@ fn a_connection_that_expired_and_is_opened_again_gives_its_old_port_back() {
             let late = udp().from(SERVER).to(old);
             assert_eq!(lab.dropped(Side::Wan, late), NatDrop::NoConnection);
         }
-        // Without a turn of the core, the expired one is still in its place.
+        // Without a turn of the core, the expired connection is still in its place.
         lab.jump(6 * MINUTE);
     }
     lab.wait(Duration::ZERO);

@@ -42,7 +42,7 @@ where
 
 fn host(number: u16) -> SocketAddrV4 {
     let [high, low] = number.to_be_bytes();
-    // Hosts of all kinds use few source ports, so that only the NAT tells them apart.
+    // Different hosts use the same few source ports, so that only the NAT tells them apart.
     SocketAddrV4::new(Ipv4Addr::new(10, 1, high, low), 5000 + number % 3)
 }
 
@@ -51,7 +51,8 @@ fn station(number: u16) -> MacAddress {
     MacAddress::new([2, 0, 0, 1, high, low])
 }
 
-/// What a host says in a round: its number and the round's, by a protocol of its own.
+/// A host's message in a round: its number and the round's, with a protocol that depends on the
+/// host.
 fn request(number: u16, round: usize) -> PacketBuilder {
     let packet = match number % 3 {
         0 if round == 0 => tcp(),
@@ -63,7 +64,7 @@ fn request(number: u16, round: usize) -> PacketBuilder {
     packet.from(host(number)).to(SERVER).payload(payload).macs(station(number), LAN_MAC)
 }
 
-/// What the server answers to a frame that reached it: the same payload, to its sender.
+/// The server's answer to a frame: the same payload, to its sender.
 fn answer(frame: &[u8]) -> PacketBuilder {
     let ip = Ipv4View::of_frame(frame).expect("an IPv4 packet");
     assert!(ip.is_checksum_right() && ip.ttl() == 63);
@@ -94,7 +95,7 @@ fn said(frame: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The frames that a port has sent, once it is one for each host.
+/// The frames that a port has sent, once there is one for each host.
 fn take(port: &MemoryPort) -> Vec<Frame> {
     let (mut sent, started) = (Vec::new(), Instant::now());
     while sent.len() < usize::from(HOST_COUNT) {
@@ -106,7 +107,8 @@ fn take(port: &MemoryPort) -> Vec<Frame> {
     sent
 }
 
-/// Looks at what the hosts got in a round: each what it said, at its address and port and station.
+/// Checks the frames that the hosts got in a round: each gets its own message, at its address, port
+/// and station.
 fn check(frames: &[Frame], round: usize) {
     let mut numbers = BTreeSet::new();
     for Frame { bytes, .. } in frames {
@@ -114,7 +116,7 @@ fn check(frames: &[Frame], round: usize) {
         let (number, of_round) = text.split_once(' ').unwrap();
         let number: u16 = number.parse().unwrap();
         assert_eq!(of_round, round.to_string());
-        // The server answered: what the host gets is as if there were no NAT but for the hop.
+        // Except for the hop, the host gets the server's answer as if there were no NAT.
         let direct = MemPacket::new(&answered_directly(number, round));
         assert_eq!(bytes, direct.data(), "host {number}");
         let view = EthernetView::parse(bytes).unwrap();
@@ -123,7 +125,7 @@ fn check(frames: &[Frame], round: usize) {
     }
 }
 
-/// What the server would have answered to a host without a NAT, one hop later.
+/// The server's answer to a host without a NAT, one hop later.
 fn answered_directly(number: u16, round: usize) -> Vec<u8> {
     let seen = request(number, round).ttl(63).build();
     answer(&seen).ttl(63).macs(LAN_MAC, station(number)).build()
@@ -155,7 +157,7 @@ fn each_packet_comes_back_to_the_host_that_sent_in_every_deployment() {
                     for number in 0..HOST_COUNT {
                         lan.feed(usize::from(number) % receivers, [request(number, round)]);
                     }
-                    // What the server answers comes by any queue, whatever core has the connection.
+                    // The server's answers come by any queue, whichever core has the connection.
                     let reached = take(&wan);
                     for (index, frame) in reached.iter().enumerate() {
                         wan.feed(index % receivers, [answer(&frame.bytes)]);
@@ -185,10 +187,10 @@ fn each_packet_comes_back_to_the_host_that_sent_in_every_deployment() {
     }
 }
 
-/// Twenty hosts, whatever the order in which cores have their turns and whatever is lost.
+/// Twenty hosts, with cores in any order and any losses.
 struct Conversation(Settings);
 
-/// The number of hosts that take part.
+/// Number of hosts that take part.
 const FEW: u64 = 20;
 
 impl Scenario for Conversation {
@@ -221,7 +223,7 @@ impl Scenario for Conversation {
         )
     }
 
-    /// Each host gets what the server answered to it, and the server one answer for each question.
+    /// Each host gets the server's answer to its own question, and at most one.
     fn check(&self, run: &Simulated) -> Result<(), String> {
         let [lan, wan] = [0, 1].map(|port| run.sent[port].iter().flatten().collect::<Vec<_>>());
         for frame in &lan {

@@ -1,5 +1,5 @@
-//! ICMP errors through the NAT, and what it answers itself. Expected frames are built whole, so each
-//! checksum in them is computed anew, those of quoted packets too.
+//! ICMP errors through the NAT, and its own answers. Expected frames are built from scratch, so
+//! every checksum in them is recomputed, including those of quoted packets.
 
 use crate::lab::{
     FIRST, GATEWAY_MAC, HOST, HOST_MAC, LAN_MAC, Lab, SERVER, WAN_MAC, at_gateway, at_host,
@@ -18,7 +18,7 @@ type Errors = [fn(&[u8]) -> PacketBuilder; 3];
 const ERRORS: Errors =
     [|about| time_exceeded(about), |about| unreachable(about), |about| too_big(about, 1400)];
 
-/// A packet from the host, and the same as the WAN sees it.
+/// A packet from the host, and the same packet in the WAN.
 fn requests() -> [[PacketBuilder; 2]; 3] {
     [
         [tcp().from(HOST).to(SERVER), tcp().from(FIRST).to(SERVER)],
@@ -34,7 +34,7 @@ fn an_error_from_the_wan_reaches_the_host_and_quotes_what_the_host_sent() {
         let mut lab = Lab::new();
         lab.host_sends(request.clone());
         for error in ERRORS {
-            // From a router on the way, where the TTL was 3.
+            // From a router on the way, which saw a TTL of 3.
             let from_router = |about: &PacketBuilder| {
                 error(&about.clone().ttl(3).build()).from("198.51.100.9").ttl(64)
             };
@@ -50,7 +50,7 @@ fn an_error_from_the_lan_reaches_the_server_and_quotes_what_the_server_sent() {
         lab.host_sends(begin().from(HOST).to(SERVER));
         let reply = |end| begin().from(SERVER).to(end).payload(b"odd").build();
         for error in ERRORS {
-            // From the host, and from a router in front of it: both get the address of the NAT.
+            // From the host, and from a router in front of it: both get the NAT's address.
             for from in ["10.0.0.7", "10.0.0.253"] {
                 let sent = lab.host_sends(error(&reply(HOST)).from(from));
                 assert_eq!(sent, at_gateway(error(&reply(FIRST)).from("203.0.113.1")));
@@ -106,7 +106,7 @@ fn a_packet_that_took_too_many_hops_is_answered_and_opens_no_connection() {
     assert_eq!(lab.dropped(Side::Wan, unreachable(&about).ttl(1)), NatDrop::TtlExpired);
 }
 
-/// The message that a packet took too many hops, in a frame back to its sender.
+/// The time-exceeded message about a packet, in a frame back to its sender.
 fn answered(
     late: PacketBuilder,
     to: ethernet::MacAddress,

@@ -1,4 +1,4 @@
-//! Addresses as the command lines of both programs take them.
+//! Addresses on the command lines of both programs.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -12,7 +12,7 @@ pub struct Address {
     pub port: Option<u16>,
 }
 
-/// A text that is no address.
+/// A text that is not an address.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "write an address, with a port from 1 to 65535 or without: 192.0.2.1, 192.0.2.1:53, [2001:db8::1]:53"

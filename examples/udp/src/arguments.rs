@@ -1,14 +1,14 @@
-//! What both programs take.
+//! Arguments of both programs.
 
 use clap::{Args, ValueEnum};
 use hotloop::engine::{Placement, Topology};
 use hotloop_ops::{Failure, RunArgs};
 use std::path::Path;
 
-/// What both programs take.
+/// Arguments of both programs.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// Which way packets go [default: dpdk with --port, kernel without].
+    /// How packets are sent or received [default: dpdk with --port, kernel without].
     #[arg(long, value_enum, value_name = "WAY")]
     pub io: Option<Io>,
     /// With dpdk: the device, a virtual one by its device string (net_memif0,role=server,...), one on
@@ -25,15 +25,15 @@ pub struct Common {
     /// dpdk, none with kernel].
     #[arg(long, value_name = "CPU,CPU", value_delimiter = ',')]
     pub cpus: Vec<usize>,
-    /// How it runs.
+    /// Arguments of the run.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// What is sent, as both programs take it.
+/// The load to send, for both programs.
 #[derive(Args, Clone, Debug)]
 pub struct Load {
-    /// Datagrams a second, over all cores; without it, as fast as it can.
+    /// Datagrams a second, over all cores; without it, as fast as possible.
     #[arg(long, value_name = "PPS", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub rate: Option<u64>,
     /// Flows, which differ in their source ports, up to 65535, and beyond that in their source addresses
@@ -46,7 +46,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// How many flows.
+    /// Number of flows.
     #[must_use]
     pub fn flow_count(&self) -> u32 {
         self.flows.unwrap_or(64)
@@ -58,14 +58,14 @@ impl Load {
         self.payload.unwrap_or(32)
     }
 
-    /// Whether the command line says anything of it.
+    /// Whether the command line sets any of these.
     #[must_use]
     pub const fn is_given(&self) -> bool {
         self.rate.is_some() || self.flows.is_some() || self.payload.is_some()
     }
 }
 
-/// Which way packets go, as `--io` says it.
+/// Values of `--io`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Io {
     /// The kernel's sockets.
@@ -74,7 +74,7 @@ pub enum Io {
     Dpdk,
 }
 
-/// Which way packets go.
+/// How packets are sent or received.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Way<'a> {
     /// Through the kernel's sockets.
@@ -84,10 +84,10 @@ pub enum Way<'a> {
 }
 
 impl Common {
-    /// Which way packets go.
+    /// Whether packets go through the kernel or a device.
     ///
     /// # Errors
-    /// [`Failure::Input`] where the arguments contradict each other.
+    /// [`Failure::Input`] if the arguments contradict each other.
     pub fn way(&self) -> Result<Way<'_>, Failure> {
         let wrong = |message: &str| Err(Failure::Input(message.to_owned()));
         let way = match (self.io, &self.port) {
@@ -116,16 +116,16 @@ impl Common {
         }
     }
 
-    /// How many cores, or threads, there are.
+    /// Number of cores, or threads.
     #[must_use]
     pub fn core_count(&self) -> usize {
         usize::from(self.queues.or(self.threads).unwrap_or(1))
     }
 
-    /// Where so many cores run, where the arguments say so; threads of the kernel's sockets run anywhere otherwise.
+    /// The CPUs for `core_count` cores. `None` if threads of the kernel's sockets may run anywhere.
     ///
     /// # Errors
-    /// A CPU that can't be used, and another number of them than of cores.
+    /// A CPU that can't be used, or a number of CPUs that differs from that of cores.
     pub fn placement(&self, way: Way<'_>, core_count: usize) -> Result<Option<Placement>, Failure> {
         let count = self.cpus.len();
         if count == 0 {

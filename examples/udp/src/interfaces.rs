@@ -1,4 +1,4 @@
-//! Whether the interfaces are there whose addresses sockets have.
+//! Watches the interfaces that have the sockets' addresses.
 
 use hotloop::stage::{Device, DeviceCounters, LinkState, Reopening};
 use nix::ifaddrs::getifaddrs;
@@ -7,20 +7,22 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// An address of one of the machine's interfaces. As a device of a run, it says when packets can pass there no more.
+/// An address of one of the machine's interfaces. As a device of a run, it reports when packets can
+/// no longer pass there.
 #[derive(Debug)]
 struct Local(IpAddr);
 
-/// The devices of a run whose sockets have these addresses: one for each address of an interface.
+/// The devices for a run with sockets at these addresses: one for each address of an interface.
 #[must_use]
 pub fn of(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<Arc<dyn Device>> {
     let all: BTreeSet<_> = addresses.into_iter().map(|address| address.ip()).collect();
-    // Any address, groups, and what routes make local belong to none.
+    // The unspecified address, groups, and addresses that are local because of a route belong to no
+    // interface.
     let known = all.into_iter().filter(|address| state(*address) == Some(LinkState::Up));
     known.map(|address| Arc::new(Local(address)) as Arc<dyn Device>).collect()
 }
 
-/// The state of the interface with this address; nothing where the kernel does not say.
+/// The state of the interface with this address; `None` if the kernel does not report it.
 fn state(address: IpAddr) -> Option<LinkState> {
     let mut all = getifaddrs().ok()?;
     let found = all.find(|one| {
@@ -41,7 +43,7 @@ impl Device for Local {
         self.0.to_string()
     }
 
-    /// Sockets count by themselves.
+    /// None: the sockets have counters of their own.
     fn counters(&self) -> DeviceCounters {
         DeviceCounters::default()
     }

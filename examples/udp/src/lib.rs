@@ -1,6 +1,7 @@
 //! `udp-sink` and `udp-source`: UDP datagrams received and sent, through DPDK's devices or the kernel's sockets.
 //!
-//! Both are network functions of the same engine, whichever way packets go: see [`sink`] and [`source`].
+//! Both are network functions of the same engine, with either kind of I/O: see [`sink`] and
+//! [`source`].
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What is printed where: data to standard output, unless that is kept for one line of JSON.
+//! Output: data to standard output, unless that is reserved for one line of JSON.
 
 use crate::rate::Passed;
 use crate::sink::inspect::Found;
@@ -10,31 +10,31 @@ use serde_json::{Value, json};
 use std::io;
 use std::time::Duration;
 
-/// Prints lines as they come, and a summary in the end. Nothing waits for a reader before the end.
+/// Prints lines as they come, and a summary at the end. Nothing waits for a reader before the end.
 #[derive(Debug)]
 pub struct Output {
     format: ReportFormat,
     output: hotloop_ops::Output,
 }
 
-/// Shares of datagrams that took no longer, and how that is written.
+/// Quantiles of latencies, and how they are written.
 const QUANTILES: [(&str, &str, f64); 3] =
     [("median", "median_ns", 0.5), ("99 %", "p99_ns", 0.99), ("99.9 %", "p999_ns", 0.999)];
 
-/// What passed in the whole run.
+/// Totals of a whole run.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// All of it.
+    /// Datagrams and bytes.
     pub passed: Passed,
-    /// In what time.
+    /// The run's duration.
     pub duration: Duration,
-    /// By queue, where it is known by queue.
+    /// By queue, if known.
     pub queues: Vec<(u64, Passed)>,
-    /// How queues share it, in lines for people.
+    /// The distribution over queues, in lines for people.
     pub spread: Vec<String>,
-    /// What was lost at the device or the sockets, by reason, where they say so.
+    /// Losses at the device or the sockets, by reason, if they are reported.
     pub lost: Vec<(&'static str, u64)>,
-    /// What payloads say.
+    /// Results from the payloads.
     pub found: Found,
 }
 
@@ -42,12 +42,12 @@ impl Output {
     /// Prints in this format.
     ///
     /// # Errors
-    /// The system grants no thread.
+    /// The system can't create a thread.
     pub fn start(format: ReportFormat) -> io::Result<Self> {
         Ok(Self { format, output: hotloop_ops::Output::start()? })
     }
 
-    /// Prints lines: data, or messages where standard output is kept for one line of JSON.
+    /// Prints lines: data, or messages if standard output is reserved for one line of JSON.
     pub fn lines(&self, lines: &[String]) {
         match self.format {
             ReportFormat::Text => self.output.print(&format!("{}\n", lines.join("\n"))),
@@ -55,16 +55,16 @@ impl Output {
         }
     }
 
-    /// Whether nobody reads any more.
+    /// Whether the reader is gone.
     #[must_use]
     pub fn is_unread(&self) -> bool {
         self.output.is_unread()
     }
 
-    /// Prints the summary of a run, and waits until all is written.
+    /// Prints the summary of a run, and waits until everything is written.
     ///
     /// # Errors
-    /// As [`hotloop_ops::Output::finish`].
+    /// As for [`hotloop_ops::Output::finish`].
     pub fn summary(&self, report: &Report, totals: &Totals) -> io::Result<()> {
         let summary = match self.format {
             ReportFormat::Text => text(report, totals),
@@ -91,7 +91,7 @@ fn text(report: &Report, totals: &Totals) -> String {
     )
 }
 
-/// What was lost, where anything was.
+/// The losses, if any.
 #[must_use]
 pub fn lost_text(lost: &[(&'static str, u64)]) -> Option<String> {
     let lost = lost.iter().filter(|(_, count)| *count > 0);
@@ -124,7 +124,7 @@ fn verified_json(verified: &Verified) -> Value {
     })
 }
 
-/// The engine's report, with what is known of datagrams under `udp`.
+/// The engine's report, with the datagrams' results under `udp`.
 fn json(report: &Report, totals: &Totals) -> Value {
     let of = |passed: Passed| json!({"datagrams": passed.packets, "payload_bytes": passed.payload_bytes});
     let mut udp = of(totals.passed);

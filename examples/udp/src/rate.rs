@@ -1,20 +1,20 @@
-//! How much passed in what time, and how that is written.
+//! Counts, rates, and how they are written.
 
 use std::fmt;
 use std::iter::Sum;
 use std::time::Duration;
 
-/// What passed since some beginning.
+/// Datagrams and bytes since some start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Passed {
     /// Datagrams.
     pub packets: u64,
-    /// Bytes of their payloads, headers not counted.
+    /// Bytes of their payloads, without headers.
     pub payload_bytes: u64,
 }
 
 impl Passed {
-    /// What passed since `before`.
+    /// The difference to `before`.
     #[must_use]
     pub const fn since(self, before: Self) -> Self {
         Self {
@@ -23,7 +23,7 @@ impl Passed {
         }
     }
 
-    /// The mean rate at which it passed in this time.
+    /// The mean rate over this time.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     pub fn in_time(self, duration: Duration) -> Rate {

@@ -1,27 +1,29 @@
-//! What udp-source writes at the beginning of each payload: which flow's which datagram it is, and when it left.
+//! The stamp at the beginning of udp-source's payloads: the datagram's flow, number and sending
+//! time.
 
 use rustix::time::{ClockId, clock_gettime};
 
 /// The length of a stamp in bytes: shorter payloads have none.
 pub const BYTES: usize = 24;
 
-/// How a stamp begins, so that other datagrams are not taken for one.
+/// The beginning of a stamp, so that other datagrams are not mistaken for one.
 const MAGIC: [u8; 4] = *b"hls1";
 
-/// A datagram's number in its flow, and when it left. In network byte order: the magic number, the flow, the number,
-/// the time.
+/// A datagram's number in its flow, and its sending time. In network byte order: the magic number,
+/// the flow, the number, the time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stamp {
     /// The number of the flow among all of its source's, from 0.
     pub flow: u32,
     /// The number of the datagram in its flow, from 0.
     pub number: u64,
-    /// When it left: nanoseconds of the source's `CLOCK_MONOTONIC`, which is that of all programs on a machine.
+    /// Sending time in nanoseconds of the source's `CLOCK_MONOTONIC`, which all programs on a
+    /// machine share.
     pub sent_ns: u64,
 }
 
 impl Stamp {
-    /// The stamp at the beginning of a payload; none where there is none.
+    /// The stamp at the beginning of a payload, or `None`.
     #[inline]
     #[must_use]
     pub fn read(payload: &[u8]) -> Option<Self> {
@@ -36,7 +38,7 @@ impl Stamp {
         })
     }
 
-    /// The stamp as it lies in a payload.
+    /// The stamp's bytes in a payload.
     #[inline]
     #[must_use]
     pub fn bytes(self) -> [u8; BYTES] {
@@ -50,12 +52,12 @@ impl Stamp {
     }
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, by which stamps say when they left. All programs of a machine see the same.
+/// Nanoseconds of `CLOCK_MONOTONIC`, the clock of stamps. All programs on a machine share it.
 #[inline]
 #[must_use]
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
-    // It begins when the machine starts.
+    // The clock starts at 0 when the machine boots.
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 

@@ -1,11 +1,11 @@
-//! Asking the programs how they are while they run, and when they don't.
+//! `ctl` queries while the programs run, and while they don't.
 
 use hotloop_tests::Program;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// How often a program that starts is asked until it answers.
+/// Maximum number of queries until a starting program answers.
 const ASK_COUNT_MAX: usize = 10_000;
 
 const SINK: &str = env!("CARGO_BIN_EXE_udp-sink");
@@ -18,7 +18,7 @@ fn command(program: &str, folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// A running program, which is killed in the end.
+/// A running program, which is killed on drop.
 struct Running(Child);
 
 impl Running {
@@ -40,13 +40,13 @@ fn ctl(program: &str, folder: &Path, request: &str) -> Output {
     command(program, folder, &["ctl", "--json", request]).output().expect("the program starts")
 }
 
-/// What a program answers, where one runs.
+/// A program's answer, if one runs.
 fn asked(program: &str, folder: &Path, request: &str) -> Option<Value> {
     let asked = ctl(program, folder, request);
     (asked.status.code() == Some(0)).then(|| serde_json::from_slice(&asked.stdout).unwrap())
 }
 
-/// The first status in which something of this kind is counted.
+/// The first status with a count of this kind.
 fn status_with(program: &str, folder: &Path, kind: &str) -> Value {
     let mut statuses = (0..ASK_COUNT_MAX).filter_map(|_| asked(program, folder, "status"));
     statuses.find(|status| status[kind].as_u64() > Some(0)).expect("it runs")
@@ -63,7 +63,7 @@ fn a_running_sink_tells_how_it_is() {
     let (received, dropped) = (status["received"].as_u64(), status["dropped"].as_u64());
     assert!(received > Some(0) && dropped <= received, "{status}");
     let counters = asked(SINK, folder.path(), "counters").unwrap();
-    // What the null device makes up is no datagram.
+    // The null device's frames are not datagrams.
     assert!(counters["dropped"]["not_udp"].as_u64() > Some(0), "{counters}");
 }
 
@@ -107,7 +107,7 @@ fn a_signal_that_comes_before_they_run_ends_them_with_a_report() {
         (SINK, "udp-sink", &["--port", silent][..]),
         (SINK, "udp-sink", &["127.0.0.1:40999"]),
         (SOURCE, "udp-source", &["--port", silent, "192.0.2.2"]),
-        // It asks for a neighbour's address, and nobody answers.
+        // It asks for a neighbour's address, and gets no answer.
         (SOURCE, "udp-source", &[&["--port", silent], &neighbour[..]].concat()),
     ] {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! udp-source into udp-sink, whichever way each of them sends and receives: nothing is lost, duplicated or reordered at
-//! a rate that the path carries, and what is lost at another is counted.
+//! udp-source into udp-sink, with every combination of I/O: nothing is lost, duplicated or
+//! reordered at a rate that the path carries, and losses at a higher rate are counted.
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
@@ -15,10 +15,10 @@ use std::time::Duration;
 /// A rate that each path carries, also in a debug build on a busy machine.
 const RATE: &str = "5000";
 
-/// How many times a pair is run of which DPDK may crash one.
+/// Number of runs of a pair that DPDK may crash.
 const TRIES: usize = 3;
 
-/// What came of a pair of programs.
+/// The results of a pair of programs.
 struct Outcome {
     sent: u64,
     sink: Value,
@@ -29,8 +29,8 @@ fn run(sink: &[&str], source: &[&str]) -> Outcome {
     run_with(sink, |_| (), source).expect("nothing crashes the sink")
 }
 
-/// As [`run`]. Calls `between` with the sink before the source starts, and keeps what it returns until the
-/// source has ended. Returns `None` if the sink is killed by SIGSEGV.
+/// [`run`] that calls `between` with the sink before the source starts, and keeps its result until
+/// the source has ended. Returns `None` if the sink is killed by SIGSEGV.
 fn run_with<T>(
     sink: &[&str],
     between: impl FnOnce(&Program) -> T,
@@ -71,7 +71,7 @@ fn run_with<T>(
     Some(Outcome { sent: source["sent"].as_u64().unwrap(), sink })
 }
 
-/// As [`run`], with a sink that is stopped every 20 ms for as long: it loses packets, however fast it is.
+/// [`run`] with a sink that is stopped for 20 ms every 20 ms: it loses packets, however fast it is.
 fn run_stopping(sink: &[&str], source: &[&str]) -> Outcome {
     let between = |sink: &Program| {
         let (id, (end, ended)) = (sink.id(), channel::<()>());
@@ -89,7 +89,7 @@ fn run_stopping(sink: &[&str], source: &[&str]) -> Outcome {
     run_with(sink, between, source).expect("nothing crashes the sink")
 }
 
-/// Nothing is lost, nothing comes twice or out of order.
+/// Checks that nothing is lost, duplicated or reordered.
 fn assert_whole(name: &str, outcome: &Outcome) {
     let Outcome { sent, sink } = outcome;
     let (verified, latency) = (&sink["udp"]["verified"], &sink["udp"]["latency"]);
@@ -116,7 +116,7 @@ fn sockets_of_the_kernel() {
 
 #[test]
 fn what_a_socket_has_no_room_for_is_counted() {
-    // Full speed into the least buffer there is.
+    // Full speed into the smallest possible buffer.
     let sink = ["127.0.0.1:20100", "--receive-buffer", "2304"];
     let source = ["127.0.0.1:20100", "--flows", "4", "--source-port", "21100", "--payload", "1000"];
     assert_loss_is_counted("kernel to kernel", &run_stopping(&sink, &source));
@@ -124,7 +124,7 @@ fn what_a_socket_has_no_room_for_is_counted() {
 
 #[test]
 fn what_the_other_end_of_a_wire_has_no_room_for_is_counted() {
-    // Rings and buffers as small as they may be.
+    // Rings and buffers of minimum size.
     let small = "blocksz=4096,framesz=2048,framecnt=8";
     for device in [&format!("net_af_packet0,iface=b,{small}"), "net_af_xdp0,iface=b,force_copy=1"] {
         let _network = match wire() {
@@ -144,13 +144,14 @@ fn what_the_other_end_of_a_wire_has_no_room_for_is_counted() {
     assert_loss_is_counted("af_packet to kernel", &outcome);
 }
 
-/// Some is lost, all of it is counted, and nothing comes twice or out of order.
+/// Checks that some datagrams are lost, all losses are counted, and nothing is duplicated or
+/// reordered.
 fn assert_loss_is_counted(name: &str, outcome: &Outcome) {
     let Outcome { sent, sink } = outcome;
     let count = |value: &Value| value.as_u64().unwrap();
     let received = count(&sink["udp"]["datagrams"]);
     println!("{name}: sent {sent}, received {received}, {}", sink["udp"]["lost"]);
-    // Those of all sockets are counted twice otherwise.
+    // Otherwise the drops of all sockets would be counted twice.
     let own = sink["udp"]["lost"].as_object().unwrap().iter();
     let lost = own.filter(|(name, _)| *name != "receive_buffer_errors");
     let lost: u64 = lost.map(|(_, of_reason)| count(of_reason)).sum();
@@ -182,7 +183,7 @@ fn wire() -> Result<Network, String> {
     Ok(network)
 }
 
-/// The kernel sends from 192.0.2.1 by `interface` to 192.0.2.2, which a program receives that answers no ARP.
+/// The kernel sends from 192.0.2.1 by `interface` to 192.0.2.2, a program that answers no ARP.
 fn kernel_sends_by(interface: &str) {
     ip(&["address", "add", "192.0.2.1/24", "dev", interface]).unwrap();
     ip(&["neighbour", "replace", "192.0.2.2", "lladdr", "02:00:00:00:00:02", "dev", interface])
@@ -226,7 +227,7 @@ fn an_interface_of_the_programs_own() {
     let outcome = run_with(&device, |_| kernel_sends_by("own"), &source);
     assert_whole("kernel to net_tap", &outcome.expect("nothing crashes the sink"));
 
-    // One that is there before the program, and stays.
+    // An interface that exists before the program, and stays.
     ip(&["tuntap", "add", "dev", "kept", "mode", "tap", "multi_queue"]).unwrap();
     ip(&["address", "add", "192.0.2.2/24", "dev", "kept"]).unwrap();
     let device = "net_tap0,iface=kept,mac=02:00:00:00:00:09";

@@ -1,4 +1,4 @@
-//! The names of what the programs say.
+//! The names in the programs' output.
 
 use hotloop_tests::schema::run_and_check;
 

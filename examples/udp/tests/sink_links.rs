@@ -1,5 +1,4 @@
-//! An interface that goes down, one that goes for good, and one that comes back, under a program that
-//! runs.
+//! Interfaces that go down, disappear, or come back while a program runs.
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
@@ -9,7 +8,7 @@ use hotloop_tests::{Program, wait_until};
 use std::process::Command;
 use std::time::Duration;
 
-/// How long a program may take to name what has gone, ten times what is promised.
+/// Time limit for a program to report a lost interface, ten times the documented one.
 const NAMED_WITHIN: Duration = Duration::from_secs(10);
 
 #[test]
@@ -30,12 +29,12 @@ fn an_interface_that_goes_is_named_in_the_log_in_the_status_and_in_the_report() 
         let is = |state: &str| program.ask("status").unwrap()["devices"][0]["link"] == state;
         assert!(is("up"), "{device}: {:?}", program.ask("status"));
 
-        // A link is down where its other end is.
+        // A link is down if its other end is.
         for (word, state) in [("down", "down"), ("up", "up")] {
             ip(&["link", "set", "dev", "b", word]).unwrap();
             let waited = wait_until(word, || is(state));
             assert!(waited < NAMED_WITHIN, "{device}: {waited:?}");
-            // The log is written by the control thread's turns, every quarter of a second.
+            // The control thread writes the log in its turns, every quarter of a second.
             std::thread::sleep(Duration::from_millis(600));
         }
         ip(&["link", "delete", "dev", "a"]).unwrap();
@@ -96,7 +95,7 @@ fn an_interface_that_comes_back_is_opened_again() {
     }
 }
 
-/// Sends so many datagrams to the program, from the interface's other end.
+/// Sends datagrams to the program, from the interface's other end.
 fn send_datagrams(count: usize) {
     let datagram = udp().to("192.0.2.1:4321").payload([7; 32]).build();
     let sent = Peer::new("b").send(std::iter::repeat_n(datagram.as_slice(), count));

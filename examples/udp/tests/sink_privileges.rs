@@ -1,4 +1,4 @@
-//! What the program may do once it runs.
+//! The program's privileges while it runs.
 
 use hotloop_tests::privileges::{CONTROL, keep_only};
 use hotloop_tests::tool;
@@ -15,7 +15,7 @@ fn no_thread_keeps_more_than_it_needs_nor_does_eals() {
     keep_only(&mut command, CONTROL, &[]);
 }
 
-/// The table of docs/devices.md, for devices that need any: how `setpriv` names the capabilities.
+/// The table of docs/devices.md, for devices that need any: capabilities by their `setpriv` names.
 const DEVICES: &[(&str, &[&str])] = &[
     ("net_pcap0,iface=IFACE", &["net_raw"]),
     ("net_af_packet0,iface=IFACE", &["net_raw", "net_admin"]),
@@ -23,7 +23,7 @@ const DEVICES: &[(&str, &[&str])] = &[
     ("net_tap0,iface=IFACEt", &["net_admin"]),
 ];
 
-/// Two interfaces, joined, which go with this.
+/// Two interfaces, joined, which are deleted on drop.
 struct Veth(String);
 
 impl Veth {
@@ -50,7 +50,7 @@ fn shell(line: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(said) }
 }
 
-/// Runs the program on a device as root with these capabilities alone, for a moment.
+/// Runs the program on a device as root with only these capabilities, for a moment.
 fn try_with(capabilities: &[&str], device: &str) -> Result<(), String> {
     let set = capabilities.iter().map(|name| format!(",+{name}")).collect::<String>();
     let program = env!("CARGO_BIN_EXE_udp-sink");

@@ -1,4 +1,4 @@
-//! The program itself, on capture files, and on what it must refuse.
+//! The program itself, on capture files, and with arguments that it must refuse.
 
 use hotloop::packet::build::{tcp, udp};
 use hotloop_ops::capture::write_frames;

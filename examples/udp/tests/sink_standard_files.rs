@@ -1,4 +1,5 @@
-//! Standard output that fails, blocks, or has lost its reader: the exit code says it, nothing waits.
+//! Standard output that fails, blocks, or has lost its reader: the exit code reports it, and
+//! nothing waits.
 
 use hotloop_tests::tool;
 use std::fs::File;
@@ -6,7 +7,7 @@ use std::io::{Write as _, pipe};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a program may take to start: machines that test are busy.
+/// Time limit for a program's start: test machines are busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long the end of a program waits for files that take nothing, with a tenfold margin.
@@ -81,7 +82,7 @@ fn a_reader_that_does_not_read_delays_neither_control_nor_the_end() {
     let child = command.spawn().unwrap();
     drop(command);
 
-    // After two lines of rates it still answers.
+    // After two lines of rates the program still answers.
     let started = Instant::now();
     let uptime_s = || {
         let mut command = udp_sink(&["ctl", "status", "--json"]);

@@ -1,4 +1,4 @@
-//! An interface that goes down, and one that goes for good, under programs that use the kernel's sockets.
+//! Interfaces that go down or disappear under programs that use the kernel's sockets.
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
@@ -7,10 +7,10 @@ use hotloop_tests::{Program, wait_until};
 use std::process::Command;
 use std::time::Duration;
 
-/// How long a program may take to name what has gone, ten times what is promised.
+/// Time limit for a program to report a lost interface, ten times the documented one.
 const NAMED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Starts a program on an interface with address 192.0.2.1, whose other end is `b`.
+/// Starts a program on an interface with address 192.0.2.1 and the other end `b`.
 fn start(
     program: &str,
     arguments: &[&str],
@@ -26,7 +26,8 @@ fn start(
     Ok((network, folder, Program::start(command, &control)))
 }
 
-/// Takes the interface down and up again, deletes it, and has the program end. Returns its report and its log.
+/// Takes the interface down and up again, deletes it, and ends the program. Returns its report and
+/// its log.
 fn outage(program: Program) -> (serde_json::Value, String) {
     let is = |state: &str| {
         let status = program.ask("status").unwrap();
@@ -38,7 +39,7 @@ fn outage(program: Program) -> (serde_json::Value, String) {
         ip(&["link", "set", "dev", "b", word]).unwrap();
         let waited = wait_until(word, || is(state));
         assert!(waited < NAMED_WITHIN, "{waited:?}");
-        // The log is written by the control thread's turns, every quarter of a second.
+        // The control thread writes the log in its turns, every quarter of a second.
         std::thread::sleep(Duration::from_millis(600));
     }
     ip(&["link", "delete", "dev", "a"]).unwrap();
@@ -67,7 +68,8 @@ fn a_sink_names_the_address_whose_interface_goes() {
 
 #[test]
 fn a_source_keeps_its_counts_when_its_interface_goes() {
-    // Its core passes burst boundaries also while it can send nothing, which is for longer.
+    // The program's core also passes burst boundaries while it can't send anything, for longer than
+    // this.
     let arguments = ["192.0.2.2", "--rate", "1000", "--worker-stall-ms-max", "300"];
     let (_network, _folder, program) = match start(env!("CARGO_BIN_EXE_udp-source"), &arguments) {
         Ok(started) => started,

@@ -1,4 +1,4 @@
-//! What the program may do once it runs.
+//! The program's privileges while it runs.
 
 use hotloop_tests::privileges::{CONTROL, keep_only};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The program itself, into a capture file, and on what it must refuse.
+//! The program itself, into a capture file, and with arguments that it must refuse.
 
 use hotloop::packet::build::udp;
 use hotloop::packet::ethernet::MacAddress;

@@ -18,8 +18,7 @@ pub const LAN_MAC: MacAddress = MacAddress::new([2, 0, 0, 0, 1, 0xfe]);
 pub const WAN_MAC: MacAddress = MacAddress::new([2, 0, 0, 0, 2, 0xfe]);
 pub const GATEWAY_MAC: MacAddress = MacAddress::new([2, 0, 0, 0, 2, 1]);
 
-/// A host of the LAN, a server of the WAN, and the ports by which the NAT's first and second
-/// connections are known.
+/// A host of the LAN, a server of the WAN, and the NAT's ports for its first and second connection.
 pub const HOST: &str = "10.0.0.7:5000";
 pub const SERVER: &str = "192.0.2.1:80";
 pub const FIRST: &str = "203.0.113.1:1024";
@@ -49,7 +48,7 @@ impl Lab {
         Self(bench_burst(Nat::new(core, settings()).unwrap()))
     }
 
-    /// What becomes of frames as they are.
+    /// Feeds unmodified frames.
     pub fn feed(&mut self, side: Side, frames: impl IntoIterator<Item = Vec<u8>>) -> Out {
         let port = if side == Side::Lan { LAN_PORT } else { WAN_PORT };
         let packets = frames.into_iter().map(|frame| MemPacket::new(&frame).with_ingress(port));
@@ -57,17 +56,17 @@ impl Lab {
         self.0.feed_items(classified)
     }
 
-    /// What a packet of the host becomes: a frame, and the side that it leaves by.
+    /// The result of a packet from the host: a frame, and the side that it leaves by.
     pub fn host_sends(&mut self, packet: PacketBuilder) -> (Side, Vec<u8>) {
         sent(&self.feed(Side::Lan, [packet.macs(HOST_MAC, LAN_MAC).build()]))
     }
 
-    /// What a packet of the gateway becomes.
+    /// The result of a packet from the gateway.
     pub fn gateway_sends(&mut self, packet: PacketBuilder) -> (Side, Vec<u8>) {
         sent(&self.feed(Side::Wan, [packet.macs(GATEWAY_MAC, WAN_MAC).build()]))
     }
 
-    /// Why a packet from this side is dropped.
+    /// The reason why a packet from this side is dropped.
     pub fn dropped(&mut self, side: Side, packet: PacketBuilder) -> NatDrop {
         let out = match side {
             Side::Lan => self.feed(side, [packet.macs(HOST_MAC, LAN_MAC).build()]),
@@ -76,7 +75,7 @@ impl Lab {
         reason(&out)
     }
 
-    /// Lets time pass, in which the core has turns enough to look at each connection.
+    /// Lets time pass with enough turns of the core to check each connection.
     pub fn wait(&mut self, duration: Duration) {
         self.0.advance(duration);
         for _ in 0..10_000 {
@@ -84,7 +83,7 @@ impl Lab {
         }
     }
 
-    /// Lets time pass in which the core has no turn.
+    /// Lets time pass without a turn of the core.
     pub fn jump(&mut self, duration: Duration) {
         self.0.advance(duration);
     }
@@ -99,13 +98,13 @@ impl Lab {
     }
 }
 
-/// The one packet that came out.
+/// The single packet that came out.
 fn sent(out: &Out) -> (Side, Vec<u8>) {
     let [Routed { packet, route }] = out.packets() else { panic!("{:?}", reason(out)) };
     (*route, packet.data().to_vec())
 }
 
-/// Why the one packet that went in was dropped.
+/// The reason why the single packet that went in was dropped.
 pub fn reason(out: &Out) -> NatDrop {
     assert_eq!((out.received(), out.packets().len()), (1, 0));
     use NatDrop::*;
@@ -124,7 +123,7 @@ pub fn reason(out: &Out) -> NatDrop {
     reasons.into_iter().find(|reason| out.dropped(*reason) == 1).expect("it was dropped")
 }
 
-/// The frame that the gateway gets: a packet that has taken one hop.
+/// The frame that the gateway gets: a packet after one hop.
 pub fn at_gateway(packet: PacketBuilder) -> (Side, Vec<u8>) {
     (Side::Wan, packet.ttl(63).macs(WAN_MAC, GATEWAY_MAC).build())
 }

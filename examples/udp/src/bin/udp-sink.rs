@@ -1,5 +1,5 @@
-//! Receives UDP datagrams and prints their rate each second. `udp-sink --help` says more. `udp-sink ctl`
-//! asks one that runs.
+//! Receives UDP datagrams and prints their rate each second. See `udp-sink --help`. `udp-sink ctl`
+//! queries a running program.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! Sends UDP datagrams and prints their rate each second. `udp-source --help` says more. `udp-source ctl` asks
-//! one that runs.
+//! Sends UDP datagrams and prints their rate each second. See `udp-source --help`. `udp-source ctl`
+//! queries a running program.
 
 use std::process::ExitCode;
 

@@ -11,63 +11,64 @@ use hotloop::engine::Deployment;
 use hotloop_ops::Failure;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The most sockets that are opened.
+/// Maximum number of sockets.
 const SOCKET_COUNT_MAX: usize = 4_096;
 
 /// Receives UDP datagrams and prints each second how many came: millions of packets, payload in
-/// 2^20 bytes, payload in 10^6 bits. Ends with a summary. With --report json, the lines of each second
-/// go to standard error.
+/// 2^20 bytes, payload in 10^6 bits. Ends with a summary. With --report json, the lines of each
+/// second go to standard error.
 ///
-/// Without --port it listens on the kernel's sockets, with it on a device of DPDK.
+/// Listens on the kernel's sockets, or on a device of DPDK with --port.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "udp-sink", version, after_help = "udp-sink ctl --help: asking one that runs.")]
 pub struct Cli {
-    /// With kernel: where to listen, such as 192.0.2.1, 192.0.2.1:53, `[2001:db8::1]:53`, or the address
-    /// of a multicast group [default: 0.0.0.0]. With dpdk, any address is received.
+    /// With kernel: addresses to listen on, such as 192.0.2.1, 192.0.2.1:53, `[2001:db8::1]:53`, or
+    /// the address of a multicast group [default: 0.0.0.0]. With dpdk, any address is received.
     #[arg(value_name = "ADDRESS[:PORT]")]
     pub addresses: Vec<Address>,
-    /// What the source takes too.
+    /// Arguments of both programs.
     #[command(flatten)]
     pub common: Common,
-    /// The destination ports that are counted, of all addresses without one: numbers and ranges, such as
+    /// The destination ports to count, for all addresses without one: numbers and ranges, such as
     /// 53,8000-8099.
     #[arg(long, value_name = "PORTS", default_value = "4321")]
     pub udp_port: Ports,
-    /// With dpdk: hand each flow to one of so many workers, on cores of their own, by a hash of addresses and ports:
-    /// for devices without RSS.
+    /// With dpdk: hand each flow to one of this many workers, on cores of their own, by a hash of
+    /// addresses and ports: for devices without RSS.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=120))]
     pub workers: Option<u16>,
     /// With kernel: each thread has a socket of its own for each address, and the kernel spreads flows over
     /// them by their addresses and ports.
     #[arg(long)]
     pub reuseport: bool,
-    /// With kernel: the size of each socket's buffer, in bytes as the kernel counts them (SO_RCVBUF).
+    /// With kernel: the size of each socket's buffer in bytes, as counted by the kernel
+    /// (SO_RCVBUF).
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     pub receive_buffer: Option<u32>,
-    /// Find out, of the datagrams that udp-source numbers, which were lost, duplicated or reordered, in so
-    /// many flows: 1 KiB of memory each for each core.
+    /// Find lost, duplicated and reordered datagrams among those that udp-source numbers, in this
+    /// many flows: 1 KiB of memory per flow and core.
     #[arg(long, value_name = "FLOWS", num_args = 0..=1, require_equals = true, default_missing_value = "1024", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub verify: Option<u32>,
-    /// Measure how long datagrams of a udp-source on the same machine take.
+    /// Measure the latency of datagrams from a udp-source on the same machine.
     #[arg(long)]
     pub latency: bool,
-    /// Receive what another core of the program sends, over a ring in memory (net_ring): no system call is
-    /// made, and no device is needed.
+    /// Receive datagrams that another core of the program sends, over a ring in memory (net_ring):
+    /// needs no system calls and no device.
     #[arg(long, conflicts_with_all = ["addresses", "io", "port", "queues", "threads", "reuseport", "receive_buffer"])]
     pub with_source: bool,
-    /// What that core sends.
+    /// The load that this core sends.
     #[command(flatten)]
     pub load: Load,
-    /// Print a line for each queue, or thread, too.
+    /// Also print a line for each queue or thread.
     #[arg(long)]
     pub per_queue: bool,
 }
 
 impl Cli {
-    /// Which way packets come.
+    /// Whether packets come through the kernel or a device.
     ///
     /// # Errors
-    /// [`Failure::Input`] where the arguments contradict each other.
+    /// [`Failure::Input`] if the arguments contradict each other.
     pub fn way(&self) -> Result<Way<'_>, Failure> {
         if !self.with_source && self.load.is_given() {
             let message = "--rate, --flows and --payload say what --with-source sends: give that too, or leave them out";
@@ -95,14 +96,14 @@ impl Cli {
         }
     }
 
-    /// How many cores, or threads, there are.
+    /// Number of cores, or threads.
     #[must_use]
     pub fn core_count(&self) -> usize {
         let workers = self.workers.map_or(0, usize::from);
         if self.with_source { with_source::CORE_COUNT } else { self.common.core_count() + workers }
     }
 
-    /// What each of them does.
+    /// The roles of the cores.
     #[must_use]
     pub fn deployment(&self) -> Deployment {
         match self.workers {
@@ -111,16 +112,16 @@ impl Cli {
         }
     }
 
-    /// How many cores deliver datagrams.
+    /// Number of cores that deliver datagrams.
     #[must_use]
     pub fn delivering_count(&self) -> usize {
         self.workers.map_or_else(|| self.common.core_count(), usize::from)
     }
 
-    /// Where sockets listen.
+    /// The addresses of sockets.
     ///
     /// # Errors
-    /// [`Failure::Input`] where there would be too many.
+    /// [`Failure::Input`] if there would be too many.
     pub fn listen_on(&self) -> Result<Vec<SocketAddr>, Failure> {
         let any = Address { ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED), port: None };
         let addresses = if self.addresses.is_empty() { vec![any] } else { self.addresses.clone() };
@@ -142,7 +143,7 @@ impl Cli {
         Ok(all)
     }
 
-    /// How sockets are opened.
+    /// Options for opening sockets.
     #[must_use]
     pub fn socket_options(&self) -> SocketOptions {
         SocketOptions {
@@ -151,7 +152,7 @@ impl Cli {
         }
     }
 
-    /// What is to be found out about datagrams.
+    /// What to find out about datagrams.
     #[must_use]
     pub fn questions(&self) -> Questions {
         let verified_flows = self.verify.map(|count| count as usize);

@@ -1,4 +1,4 @@
-//! Where datagrams end: they are counted, and their memory goes back to its pool.
+//! The end of a datagram's path: it is counted, and its memory returns to its pool.
 
 use crate::rate::Passed;
 use crate::sink::inspect::{Findings, Inspection};
@@ -8,7 +8,7 @@ use hotloop::stage::{Counter, Device, DeviceCounters};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// What each core delivered, read by the thread that prints it.
+/// Each core's delivered datagrams, read by the printing thread.
 #[derive(Debug)]
 pub struct Counts(Box<[CoreCounts]>);
 
@@ -22,21 +22,21 @@ struct CoreCounts {
 }
 
 impl Counts {
-    /// Counters for so many cores.
+    /// Counters for this many cores.
     #[must_use]
     pub fn new(core_count: usize) -> Self {
         Self((0..core_count).map(|_| CoreCounts::default()).collect())
     }
 
-    /// Says which RX queue this core polls. Cores claim queues in the order in which they start.
+    /// Sets the RX queue that this core polls. Cores claim queues in the order in which they start.
     ///
     /// # Panics
-    /// When there are no counters for this core.
+    /// If there are no counters for this core.
     pub fn set_queue(&self, core: &Core, queue_index: u16) {
         self.0[core.index()].queue_index.set(u64::from(queue_index));
     }
 
-    /// What each queue delivered, by its index, in ascending order.
+    /// Each queue's delivered datagrams, by its index, in ascending order.
     #[must_use]
     pub fn queues(&self) -> Vec<(u64, Passed)> {
         let of_core = |core: &CoreCounts| (core.queue_index.count(), core.passed());
@@ -45,7 +45,7 @@ impl Counts {
         queues
     }
 
-    /// What all queues delivered.
+    /// The delivered datagrams of all queues.
     #[must_use]
     pub fn passed(&self) -> Passed {
         self.0.iter().map(CoreCounts::passed).sum()
@@ -58,7 +58,7 @@ impl CoreCounts {
     }
 }
 
-/// The ledger compares what the engine handed over with what was counted here.
+/// The ledger compares the engine's count of datagrams handed over with this count.
 impl Device for Counts {
     fn name(&self) -> String {
         "delivery".to_owned()
@@ -78,12 +78,12 @@ impl Device for Counts {
     }
 }
 
-/// A datagram that has arrived, whichever way.
+/// A datagram that has arrived through either kind of I/O.
 pub trait Arrived: Carries {
     /// The length of its payload in bytes.
     fn payload_bytes(&self) -> u64;
 
-    /// Its payload, or as much of its beginning as was kept.
+    /// Its payload, or the beginning of it that was kept.
     fn payload(&self) -> &[u8];
 }
 
@@ -92,7 +92,7 @@ pub trait Arrived: Carries {
 pub struct Delivery<T> {
     counts: Arc<Counts>,
     core_index: usize,
-    /// What looks into payloads, where something is to be found out, and where it leaves what it found.
+    /// Inspects payloads, if requested, and the place for its results.
     inspection: Option<(Box<Inspection>, Arc<Findings>)>,
     datagram: PhantomData<fn(T)>,
 }
@@ -101,7 +101,7 @@ impl<T> Delivery<T> {
     /// The end on this core.
     ///
     /// # Panics
-    /// When there are no counters for this core.
+    /// If there are no counters for this core.
     #[must_use]
     pub fn new(core: &Core, counts: &Arc<Counts>, findings: &Arc<Findings>) -> Self {
         assert!(core.index() < counts.0.len(), "no counters for core {}", core.index());

@@ -1,4 +1,4 @@
-//! Which packets are datagrams to the ports that were asked for.
+//! Selects packets that are datagrams to the requested ports.
 
 use crate::sink::delivery::Arrived;
 use crate::sink::ports::Ports;
@@ -7,7 +7,8 @@ use hotloop::packet::ip::{Fragment, is_truncated, protocol};
 use hotloop::packet::udp::{self, UdpView};
 use hotloop::prelude::*;
 
-/// A UDP datagram to one of our ports. The tag says where in the frame its payload begins, and its length, in bytes.
+/// A UDP datagram to one of the requested ports. The tag is the payload's offset in the frame and
+/// its length, in bytes.
 pub type Datagram<P> = Tagged<P, [u16; 2]>;
 
 impl<P: PacketBuf> Arrived for Datagram<P> {
@@ -32,11 +33,11 @@ drop_reasons! {
         Malformed = "malformed",
         /// The frame ends before its packet does.
         Truncated = "truncated",
-        /// It is no UDP datagram of its own: another protocol, a tunnel, an ICMP error.
+        /// Not a plain UDP datagram: another protocol, a tunnel, an ICMP error.
         NotUdp = "not_udp",
-        /// A piece of a datagram; they are not put together.
+        /// A fragment of a datagram; fragments are not reassembled.
         Fragment = "fragment",
-        /// It is for a port that was not asked for.
+        /// For a port that was not requested.
         OtherPort = "other_port",
     }
 }
@@ -54,7 +55,7 @@ impl ToPorts {
         Self { ports }
     }
 
-    /// Where the payload begins and its length, in bytes, or why there is none for us.
+    /// The payload's offset and length in bytes, or the reason to drop the packet.
     #[inline]
     fn payload<P: PacketBuf>(&self, packet: &P) -> Result<[u16; 2], FilterDrop> {
         match PlainDatagram::of(packet.data(), packet.len_bytes()) {
@@ -65,7 +66,8 @@ impl ToPorts {
         }
     }
 
-    /// [`Self::payload`] of a frame of any kind; apart, so that its instructions aren't among those of plain frames.
+    /// [`Self::payload`] for a frame of any kind; separate, to keep its instructions out of the
+    /// path of plain frames.
     #[inline(never)]
     fn payload_of_any<P: PacketBuf>(&self, packet: &P) -> Result<[u16; 2], FilterDrop> {
         let found = Summary::of(packet.data(), packet.len_bytes());

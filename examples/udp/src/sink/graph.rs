@@ -11,10 +11,11 @@ use hotloop::prelude::*;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// Odd, with as many ones as zeros (2^64 over the golden ratio): each bit of a flow moves the upper half of a product.
+/// Odd, with equal numbers of ones and zeros (2^64 over the golden ratio): each bit of a flow
+/// affects the upper half of a product.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Receives from what `receive` makes on each core, and counts the datagrams to `ports`.
+/// Receives from the source that `receive` makes on each core, and counts the datagrams to `ports`.
 pub fn graph<S, E>(
     receive: impl Fn(&Core) -> Result<S, E> + Sync,
     ports: &Ports,
@@ -30,7 +31,8 @@ where
         .sink(move |core| Ok::<_, Infallible>(Delivery::new(core, counts, findings)))
 }
 
-/// As [`graph`], and hands each flow to a worker of its own: the cores that receive only look which it is.
+/// [`graph`] that hands each flow to a worker of its own: the receiving cores only select the
+/// worker.
 pub fn sharded<S, E>(
     receive: impl Fn(&Core) -> Result<S, E> + Sync,
     ports: &Ports,
@@ -47,8 +49,8 @@ where
     })
 }
 
-/// The shard of a datagram's flow: of its ports, and of what stands before them, which are the addresses of IPv4 and
-/// half of the destination of IPv6.
+/// The shard of a datagram's flow: computed from its ports, and the bytes before them, which are
+/// the addresses of IPv4 and half of the destination of IPv6.
 #[inline]
 fn shard<P: PacketBuf>(datagram: &Datagram<P>) -> Shard {
     let [offset, _] = datagram.tag().map(usize::from);
@@ -63,8 +65,8 @@ fn shard<P: PacketBuf>(datagram: &Datagram<P>) -> Shard {
     Shard::Hash((mixed >> 32) as u32)
 }
 
-/// Receives from sockets, which the kernel has bound to ports, and counts the datagrams. `waits` says whether a core
-/// waits for datagrams where there are none.
+/// Receives from sockets, which the kernel has bound to ports, and counts the datagrams. `waits` is
+/// whether a core sleeps while there are no datagrams.
 pub fn of_sockets(
     sockets: &Arc<Sockets>,
     waits: bool,
@@ -109,7 +111,7 @@ mod tests {
         let plan = Engine::plan(nf, Deployment::pipeline([2, 2])).unwrap();
         let report = plan.run(|control| _ = control.wait_until_finished()).unwrap();
         assert_eq!((report.received, report.sent), (800, 800));
-        // Both datagrams of each flow have number 0: one worker has seen both.
+        // Both datagrams of each flow have number 0, so one worker must have seen both.
         assert_eq!(findings.found().verified.unwrap().duplicated, 400);
         let of_workers: Vec<_> = counts.queues().iter().map(|(_, passed)| passed.packets).collect();
         assert!(of_workers.iter().all(|count| (200..600).contains(count)), "{of_workers:?}");

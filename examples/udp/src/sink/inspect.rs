@@ -1,50 +1,51 @@
-//! What payloads say: which datagrams came, and how long they took.
+//! Inspection of payloads: which datagrams came, and how long they took.
 
 use crate::sink::verify::{Verified, Verifier};
 use crate::stamp::Stamp;
 use hdrhistogram::Histogram;
 use std::sync::{Mutex, PoisonError};
 
-/// The longest latency that is recorded, in nanoseconds: longer ones count as this one.
+/// Maximum recorded latency in nanoseconds: longer ones count as this one.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 /// Significant digits of a latency.
 const DIGITS: u8 = 3;
 
-/// What is to be found out.
+/// What to find out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Questions {
-    /// How many flows are verified, where any is.
+    /// Number of flows to verify, if any.
     pub verified_flows: Option<usize>,
-    /// Whether latencies are measured.
+    /// Whether to measure latencies.
     pub latency: bool,
 }
 
-/// What one core finds out.
+/// The results of one core.
 #[derive(Debug)]
 pub struct Inspection {
     verifier: Option<Verifier>,
     latency: Option<Histogram<u64>>,
 }
 
-/// What all cores found out, each when it ends.
+/// The results of all cores, added when each ends.
 #[derive(Debug, Default)]
 pub struct Findings {
     questions: Questions,
     inspections: Mutex<Vec<Inspection>>,
 }
 
-/// The sum of it.
+/// The sum of all results.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Which datagrams came.
+    /// The datagrams that came.
     pub verified: Option<Verified>,
-    /// From the source to here, in nanoseconds.
+    /// Latency from the source to here, in nanoseconds.
     pub latency: Option<Histogram<u64>>,
 }
 
 impl Inspection {
-    /// A datagram with this payload came at `now_ns` of [`now_ns`](crate::stamp::now_ns).
+    /// Records a datagram with this payload that came at `now_ns`, a time of
+    /// [`now_ns`](crate::stamp::now_ns).
     #[inline]
     pub fn see(&mut self, payload: &[u8], now_ns: u64) {
         let stamp = match &mut self.verifier {
@@ -52,20 +53,20 @@ impl Inspection {
             None => Stamp::read(payload),
         };
         if let Some((stamp, latency)) = stamp.zip(self.latency.as_mut()) {
-            // One from another machine may have been sent later than now.
+            // A datagram from another machine may have been sent later than now.
             latency.saturating_record(now_ns.saturating_sub(stamp.sent_ns));
         }
     }
 }
 
 impl Findings {
-    /// To find this out.
+    /// Findings for these questions.
     #[must_use]
     pub fn new(questions: Questions) -> Self {
         Self { questions, inspections: Mutex::default() }
     }
 
-    /// What a core begins with, where there is anything to find out.
+    /// The initial state of a core, if there is anything to find out.
     #[must_use]
     pub fn inspection(&self) -> Option<Inspection> {
         let Questions { verified_flows, latency } = self.questions;
@@ -75,12 +76,12 @@ impl Findings {
         })
     }
 
-    /// A core has ended with this.
+    /// Adds the results of a core that has ended.
     pub fn add(&self, inspection: Inspection) {
         self.inspections.lock().unwrap_or_else(PoisonError::into_inner).push(inspection);
     }
 
-    /// What those that have ended found out.
+    /// The results of the cores that have ended.
     #[must_use]
     pub fn found(&self) -> Found {
         let inspections = self.inspections.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +138,7 @@ mod tests {
         let found = findings.found();
         assert!(found.verified.is_none());
         let latency = found.latency.unwrap();
-        // The clock of another machine is behind; and no latency is too long.
+        // The other machine's clock is behind; and no latency is too long.
         assert_eq!((latency.len(), latency.min()), (2, 0));
     }
 

@@ -1,13 +1,13 @@
-//! Receives UDP datagrams, over any number of RX queues or from the kernel's sockets, and says each second how many
-//! came.
+//! Receives UDP datagrams, over any number of RX queues or from the kernel's sockets, and prints
+//! each second how many came.
 //!
-//! The network function is two typed parts: [`ToPorts`](filter::ToPorts) drops, by reason, whatever
-//! is no datagram to a port that was asked for, and [`Delivery`](delivery::Delivery), where
+//! The network function is two typed parts: [`ToPorts`](filter::ToPorts) drops, by reason,
+//! everything except datagrams to the requested ports, and [`Delivery`](delivery::Delivery), where
 //! applications would read payloads, counts and frees. Neither knows DPDK; the tests run both on
-//! plain memory. The kernel's [`sockets`] are a source of the same engine, so both ways are counted,
-//! verified and reported alike.
+//! plain memory. The kernel's [`sockets`] are a source of the same engine, so both kinds of I/O are
+//! counted, verified and reported alike.
 //!
-//! Nothing is sent, so nobody's ARP or neighbour solicitations are answered: the sender has to know
+//! Nothing is sent, so ARP requests and neighbour solicitations get no answer: the sender must know
 //! the MAC address. Checksums are not verified.
 
 pub mod cli;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// A set of UDP ports: 1 to 65535.
 #[derive(Clone)]
 pub struct Ports {
-    /// A bit for each of 65,536 ports.
+    /// A bit for each of the 65,536 ports.
     words: Box<[u64; 1024]>,
     text: String,
 }
@@ -15,7 +15,7 @@ pub struct Ports {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("\"{part}\" is no port: write numbers from 1 to 65535 and ranges, such as 53,8000-8099")]
 pub struct BadPorts {
-    /// The part that is wrong.
+    /// The malformed part.
     pub part: String,
 }
 
@@ -27,13 +27,13 @@ impl Ports {
         self.words[usize::from(port >> 6)] & 1 << (port & 63) != 0
     }
 
-    /// The lowest of them.
+    /// The lowest port of the set.
     #[must_use]
     pub fn first(&self) -> u16 {
         self.all()[0]
     }
 
-    /// All of them, in ascending order.
+    /// All ports of the set, in ascending order.
     #[must_use]
     pub fn all(&self) -> Vec<u16> {
         (1..=u16::MAX).filter(|port| self.contains(*port)).collect()

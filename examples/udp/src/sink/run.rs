@@ -1,4 +1,4 @@
-//! The program: opens the device, runs the graph, prints what passes.
+//! The program: opens the device, runs the graph, prints rates.
 
 use crate::arguments::Way;
 use crate::output::{Output, Totals, lost_text};
@@ -19,16 +19,16 @@ use hotloop_ops::{CONTROL, Failure, Metrics, Operation, Request, Socket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a line is printed.
+/// Interval between lines.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long after the last datagram the cores may take to receive it, where they also send.
+/// Time for the cores to receive the last datagrams, if they also send.
 const LINGER: Duration = Duration::from_millis(100);
 
 /// Runs the program.
 ///
 /// # Errors
-/// What is wrong with the command line, and what kept the run from being whole.
+/// An error in the command line, or the reason why the run was not whole.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     let (way, addresses) = (cli.way()?, cli.listen_on()?);
     let common = &cli.common;
@@ -86,13 +86,13 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     receiving.run(graph(receive, &cli.udp_port, &counts, &findings), &input, socket)
 }
 
-/// A run, whichever way datagrams come.
+/// A run, with either kind of input.
 struct Receiving<'a> {
     cli: &'a Cli,
     placement: Option<Placement>,
     counts: &'a Counts,
     findings: &'a Findings,
-    /// By what a source in the same process is steered.
+    /// Controls a source in the same process.
     steering: Option<&'a Steering>,
 }
 
@@ -134,15 +134,15 @@ impl Receiving<'_> {
     }
 }
 
-/// Where datagrams come from.
+/// The source of datagrams.
 enum Input {
-    /// A device, and what its RSS hashes.
+    /// A device, and the fields that its RSS hashes.
     Port(Port, RssFields),
     Sockets(Arc<Sockets>),
 }
 
 impl Input {
-    /// What one of its parts is, which a core polls.
+    /// The name of one of its parts, which a core polls.
     const fn part(&self, cli: &Cli) -> &'static str {
         match self {
             Self::Port(..) if cli.workers.is_some() => "worker",
@@ -151,7 +151,7 @@ impl Input {
         }
     }
 
-    /// How datagrams are spread over queues or threads.
+    /// The distribution of datagrams over queues or threads.
     fn spread(&self, queues: &[(u64, Passed)], cli: &Cli) -> Vec<String> {
         let (by, remedy) = match self {
             Self::Port(..) if cli.workers.is_some() => (
@@ -175,7 +175,7 @@ impl Input {
         spread::lines(self.part(cli), queues, &by, remedy)
     }
 
-    /// What it lost since it was opened, by reason.
+    /// Losses since it was opened, by reason.
     fn lost(&self) -> Vec<(&'static str, u64)> {
         match self {
             Self::Port(port, _) => port.stats().map_or_else(
@@ -199,7 +199,7 @@ impl Input {
     }
 }
 
-/// Looks at the counters once a second.
+/// Reads the counters once a second.
 struct Watch<'a> {
     cli: &'a Cli,
     input: &'a Input,
@@ -226,8 +226,8 @@ impl<'a> Watch<'a> {
         Self { cli, input, counts, output, looked, due, queues, lost }
     }
 
-    /// Prints, and answers clients, until a signal comes, the time is up, the capture ends, or
-    /// the reader of the output is gone.
+    /// Prints, and answers clients, until a signal comes, the time is up, the capture ends, or the
+    /// reader of the output is gone.
     fn until_the_end(
         &mut self,
         control: &Control<'_>,
@@ -267,7 +267,7 @@ impl<'a> Watch<'a> {
         self.output.lines(&lines);
     }
 
-    /// What was lost since the last line, if anything.
+    /// The losses since the last line, if any.
     fn loss(&mut self) -> Option<String> {
         let now = self.input.lost();
         let before = std::mem::replace(&mut self.lost, now);

@@ -1,16 +1,16 @@
-//! How datagrams are spread over queues or threads, as bars for people.
+//! The distribution of datagrams over queues or threads, as bars for people.
 
 use crate::rate::Passed;
 
 /// The length of a bar for all datagrams, in characters.
 const BAR: usize = 40;
 
-/// With so many datagrams, a queue or thread that has this share of all is no accident.
+/// Minimum number of datagrams for a warning: among fewer, an uneven spread may be chance.
 const COUNT_MIN: u64 = 1_000;
 const SHARE_MAX: f64 = 0.9;
 
-/// A bar for each of `parts`, each of which is a `part` (queue, thread); then `by`, what spreads datagrams over them,
-/// and `remedy` where one has nearly all. Nothing where there is one part.
+/// A bar for each of `parts`, which are called `part` (queue, thread); then `by`, the mechanism
+/// that distributes datagrams, and `remedy` if one has nearly all. Empty for a single part.
 #[must_use]
 pub fn lines(part: &str, parts: &[(u64, Passed)], by: &str, remedy: &str) -> Vec<String> {
     let all: u64 = parts.iter().map(|(_, passed)| passed.packets).sum();

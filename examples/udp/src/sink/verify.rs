@@ -1,4 +1,4 @@
-//! Which datagrams of each flow came: once, twice, out of order, or never.
+//! Tracks whether each flow's datagrams came once, twice, out of order, or never.
 
 use crate::stamp::Stamp;
 use std::fmt;
@@ -9,7 +9,7 @@ const WINDOW: u64 = 8_192;
 
 const WORD_BITS: u64 = u64::BITS as u64;
 
-/// The datagrams of all flows that one core or thread has seen.
+/// The datagrams of all flows seen by one core or thread.
 #[derive(Debug)]
 pub struct Verifier {
     flows: Box<[Flow]>,
@@ -17,12 +17,12 @@ pub struct Verifier {
     unknown_flow: u64,
 }
 
-/// What was seen of a flow.
+/// The state of one flow.
 #[derive(Clone, Debug)]
 struct Flow {
     /// One more than the highest number seen.
     next: u64,
-    /// Bit `number % WINDOW` says whether that one of the last `WINDOW` numbers was seen.
+    /// Bit `number % WINDOW` is whether that one of the last `WINDOW` numbers was seen.
     seen: Box<[u64; (WINDOW / WORD_BITS) as usize]>,
     received: u64,
     duplicated: u64,
@@ -30,27 +30,27 @@ struct Flow {
     too_late: u64,
 }
 
-/// What became of the datagrams of flows.
+/// Counts of the datagrams of flows.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Verified {
     /// Datagrams with a stamp that came, duplicates included.
     pub received: u64,
-    /// Of those received, the ones that had come before.
+    /// Received datagrams that had come before.
     pub duplicated: u64,
-    /// Of those received, the ones that came after a later one of their flow.
+    /// Received datagrams that came after a later one of their flow.
     pub reordered: u64,
-    /// Of those received, the ones that came so late that they may have come before.
+    /// Received datagrams that came so late that they may be duplicates.
     pub too_late: u64,
-    /// Those that did not come, of all numbers up to the latest of each flow.
+    /// Datagrams that did not come, out of all numbers up to the latest of each flow.
     pub lost: u64,
-    /// Datagrams without a stamp: nothing is known of them.
+    /// Datagrams without a stamp, about which nothing is known.
     pub unstamped: u64,
-    /// Datagrams of flows with a number above those that are verified.
+    /// Datagrams of flows with a number above the verified ones.
     pub unknown_flow: u64,
 }
 
 impl Verifier {
-    /// For flows of the numbers below `flow_count`, of 1 KiB each.
+    /// A verifier for flows with numbers below `flow_count`, 1 KiB each.
     #[must_use]
     pub fn new(flow_count: usize) -> Self {
         let flow = Flow {
@@ -64,7 +64,7 @@ impl Verifier {
         Self { flows: vec![flow; flow_count].into(), unstamped: 0, unknown_flow: 0 }
     }
 
-    /// A datagram came. Returns its stamp.
+    /// Records a datagram. Returns its stamp.
     #[inline]
     pub fn see(&mut self, payload: &[u8]) -> Option<Stamp> {
         let Some(stamp) = Stamp::read(payload) else {
@@ -78,8 +78,8 @@ impl Verifier {
         Some(stamp)
     }
 
-    /// What became of all datagrams. Each of `verifiers` has seen some, and none the same: of a flow that several have
-    /// seen, order is known within each only.
+    /// The counts for all datagrams. Each datagram was seen by exactly one of `verifiers`: if
+    /// several have seen a flow, order is only known within each.
     #[must_use]
     pub fn sum<'a>(verifiers: impl IntoIterator<Item = &'a Self>) -> Verified {
         let verifiers: Vec<_> = verifiers.into_iter().collect();
@@ -115,7 +115,7 @@ impl Flow {
         }
     }
 
-    /// Forgets the oldest numbers, for those up to this one.
+    /// Forgets the oldest numbers to make room up to this one.
     #[inline]
     fn advance(&mut self, number: u64) {
         let skipped = number - self.next;
@@ -127,7 +127,7 @@ impl Flow {
             }
         }
         self.set_seen(number);
-        // A number that no source ever reaches.
+        // Greater than any number a source reaches.
         self.next = number.saturating_add(1);
     }
 
@@ -155,7 +155,7 @@ const fn bit(number: u64) -> u64 {
 }
 
 impl fmt::Display for Verified {
-    /// What there always is, then what there is rarely, where it is there.
+    /// The counts that are always there, then the rare ones if not 0.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { received, duplicated, reordered, too_late, lost, unstamped, unknown_flow } =
             self;
@@ -213,7 +213,7 @@ mod tests {
     fn what_is_missing_is_lost_at_the_beginning_too() {
         assert_eq!(verified([3, 4, 7]).lost, 5);
         let all = verified((0..100_000).filter(|number| number % 1_000 >= 10));
-        // The last number is seen; of each thousand, ten are not.
+        // The last number is seen; of each thousand, ten are missing.
         assert_eq!((all.received, all.lost), (99_000, 1_000));
         let far = verified([0, 50_000, 1_000_000]);
         assert_eq!((far.received, far.lost, far.reordered), (3, 999_998, 0));
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_place_is_forgotten_before_it_is_used_again() {
-        // Every other number, far beyond the window; then those between, as late as they may be.
+        // Every other number, far beyond the window; then those between, as late as possible.
         let late = (0..3 * WINDOW).flat_map(|number| {
             let behind = number.checked_sub(WINDOW / 2 + 1).filter(|number| number % 2 == 1);
             (number % 2 == 0).then_some(number).into_iter().chain(behind)
@@ -245,7 +245,7 @@ mod tests {
     fn flows_and_those_who_see_them_are_summed() {
         let mut both = [Verifier::new(2), Verifier::new(2)];
         for number in 0..10 {
-            // One sees the even ones, the other the odd ones but for 9; of flow 1, 5 is missing.
+            // One sees the even numbers, the other the odd ones except 9; in flow 1, 5 is missing.
             let at = (number % 2) as usize;
             if number != 9 {
                 both[at].see(&payload(0, number));

@@ -1,4 +1,5 @@
-//! A sink with a source in the same process: one core sends into a ring in memory what another receives.
+//! A sink with a source in the same process: one core sends into a ring in memory, another receives
+//! from it.
 
 use crate::arguments::Load;
 use crate::sink::delivery::{Counts, Delivery};
@@ -21,10 +22,10 @@ use hotloop::stage::Device;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-/// The device: what is sent by its TX queue comes by its RX queue, and no system call is made.
+/// The device: packets sent to its TX queue come out of its RX queue, without system calls.
 pub const DEVICE: &str = "net_ring0";
 
-/// One receives, the other sends.
+/// One core receives, the other sends.
 pub const CORE_COUNT: usize = 2;
 
 /// The core that receives.
@@ -33,7 +34,7 @@ const RECEIVER: usize = 0;
 /// The flows' first source port.
 const SOURCE_PORT: u16 = 10_000;
 
-/// What the source sends: datagrams to the first of `ports`.
+/// The source's plan: datagrams to the first of `ports`.
 #[must_use]
 pub fn plan(load: &Load, ports: &Ports, mac: MacAddress) -> Plan {
     let to = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 18, 0, 2)), ports.first());
@@ -46,23 +47,23 @@ pub fn plan(load: &Load, ports: &Ports, mac: MacAddress) -> Plan {
     }
 }
 
-/// What both cores need.
+/// The inputs of both cores.
 pub struct Loopback<'a> {
     /// The device.
     pub port: &'a Port,
-    /// What is sent.
+    /// The plan of datagrams.
     pub plan: &'a Plan,
     /// Datagrams a second.
     pub rate: Option<u64>,
-    /// What is sent in.
+    /// The pool for datagrams to send.
     pub pool: &'a Arc<Pool>,
-    /// When it is sent.
+    /// Controls the sending.
     pub steering: &'a Steering,
-    /// What is counted.
+    /// The ports to count.
     pub ports: &'a Ports,
-    /// Where it is counted.
+    /// The counters.
     pub counts: &'a Arc<Counts>,
-    /// What is found out about it.
+    /// The results of inspection.
     pub findings: &'a Arc<Findings>,
 }
 
@@ -96,7 +97,7 @@ impl Loopback<'_> {
     }
 }
 
-/// Where a core's packets come from.
+/// A core's source.
 #[derive(Debug)]
 enum FromEither {
     Ring(RxQueue),
@@ -133,7 +134,7 @@ impl Source for FromEither {
     }
 }
 
-/// Which packets are delivered; those that are to be sent pass as they are.
+/// Selects packets to be delivered; packets to be sent pass unchanged.
 struct Filter(Option<ToPorts>);
 
 impl Stage<Mbuf> for Filter {
@@ -149,7 +150,7 @@ impl Stage<Mbuf> for Filter {
     }
 }
 
-/// Where a core's packets go.
+/// A core's sink.
 #[derive(Debug)]
 enum ToEither {
     Ring(Patient<Untagged>),
@@ -196,7 +197,7 @@ impl Sink for ToEither {
     }
 }
 
-/// A TX queue for what [`Filter`] lets pass.
+/// A TX queue for packets that passed [`Filter`].
 #[derive(Debug)]
 struct Untagged(TxQueue);
 

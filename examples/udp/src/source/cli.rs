@@ -10,27 +10,28 @@ use hotloop_ops::{Failure, seconds};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-/// Where datagrams go whose destination says no port.
+/// The default destination port.
 const PORT: u16 = 4321;
 
-/// Addresses that are set aside for measurements (RFC 2544, RFC 5180): where datagrams of a device come from, and
-/// where they go.
+/// Addresses reserved for measurements (RFC 2544, RFC 5180): the default source and destination for
+/// devices.
 const FROM: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
 const FROM_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1));
 const TO: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 2));
 
-/// The MAC address that datagrams go to where none is given.
+/// The default destination MAC address.
 const TO_MAC: MacAddress = MacAddress::new([2, 0, 0, 0, 0, 2]);
 
-/// The most flows that the kernel's sockets send: each is a socket.
+/// Maximum number of flows with the kernel's sockets: each is a socket.
 const SOCKET_COUNT_MAX: u32 = 60_000;
 
-/// Sends UDP datagrams, as fast as it can or at a rate, and prints each second how many were sent:
-/// millions of packets, payload in 2^20 bytes, payload in 10^6 bits. Ends with a summary. With
-/// --report json, the lines of each second go to standard error.
+/// Sends UDP datagrams, as fast as possible or at a rate, and prints each second how many were
+/// sent: millions of packets, payload in 2^20 bytes, payload in 10^6 bits. Ends with a summary.
+/// With --report json, the lines of each second go to standard error.
 ///
-/// Without --port it sends by the kernel's sockets, with it by a device of DPDK. Payloads of 24 bytes and
-/// more begin with their flow, number and time, by which udp-sink verifies and measures.
+/// Sends through the kernel's sockets, or through a device of DPDK with --port. Payloads of 24
+/// bytes and more begin with their flow, number and time, which udp-sink uses to verify and
+/// measure.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "udp-source",
@@ -38,14 +39,14 @@ const SOCKET_COUNT_MAX: u32 = 60_000;
     after_help = "udp-source ctl --help: asking one that runs."
 )]
 pub struct Cli {
-    /// Where datagrams go, flows in turn: 192.0.2.1, 192.0.2.1:53, `[2001:db8::1]:53`. Without a port, to 4321
-    /// [default with --port: 198.18.0.2].
+    /// Destinations, for flows in turn: 192.0.2.1, 192.0.2.1:53, `[2001:db8::1]:53`. The default
+    /// port is 4321 [default with --port: 198.18.0.2].
     #[arg(value_name = "ADDRESS[:PORT]")]
     pub to: Vec<Address>,
-    /// What the sink takes too.
+    /// Arguments of both programs.
     #[command(flatten)]
     pub common: Common,
-    /// What is sent.
+    /// The load.
     #[command(flatten)]
     pub load: Load,
     /// The first source address [default with --port: 198.18.0.1, or 2001:2::1; without: the kernel's choice].
@@ -60,20 +61,20 @@ pub struct Cli {
     /// With dpdk: destination MAC address [default: 02:00:00:00:00:02].
     #[arg(long, value_name = "MAC")]
     pub to_mac: Option<MacAddress>,
-    /// With dpdk: ask for the destination MAC addresses, by ARP or neighbour discovery: of this next hop, or of
-    /// the destinations themselves. Answers go to --from.
+    /// With dpdk: resolve the destination MAC addresses with ARP or neighbour discovery: the one of
+    /// this next hop, or those of the destinations themselves. Answers go to --from.
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, conflicts_with = "to_mac")]
     pub next_hop: Option<Option<IpAddr>>,
-    /// With dpdk: how many seconds to wait for the link, and for answers, before giving up.
+    /// With dpdk: number of seconds to wait for the link, and for answers, before giving up.
     #[arg(long, value_name = "S", default_value = "30", value_parser = seconds, allow_negative_numbers = true)]
     pub link_wait: Duration,
 }
 
 impl Cli {
-    /// Which way packets go, and from where to where.
+    /// The kind of I/O, and the flows to send.
     ///
     /// # Errors
-    /// [`Failure::Input`] where the arguments contradict each other.
+    /// [`Failure::Input`] if the arguments contradict each other.
     pub fn flows(&self) -> Result<(Way<'_>, Flows), Failure> {
         let way = self.common.way()?;
         let wrong = |message: String| Err(Failure::Input(message));
@@ -144,7 +145,7 @@ impl Cli {
         Some(flows.to.iter().map(|to| next_hop.unwrap_or(to.ip())).collect())
     }
 
-    /// What a port with this MAC address sends, to these neighbours where they were asked.
+    /// The plan for a port with this MAC address. `neighbours` are the resolved ones, if any.
     #[must_use]
     pub fn plan(
         &self,

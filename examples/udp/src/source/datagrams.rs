@@ -1,4 +1,4 @@
-//! The datagrams that are sent: a payload that all share, with a stamp and a flow's headers.
+//! The datagrams to send: a payload that all share, with a stamp and a flow's headers.
 
 use crate::source::flows::Flows;
 use crate::stamp::{self, Stamp};
@@ -7,42 +7,42 @@ use hotloop::packet::checksum::Change;
 use hotloop::packet::ethernet::{self, MacAddress};
 use hotloop::packet::{PacketBuf, ipv4, ipv6, udp as udp_header};
 
-/// Where the checksum stands in a UDP header, in bytes.
+/// Offset of the checksum in a UDP header, in bytes.
 const CHECKSUM_OFFSET: usize = 6;
 
-/// Ethernet, IPv6 and UDP: the longest that a flow's headers are, in bytes.
+/// Ethernet, IPv6 and UDP: the maximum length of a flow's headers, in bytes.
 const HEADERS_BYTES_MAX: usize =
     ethernet::HEADER_BYTES + ipv6::HEADER_BYTES + udp_header::HEADER_BYTES;
 
-/// What is to be sent.
+/// Describes the datagrams to send.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Plan {
-    /// From where to where.
+    /// Sources and destinations.
     pub flows: Flows,
     /// Source in the Ethernet header.
     pub from_mac: MacAddress,
     /// Destination in the Ethernet header, for each destination of `flows`.
     pub to_macs: Vec<MacAddress>,
-    /// Length of each payload in bytes, such that a frame fits into a packet of the pool.
+    /// Length of each payload in bytes. A frame must fit into a packet of the pool.
     pub payload_bytes: u16,
 }
 
-/// The datagrams of one core: the flows that are its own, in turn.
+/// The datagrams of one core, which belong to its own flows in turn.
 #[derive(Clone, Debug)]
 pub struct Datagrams {
     payload: Box<[u8]>,
     headers_bytes: usize,
     flows: Box<[Flow]>,
     next: usize,
-    /// When the datagrams leave that are written now.
+    /// The sending time for datagrams written now.
     now_ns: u64,
 }
 
-/// A flow's headers, and what it sends next.
+/// A flow's headers, and its next datagram.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     index: u32,
-    /// The checksum of a datagram whose stamp is all zeros.
+    /// The checksum of a datagram with a stamp of all zeros.
     checksum: u16,
     headers: [u8; HEADERS_BYTES_MAX],
     number: u64,
@@ -52,7 +52,7 @@ impl Datagrams {
     /// The share of core `core_index` of `core_count`.
     ///
     /// # Panics
-    /// When there are fewer flows than cores, or the plan's numbers are none that its fields allow.
+    /// If there are fewer flows than cores, or if the plan's numbers exceed its fields' limits.
     #[must_use]
     pub fn new(plan: &Plan, core_index: usize, core_count: usize) -> Self {
         let is_stamped = usize::from(plan.payload_bytes) >= stamp::BYTES;
@@ -75,16 +75,16 @@ impl Datagrams {
         self.headers_bytes + self.payload.len()
     }
 
-    /// The datagrams that are written from now on leave at this time of [`crate::stamp::now_ns`].
+    /// Sets the sending time for datagrams written from now on, a time of [`crate::stamp::now_ns`].
     #[inline]
     pub const fn set_time(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
 
-    /// Makes an empty packet the next datagram.
+    /// Turns an empty packet into the next datagram.
     ///
     /// # Panics
-    /// When the packet has no room for [`frame_bytes`](Self::frame_bytes).
+    /// If the packet has no room for [`frame_bytes`](Self::frame_bytes).
     #[inline]
     pub fn write_next<P: PacketBuf>(&mut self, packet: &mut P) {
         let bytes = packet.append(self.frame_bytes()).expect("a blank has room for a frame");
@@ -117,10 +117,10 @@ impl Flow {
     }
 }
 
-/// Writes the checksum of UDP at the end of a frame's headers.
+/// Writes UDP's checksum at the end of a frame's headers.
 #[inline]
 fn set_checksum(headers: &mut [u8], checksum: u16) {
-    // 0 would say that there is no checksum (RFC 768).
+    // 0 would mean "no checksum" (RFC 768).
     let checksum = if checksum == 0 { 0xffff } else { checksum };
     if let Some(bytes) = headers.last_chunk_mut() {
         *bytes = checksum.to_be_bytes();
@@ -161,7 +161,7 @@ pub(crate) mod tests {
             ("10.0.0.1", ["192.0.2.1:4321", "192.0.2.2:53"], 74),
             ("2001:db8::1", ["[2001:db8::2]:4321", "[2001:db8::3]:53"], 94),
         ] {
-            // Every source port there is, so that every checksum comes, 0 among them.
+            // Every source port, so that every checksum occurs, including 0.
             let count = u32::from(u16::MAX) - 999;
             let plan = plan(from, &to, count);
             let mut datagrams = Datagrams::new(&plan, 0, 1);

@@ -1,28 +1,28 @@
-//! The flows that are sent: from where and to where each of them goes.
+//! The flows to send: their sources and destinations.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Flows, each with a source of its own. They go to the destinations in turn.
+/// Flows, each with its own source. They go to the destinations in turn.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Flows {
-    /// The first source address. Where its ports end, flows come from the address that follows.
+    /// The first source address. Once its ports are used up, flows come from the next address.
     pub from: IpAddr,
     /// The first source port of each source address.
     pub first_port: u16,
-    /// Destinations, one at least, all of the IP version of `from`.
+    /// Destinations, at least one, all of the same IP version as `from`.
     pub to: Vec<SocketAddr>,
-    /// How many flows, from 1.
+    /// Number of flows, at least 1.
     pub count: u32,
 }
 
 impl Flows {
-    /// Source ports of each source address.
+    /// Number of source ports of each source address.
     #[must_use]
     pub fn ports(&self) -> u32 {
         u32::from(u16::MAX - self.first_port) + 1
     }
 
-    /// How many source addresses there are.
+    /// Number of source addresses.
     #[must_use]
     pub fn address_count(&self) -> u32 {
         self.count.div_ceil(self.ports())
@@ -41,19 +41,20 @@ impl Flows {
         SocketAddr::new(from, self.first_port + port as u16)
     }
 
-    /// Which destination a flow goes to.
+    /// The index of a flow's destination.
     #[must_use]
     pub fn destination_index(&self, index: u32) -> usize {
         index as usize % self.to.len()
     }
 
-    /// Where a flow goes.
+    /// The destination of a flow.
     #[must_use]
     pub fn destination(&self, index: u32) -> SocketAddr {
         self.to[self.destination_index(index)]
     }
 
-    /// Those that core or thread `core_index` of `core_count` sends: flows of its own, so that none is reordered.
+    /// The flows that core or thread `core_index` of `core_count` sends: each flow has one sender,
+    /// so that none is reordered.
     pub fn share(&self, core_index: usize, core_count: usize) -> impl Iterator<Item = u32> + use<> {
         (0..self.count).skip(core_index).step_by(core_count)
     }

@@ -8,7 +8,7 @@ use hotloop::stage::Device;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Creates datagrams, at its pace, for as long as its gate is open.
+/// Creates datagrams, at its pace, while its gate is open.
 #[derive(Debug)]
 pub struct Generator<M> {
     make: M,
@@ -17,7 +17,7 @@ pub struct Generator<M> {
 }
 
 impl<M> Generator<M> {
-    /// Creates what `make` makes, at this pace, while `gate` is true.
+    /// Creates the packets that `make` makes, at this pace, while `gate` is true.
     pub const fn new(make: M, pace: Pace, gate: Arc<AtomicBool>) -> Self {
         Self { make, pace, gate }
     }
@@ -34,7 +34,7 @@ impl<M: Make> Source for Generator<M> {
         let now_ns = now_ns();
         let count = self.pace.take(now_ns, burst.room());
         if !self.make.make(burst, count, now_ns) {
-            // All packets are on their way: they come back as the device sends them.
+            // All packets are in flight: they return as the device sends them.
             self.pace.give_back(count);
             return 0;
         }
@@ -86,7 +86,7 @@ mod tests {
             let port = 1000 + index as u16 % 8;
             assert_eq!((packet.len_bytes(), &packet.data()[34..36]), (74, &port.to_be_bytes()[..]));
         }
-        // 36 are left: less than a burst, so the generator waits for more.
+        // 36 are left, less than a burst, so the generator waits for more.
         let mut next = Burst::new();
         assert_eq!((generator.poll(&mut next), next.len()), (0, 0));
         burst.clear();

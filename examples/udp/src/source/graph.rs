@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How often the engine offers again what a sink has left, before it drops it.
+/// How often the engine offers again what a sink has left, before it drops the packets.
 const TX_RETRIES: u32 = 4;
 
-/// By what the thread that controls a run steers its cores.
+/// Controls a run's cores from the control thread.
 #[derive(Clone, Debug, Default)]
 pub struct Steering {
     gate: Arc<AtomicBool>,
@@ -23,11 +23,11 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// That of cores which are stuck where they pass no burst boundary for `stall_max`: sinks wait for
-    /// less. Where that is zero, they wait for ever.
+    /// For cores that count as stuck after `stall_max` without a burst boundary: sinks wait for
+    /// less than that. If it is zero, they wait for ever.
     #[must_use]
     pub fn returning_in(stall_max: Duration) -> Self {
-        // A burst is offered once and TX_RETRIES times again.
+        // A burst is offered once and then TX_RETRIES times again.
         let wait_max = (!stall_max.is_zero()).then(|| stall_max / 2 / (1 + TX_RETRIES));
         Self { wait_max, ..Self::default() }
     }
@@ -37,26 +37,27 @@ impl Steering {
         self.gate.store(true, Relaxed);
     }
 
-    /// Makes no more packets; those under way are sent where that is possible soon.
+    /// Makes no more packets; those in flight are sent if that is soon possible.
     pub fn end(&self) {
         self.gate.store(false, Relaxed);
         self.ending.store(true, Relaxed);
     }
 
-    /// A generator that is steered.
+    /// A controlled generator.
     #[must_use]
     pub fn generator<M>(&self, make: M, pace: Pace) -> Generator<M> {
         Generator::new(make, pace, Arc::clone(&self.gate))
     }
 
-    /// A sink that is steered.
+    /// A controlled sink.
     #[must_use]
     pub fn patient<S>(&self, sink: S) -> Patient<S> {
         Patient::new(sink, Arc::clone(&self.ending), self.wait_max)
     }
 }
 
-/// Sends what `make` makes for each core, `rate` a second in all, by what `send` makes there.
+/// Sends the packets that `make` makes for each core, `rate` a second in total, through the sink
+/// that `send` makes there.
 pub fn graph<M, S, E>(
     make: impl Fn(&Core) -> M + Sync,
     rate: Option<u64>,
@@ -153,7 +154,7 @@ pub(crate) mod tests {
             .run(|control| {
                 assert_eq!(control.snapshot().created, 0, "before the gate opens");
                 steering.open();
-                // Either core may be the slower one by far, where others use its CPU.
+                // Either core may be the slower one by far, if others use its CPU.
                 while control.snapshot().created < 10_000 || sent.iter().any(Vec::is_empty) {
                     std::thread::yield_now();
                     let queues = sent.iter_mut().enumerate();
@@ -191,7 +192,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Runs one core until it has sent 3 bursts and has no way to send more.
+    /// Runs one core until it has sent 3 bursts and can't send any more.
     fn run_until_closed(pool: &Arc<Memory>) -> Result<Report, RunError> {
         let (plan, steering, port) = (plan(), Steering::default(), MemoryPort::new("wire"));
         let send = |core: &Core| port.tx_queue(core).map(|queue| Closing(queue, 3));

@@ -1,4 +1,4 @@
-//! What is sent: frames in packets of a pool, or payloads for the kernel's sockets.
+//! Makes items to send: frames in packets of a pool, or payloads for the kernel's sockets.
 
 use crate::source::datagrams::Datagrams;
 use crate::source::flows::Flows;
@@ -7,43 +7,43 @@ use hotloop::prelude::*;
 use hotloop::stage::{Carries, Device};
 use std::sync::Arc;
 
-/// Makes what one core sends.
+/// Makes the items that one core sends.
 pub trait Make {
-    /// What is sent.
+    /// The type of items.
     type Item: Carries;
 
-    /// As [`Source::start`].
+    /// See [`Source::start`].
     ///
     /// # Errors
-    /// Whatever keeps it from starting.
+    /// Any error that prevents the start.
     fn start(&mut self, limits: &Limits) -> hotloop::Result<()> {
         let _ = limits;
         Ok(())
     }
 
-    /// As [`Source::devices`].
+    /// See [`Source::devices`].
     fn devices(&self) -> Vec<Arc<dyn Device>> {
         Vec::new()
     }
 
-    /// Puts the next `count`, which leave at `now_ns`, at the end of `burst`, which has [room](Burst::room) for them.
-    /// Returns whether it did: all or none.
+    /// Appends the next `count` items, to be sent at `now_ns`, to `burst`, which must have
+    /// [room](Burst::room) for them. Returns whether it did: all or none.
     fn make(&mut self, burst: &mut Burst<Self::Item>, count: usize, now_ns: u64) -> bool;
 }
 
-/// Where blank packets come from. All cores share it.
+/// The source of blank packets, shared by all cores.
 pub trait Supply: Device {
     /// The packets.
     type Packet: PacketBuf;
 
-    /// As [`Source::start`]. Each core calls it.
+    /// See [`Source::start`]. Each core calls it.
     ///
     /// # Errors
-    /// Whatever keeps it from starting.
+    /// Any error that prevents the start.
     fn start(&self, limits: &Limits) -> hotloop::Result<()>;
 
-    /// Puts `count` empty packets at the end of `burst`. Returns whether it did: all or none. None
-    /// where it has fewer, or the burst has less [room](Burst::room).
+    /// Appends `count` empty packets to `burst`. Returns whether it did: all or none. None if there
+    /// are fewer, or if the burst has less [room](Burst::room).
     fn take(&self, burst: &mut Burst<Self::Packet>, count: usize) -> bool;
 }
 
@@ -84,12 +84,12 @@ impl<D: Supply + 'static> Make for Frames<D> {
     }
 }
 
-/// What a datagram of the kernel's sockets differs in from others.
+/// The individual part of a datagram for the kernel's sockets.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload {
-    /// The place of its flow among those of its core.
+    /// The index of its flow among those of its core.
     pub place: usize,
-    /// How it begins, where it is long enough.
+    /// Its beginning, if it is long enough.
     pub stamp: [u8; stamp::BYTES],
 }
 
@@ -99,16 +99,17 @@ impl Carries for Payload {
     }
 }
 
-/// Makes payloads. Those made at once are of one flow: a system call sends them by one socket.
+/// Makes payloads. Payloads made together belong to one flow: a system call sends them through one
+/// socket.
 #[derive(Debug)]
 pub struct Payloads {
-    /// The number of each flow of this core, and that of the datagram which it sends next.
+    /// The number of each flow of this core, and the number of its next datagram.
     flows: Box<[(u32, u64)]>,
     next: usize,
 }
 
 impl Payloads {
-    /// For the flows of core `core_index` of `core_count`.
+    /// Payloads for the flows of core `core_index` of `core_count`.
     #[must_use]
     pub fn new(flows: &Flows, core_index: usize, core_count: usize) -> Self {
         Self { flows: flows.share(core_index, core_count).map(|flow| (flow, 0)).collect(), next: 0 }

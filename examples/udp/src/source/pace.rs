@@ -1,24 +1,24 @@
-//! How many packets are due.
+//! The number of packets that are due.
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// How much time may be made up for when the core was not running, in nanoseconds.
+/// Maximum time to make up for when the core was not running, in nanoseconds.
 const DEBT_NS_MAX: u64 = 100_000_000;
 
-/// How fast one core sends.
+/// The sending rate of one core.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Packets a second; none for as many as go.
+    /// Packets a second; `None` for no limit.
     rate: Option<u64>,
-    /// When packets were taken last, in nanoseconds.
+    /// When packets were last taken, in nanoseconds.
     last_ns: Option<u64>,
-    /// What is due, in 1/1,000,000,000 of a packet.
+    /// The amount due, in 1/1,000,000,000 of a packet.
     due: u64,
 }
 
 impl Pace {
-    /// The share of core `core_index` of `core_count` in `rate` packets a second, at most 10^9; as
-    /// fast as it goes where that is none.
+    /// The share of core `core_index` of `core_count` in `rate` packets a second, at most 10^9;
+    /// without a rate, no limit.
     #[must_use]
     pub fn new(rate: Option<u64>, core_index: usize, core_count: usize) -> Self {
         let (index, count) = (core_index as u64, core_count as u64);
@@ -37,7 +37,7 @@ impl Pace {
         let passed_ns = self.last_ns.map_or(0, |last_ns| now_ns.saturating_sub(last_ns));
         let passed_ns = passed_ns.min(DEBT_NS_MAX);
         self.last_ns = Some(now_ns);
-        // At most 10^8 ns of 10^9 packets a second each, or one packet of a very slow rate.
+        // At most 10^8 ns of 10^9 packets a second each, or one packet for a very slow rate.
         let due_max = (DEBT_NS_MAX * rate).max(NS_PER_S);
         self.due = (self.due + passed_ns * rate).min(due_max);
         let count = (self.due / NS_PER_S).min(max as u64);

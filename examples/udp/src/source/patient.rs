@@ -1,4 +1,4 @@
-//! A sink that waits where its queue is full.
+//! A sink that waits while its queue is full.
 
 use crossbeam_utils::Backoff;
 use hotloop::prelude::*;
@@ -7,34 +7,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long after the end what is left may take to be sent.
+/// Time after the end for sending the remaining packets.
 const DRAIN: Duration = Duration::from_millis(200);
 
-/// A sink that offers its packets again until all are sent. So their source makes no more than
-/// are sent, and none is dropped while any is sent within a set time. Where none is, as while an interface
-/// is away, it leaves them unsent: the engine passes a burst boundary, drops them as `tx_full`, and comes
-/// with the next. From the end on it waits a fifth of a second more, all in all: its peer may be gone.
+/// A sink that offers its packets again until all are sent. So its source makes no more packets
+/// than are sent, and none is dropped while any is sent within a set time. If none is, as while an
+/// interface is away, the sink leaves them: the engine passes a burst boundary, drops them as
+/// `tx_full`, and comes with the next. After the end, the sink waits a fifth of a second more in
+/// total: its peer may be gone.
 ///
-/// It is for a core that has nothing else to do meanwhile. While its queue is full it makes a system
+/// For a core that has nothing else to do meanwhile. While its queue is full, it makes a system
 /// call now and then, to let others run.
 #[derive(Debug)]
 pub struct Patient<S> {
     sink: S,
     ending: Arc<AtomicBool>,
-    /// How long a call waits in which nothing is sent; without, for ever.
+    /// How long a call waits while nothing is sent; `None` for ever.
     wait_max: Option<Duration>,
-    /// When the wait ends, once it is known.
+    /// The end of the wait, once known.
     until: Option<Instant>,
 }
 
 impl<S> Patient<S> {
-    /// Waits for `sink` until `ending` is true and a little longer; each time for at most `wait_max`
-    /// without anything sent, where that is given.
+    /// Waits for `sink` until `ending` is true and a little longer; each time for at most
+    /// `wait_max`, if given, without anything sent.
     pub const fn new(sink: S, ending: Arc<AtomicBool>, wait_max: Option<Duration>) -> Self {
         Self { sink, ending, wait_max, until: None }
     }
 
-    /// Whether to try again, where nothing has been sent since then.
+    /// Whether to try again if nothing has been sent since then.
     fn is_patient(&mut self, since: Instant) -> bool {
         let now = Instant::now();
         if self.wait_max.is_some_and(|wait_max| now - since >= wait_max) {
@@ -87,7 +88,7 @@ impl<S: Sink> Sink for Patient<S> {
 mod tests {
     use super::*;
 
-    /// Takes one packet each `period`th time it is asked; none where that is 0.
+    /// Takes one packet in every `period`th call; never if that is 0.
     struct Slow {
         period: usize,
         asked: usize,
@@ -142,7 +143,7 @@ mod tests {
             start.elapsed()
         };
         send(false);
-        // Also at the end, where it has longer all in all: unless the machine stalls each time.
+        // Also at the end, where the total is longer: unless the machine stalls each time.
         assert!((0..50).any(|_| send(true) < DRAIN));
     }
 
@@ -151,7 +152,7 @@ mod tests {
         let (mut sink, mut burst) = (patient(0, true), burst());
         assert_eq!(sink.send(&mut burst), 0);
         assert_eq!(burst.len(), 64);
-        // The wait is over: it is not asked again and again by the engine's retries.
+        // The wait is over: the engine's retries don't repeat it.
         let asked = sink.sink.asked;
         assert_eq!(sink.send(&mut burst), 0);
         assert_eq!(sink.sink.asked, asked + 1);

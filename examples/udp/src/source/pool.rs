@@ -1,4 +1,4 @@
-//! The pool that datagrams are made in.
+//! The pool for datagrams.
 
 use crate::source::make::Supply;
 use hotloop::dpdk::{Mempool, MempoolConfig, MempoolNeed, PortConfig};
@@ -6,8 +6,8 @@ use hotloop::prelude::*;
 use hotloop::stage::{Device, DeviceCounters};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// A pool for all cores. It is made when the engine starts, and then it is known how many packets
-/// may be under way; in the end the ledger asks whether it is whole.
+/// A pool for all cores. It is made when the engine starts, because the number of packets in flight
+/// is known then; at the end the ledger checks whether it is whole.
 #[derive(Debug)]
 pub struct Pool {
     eal: Eal,
@@ -15,12 +15,12 @@ pub struct Pool {
     port_config: PortConfig,
     queue_count: usize,
     mempool: OnceLock<Mempool>,
-    /// Held while the pool is made, so that it is made once.
+    /// Held while the pool is made, so that it is made only once.
     making: Mutex<()>,
 }
 
 impl Pool {
-    /// A pool for packets that leave by `queue_count` queues of `port`, which was opened with
+    /// A pool for packets sent by `queue_count` queues of `port`, which was opened with
     /// `port_config`.
     #[must_use]
     pub const fn new(eal: Eal, port: Port, port_config: PortConfig, queue_count: usize) -> Self {
@@ -34,7 +34,7 @@ impl Pool {
         }
     }
 
-    /// What it is to be like.
+    /// The pool's configuration.
     fn config(&self, limits: &Limits) -> MempoolConfig {
         let port_config = &self.port_config;
         let cache_count = MempoolConfig::cache_count_for(limits.is_pipeline);
@@ -59,7 +59,7 @@ impl Pool {
     }
 }
 
-/// Whether the device reads memory by itself: its name is then an address on the PCI bus.
+/// Whether the device accesses memory by itself: its name is then an address on the PCI bus.
 pub(crate) fn is_on_bus(port: &Port) -> bool {
     port.name().contains(':')
 }
@@ -69,7 +69,7 @@ impl Device for Pool {
         "blanks".to_owned()
     }
 
-    /// Nothing is received from it, and what it gives is created.
+    /// Nothing is received from it, and its packets count as created.
     fn counters(&self) -> DeviceCounters {
         DeviceCounters::default()
     }

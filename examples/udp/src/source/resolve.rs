@@ -1,4 +1,5 @@
-//! Which Ethernet addresses datagrams go to: ARP or neighbour discovery, before the engine starts.
+//! Resolution of the datagrams' Ethernet addresses with ARP or neighbour discovery, before the
+//! engine starts.
 
 use crate::source::pool::is_on_bus;
 use hotloop::dpdk::{Mempool, MempoolConfig, RxQueue, TxQueue};
@@ -11,7 +12,7 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a neighbour that doesn't answer is asked.
+/// Interval between questions to a neighbour that doesn't answer.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// The neighbour that asks.
@@ -23,11 +24,12 @@ pub struct Own {
     pub mac: MacAddress,
 }
 
-/// Asks for the Ethernet addresses of `neighbours` on the port's link, again and again for so long. Where a
-/// signal comes before the answers, there are addresses of zeros: nothing is sent then.
+/// Resolves the Ethernet addresses of `neighbours` on the port's link, repeating the questions
+/// until the time is up. If a signal comes before the answers, missing addresses are zeros: nothing
+/// is sent then.
 ///
 /// # Errors
-/// [`Failure::Run`] with those that don't answer, or what keeps the port from starting.
+/// [`Failure::Run`] with the neighbours that don't answer, or the reason why the port can't start.
 pub fn resolve(
     port: &Port,
     eal: Eal,
@@ -35,12 +37,13 @@ pub fn resolve(
     neighbours: &[IpAddr],
     wait: Duration,
 ) -> Result<Vec<MacAddress>, Failure> {
-    // A thread of its own: EAL has a place for each thread that uses a queue, until it ends.
+    // On a thread of its own: EAL has a place for each thread that uses a queue, until the thread
+    // ends.
     let ask = || Asking::start(port, eal).and_then(|mut asking| asking.ask(own, neighbours, wait));
     thread::scope(|scope| scope.spawn(ask).join()).expect("it says how it went")
 }
 
-/// A port's queues, and packets to ask in.
+/// A port's queues, and packets for questions.
 struct Asking {
     rx: RxQueue,
     tx: TxQueue,
@@ -98,7 +101,7 @@ impl Asking {
         )))
     }
 
-    /// Asks for one. What can't be sent now is asked again later.
+    /// Sends one question. If that is impossible now, it is repeated later.
     fn send(&mut self, own: Own, neighbour: IpAddr) {
         let Some(mut packet) = self.pool.alloc() else { return };
         let written = match (own.address, neighbour) {
@@ -108,7 +111,7 @@ impl Asking {
             (IpAddr::V6(address), IpAddr::V6(neighbour)) => {
                 nd::solicit(&mut packet, (address, own.mac), neighbour)
             }
-            // Nobody can answer.
+            // Such a neighbour can't answer.
             _ => return,
         };
         written.expect("a packet of the default size has room for a question");
@@ -117,7 +120,7 @@ impl Asking {
         self.tx.send(&mut burst);
     }
 
-    /// Neighbours that have said what they are.
+    /// Neighbours that have answered.
     fn answers(&mut self) -> Vec<(IpAddr, MacAddress)> {
         let mut burst = Burst::new();
         self.rx.poll(&mut burst);

@@ -1,4 +1,4 @@
-//! The program: opens the device, waits for its link, sends, prints what goes.
+//! The program: opens the device, waits for its link, sends, prints rates.
 
 use crate::arguments::Way;
 use crate::output::{Output, Totals};
@@ -18,19 +18,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a line is printed.
+/// Interval between lines.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the device stays up after the last packet: what a virtual one has not handed to its peer
-/// by the time it stops is lost.
+/// How long the device stays up after the last packet: a virtual device loses the packets that it
+/// has not passed to its peer when it stops.
 const LINGER: Duration = Duration::from_millis(100);
 
 /// Runs the program.
 ///
 /// # Errors
-/// What is wrong with the command line, and what kept the run from being whole.
+/// An error in the command line, or the reason why the run was not whole.
 pub fn run(cli: Cli) -> Result<(), Failure> {
-    // What needs no device is found to be wrong first.
+    // Errors that need no device are found first.
     let (way, flows) = cli.flows()?;
     let common = &cli.common;
     let steering = Steering::returning_in(common.run.stall.given_or_default());
@@ -74,8 +74,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-/// The CPUs that a receiver with as many cores on the same machine leaves, from the last one down;
-/// then those that it takes.
+/// The CPUs that a receiver with the same number of cores on the same machine leaves free, from the
+/// last one down; then those that it takes.
 fn placement(topology: &Topology, core_count: usize) -> Result<Placement, PlacementError> {
     let receiver = Placement::automatic(topology, core_count, None);
     let is_taken = |id: usize| receiver.seats().iter().any(|seat| seat.cpu == Some(id));
@@ -89,14 +89,14 @@ fn passed(cli: &Cli, packets: u64) -> Passed {
     Passed { packets, payload_bytes: packets * u64::from(cli.load.payload_bytes()) }
 }
 
-/// What the thread that controls the run does, and what came of it.
+/// The control thread's work, and its results.
 struct Sending<'a> {
     cli: &'a Cli,
-    /// The device, where it isn't the kernel's sockets.
+    /// The device, unless the kernel's sockets are used.
     port: Option<&'a Port>,
     steering: &'a Steering,
     output: Output,
-    /// How long it sent.
+    /// How long the program sent.
     duration: Duration,
     gave_up: bool,
 }
@@ -161,7 +161,7 @@ impl<'a> Sending<'a> {
         self.duration = started.elapsed();
     }
 
-    /// Waits for the link; false where the run ends before it is up.
+    /// Waits for the link; returns false if the run ends before the link is up.
     fn has_link(
         &mut self,
         control: &Control<'_>,

@@ -1,4 +1,4 @@
-//! The kernel's sockets, as a device that the engine sends by.
+//! The kernel's sockets, as a device that the engine sends to.
 
 use crate::interfaces;
 use crate::source::flows::Flows;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// The sockets of all flows: each is bound to the flow's source, and connected to its destination.
 pub struct Sockets {
-    /// By core, and by the place of the flow among those of the core.
+    /// By core, and by the flow's index among those of the core.
     cores: Vec<(Vec<UdpSocket>, Sent)>,
     /// The interfaces with their addresses.
     interfaces: Vec<Arc<dyn Device>>,
@@ -32,7 +32,7 @@ impl Sockets {
     /// Opens a socket for each flow.
     ///
     /// # Errors
-    /// [`Failure::Input`] with what keeps one from being opened, and what to do.
+    /// [`Failure::Input`] with the reason why a socket can't be opened, and the remedy.
     pub fn open(flows: &Flows, core_count: usize) -> Result<Self, Failure> {
         let of_core = |core_index| {
             let own = flows.share(core_index, core_count);
@@ -46,10 +46,10 @@ impl Sockets {
         Ok(Self { cores, interfaces })
     }
 
-    /// What sends payloads of so many bytes on this core.
+    /// The sink for payloads of `payload_bytes` on this core.
     ///
     /// # Panics
-    /// When there are fewer cores.
+    /// If there are fewer cores.
     #[must_use]
     pub fn sender(self: &Arc<Self>, core: &Core, payload_bytes: u16) -> Sender {
         assert!(core.index() < self.cores.len(), "no sockets for core {}", core.index());
@@ -73,7 +73,7 @@ fn open(from: SocketAddr, to: SocketAddr) -> Result<UdpSocket, Failure> {
     Ok(socket)
 }
 
-/// What went wrong, and what to do.
+/// The problem and its remedy.
 fn reason(error: &io::Error) -> String {
     let advice = match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EADDRINUSE) => "another program has this port: choose others by --source-port",
@@ -114,21 +114,21 @@ impl Device for Sockets {
     }
 }
 
-/// Sends by the sockets of one core.
+/// Sends through the sockets of one core.
 ///
-/// It is a sink that makes system calls, and waits where a socket's buffer is full.
+/// A sink that makes system calls, and sleeps while a socket's buffer is full.
 #[derive(Debug)]
 pub struct Sender {
     sockets: Arc<Sockets>,
     core_index: usize,
     headers: MultiHeaders<()>,
     payloads: Vec<Box<[u8]>>,
-    /// Why the latest call sent nothing, if it didn't.
+    /// The latest call's error, if it sent nothing.
     last_error: Option<Errno>,
 }
 
 impl Sender {
-    /// Sends the payloads at the front that are of one flow. Returns how many were sent.
+    /// Sends the payloads at the front that belong to one flow. Returns the number sent.
     fn send_front(&mut self, payloads: &[Payload]) -> Result<usize, Errno> {
         let Some(place) = payloads.first().map(|first| first.place) else { return Ok(0) };
         let same = payloads.iter().take_while(|payload| payload.place == place);
@@ -150,9 +150,10 @@ impl Sender {
         Ok(count)
     }
 
-    /// Says why nothing is sent, once for each reason in a row.
+    /// Logs why nothing is sent, once for each run of the same error.
     fn failed(&mut self, error: Errno) {
-        // A receiver that is gone says so for the datagram before: the next is sent all the same.
+        // A receiver that is gone is reported for the previous datagram: the next is sent all the
+        // same.
         let is_passing = matches!(error, Errno::ECONNREFUSED | Errno::EINTR | Errno::ENOBUFS);
         if !is_passing && self.last_error != Some(error) {
             tracing::warn!("thread {} sends nothing: {error}; it goes on trying", self.core_index);

@@ -1,9 +1,9 @@
-//! What the kernel lost: at sockets whose buffers were full.
+//! The kernel's losses at sockets with full buffers.
 
 use std::fs;
 use std::io;
 
-/// Counters of a network namespace and of sockets in it, as /proc has them.
+/// Counters of a network namespace and of sockets in it, from /proc.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct KernelLoss {
     /// Datagrams that these sockets had no room for.
@@ -13,13 +13,14 @@ pub struct KernelLoss {
 }
 
 impl KernelLoss {
-    /// What was counted so far, at the sockets with these inodes, in the calling thread's network namespace.
+    /// The current counts for the sockets with these inodes, in the calling thread's network
+    /// namespace.
     ///
     /// # Errors
-    /// Where `/proc` is not mounted.
+    /// If `/proc` is not mounted.
     pub fn read(inodes: &[u64]) -> io::Result<Self> {
         let udp = fs::read_to_string("/proc/thread-self/net/udp")?;
-        // Without IPv6, the kernel has neither.
+        // Without IPv6, the kernel has neither file.
         let udp6 = fs::read_to_string("/proc/thread-self/net/udp6").unwrap_or_default();
         let snmp6 = fs::read_to_string("/proc/thread-self/net/snmp6").unwrap_or_default();
         let snmp = fs::read_to_string("/proc/thread-self/net/snmp")?;
@@ -29,7 +30,7 @@ impl KernelLoss {
         })
     }
 
-    /// What was lost since `before`.
+    /// The losses since `before`.
     #[must_use]
     pub const fn since(self, before: Self) -> Self {
         Self {
@@ -41,7 +42,7 @@ impl KernelLoss {
     }
 }
 
-/// The drops of sockets with these inodes: the last column, where the tenth has the inode.
+/// The drops of sockets with these inodes: the last column of lines with the inode in the tenth.
 fn drops(table: &str, inodes: &[u64]) -> u64 {
     let of_line = |line: &str| {
         let mut words = line.split_whitespace();
@@ -52,7 +53,7 @@ fn drops(table: &str, inodes: &[u64]) -> u64 {
     table.lines().skip(1).filter_map(of_line).sum()
 }
 
-/// A line of names, and one of numbers below it.
+/// A line of names, and a line of numbers below it.
 fn errors_v4(snmp: &str) -> u64 {
     let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Udp:"));
     let (names, numbers) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());

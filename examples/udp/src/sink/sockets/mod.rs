@@ -16,14 +16,14 @@ use std::fmt;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-/// The sockets of all threads. They are open for as long as this lives.
+/// The sockets of all threads, open until this is dropped.
 pub struct Sockets {
-    /// What each thread receives from.
+    /// The sockets of each thread.
     threads: Vec<Thread>,
     inodes: Vec<u64>,
     /// The interfaces with their addresses.
     interfaces: Vec<Arc<dyn Device>>,
-    /// What the kernel had lost when they were opened.
+    /// The kernel's losses when the sockets were opened.
     before: KernelLoss,
 }
 
@@ -37,18 +37,19 @@ struct Thread {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Counts {
-    /// Datagrams handed over.
+    /// Datagrams passed on.
     received: Counter,
-    /// Datagrams that were taken from a socket, and had not been handed over when the thread ended.
+    /// Datagrams that were taken from a socket, but not passed on before the thread ended.
     left: Counter,
 }
 
 impl Sockets {
-    /// Opens sockets at these addresses, for so many threads. With [`SocketOptions::reuseport`] each thread has one for
-    /// each address. Without, there is one for each address: threads and addresses are assigned to each other in turn.
+    /// Opens sockets at these addresses, for `thread_count` threads. With
+    /// [`SocketOptions::reuseport`] each thread has one for each address. Otherwise there is one
+    /// for each address, and threads and sockets are assigned to each other in turn.
     ///
     /// # Errors
-    /// [`Failure::Input`] with what keeps one from being opened, and what to do.
+    /// [`Failure::Input`] with the reason why a socket can't be opened, and the remedy.
     pub fn open(
         addresses: &[SocketAddr],
         thread_count: usize,
@@ -77,16 +78,18 @@ impl Sockets {
         Ok(Self { threads: threads.collect(), inodes, interfaces, before })
     }
 
-    /// What the thread of this core receives from. `waits` says whether it waits for datagrams where there are none.
+    /// The source for this core's thread. `waits` is whether it sleeps while there are no
+    /// datagrams.
     ///
     /// # Panics
-    /// When there are fewer threads.
+    /// If there are fewer threads.
     #[must_use]
     pub fn receiver(self: &Arc<Self>, core: &Core, waits: bool) -> Receiver {
         Receiver::new(Arc::clone(self), core.index(), waits)
     }
 
-    /// What the kernel lost since they were opened; nothing where it does not say.
+    /// The kernel's losses since the sockets were opened; `None` if the kernel does not report
+    /// them.
     #[must_use]
     pub fn lost(&self) -> Option<KernelLoss> {
         KernelLoss::read(&self.inodes).ok().map(|now| now.since(self.before))
@@ -97,7 +100,8 @@ impl Sockets {
     }
 }
 
-/// Threads and sockets in turn: several sockets for a thread, or several threads for a socket.
+/// Assigns threads and sockets in turn: several sockets for a thread, or several threads for a
+/// socket.
 fn share<T: Clone>(sockets: &[T], thread_count: usize) -> Vec<Vec<T>> {
     let of_thread = |thread: usize| {
         let own: Vec<_> = sockets.iter().skip(thread).step_by(thread_count).cloned().collect();

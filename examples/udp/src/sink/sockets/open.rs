@@ -1,4 +1,4 @@
-//! Sockets that datagrams are received from.
+//! Opening of receiving sockets.
 
 use hotloop_ops::Failure;
 use rustix::io::Errno;
@@ -6,21 +6,22 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, soc
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// How long a receiver waits before it looks whether it is to end.
+/// How long a receiver waits before it checks whether to end.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// How sockets are opened.
+/// Options for opening sockets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SocketOptions {
     /// Whether several sockets share an address, each with flows of its own.
     pub reuseport: bool,
-    /// The size of its buffer in bytes, as the kernel counts them: headers and its own data included.
+    /// The size of the buffer in bytes, as counted by the kernel: headers and its own data
+    /// included.
     pub receive_buffer_bytes: Option<usize>,
 }
 
 /// Opens a socket at an address, or in the multicast group of that address.
 ///
-/// # Errors
+/// [`Failure::Input`] with the reason why the socket can't be opened, and the remedy.
 /// [`Failure::Input`] with what keeps it from being opened, and what to do.
 pub fn open(address: SocketAddr, options: &SocketOptions) -> Result<UdpSocket, Failure> {
     let failed = |error: Errno| Failure::Input(format!("{address}: {}", reason(error, address)));
@@ -64,7 +65,7 @@ fn join(socket: &UdpSocket, address: SocketAddr) -> std::io::Result<()> {
     }
 }
 
-/// What went wrong, and what to do.
+/// The problem and its remedy.
 fn reason(error: Errno, address: SocketAddr) -> String {
     let port = address.port();
     match error {

@@ -1,4 +1,4 @@
-//! What one thread receives from its sockets, in batches.
+//! Reception of datagrams from one thread's sockets, in batches.
 
 use super::Sockets;
 use crate::sink::delivery::Arrived;
@@ -13,24 +13,24 @@ use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-/// How many datagrams a call receives at most.
+/// Maximum number of datagrams that a call receives.
 pub const BATCH: usize = 1_024;
 
-/// How many a call asks for at least. Each costs time, whether it comes or not.
+/// Minimum number that a call asks for. Each costs time, whether it comes or not.
 const BATCH_MIN: usize = 32;
 
-/// How many bytes of a datagram are read; longer ones are cut.
+/// Number of bytes read from a datagram; longer ones are cut.
 const BUFFER_BYTES: usize = 2_048;
 
-/// How long a thread waits for any of several sockets before it looks whether it is to end. A single one has a
-/// timeout of its own.
+/// How long a thread waits for any of several sockets before it checks whether to end. A single
+/// socket has a timeout of its own.
 const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// A datagram that was taken from a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
     bytes: u32,
-    /// Where a stamp would be.
+    /// The bytes that may be a stamp.
     beginning: [u8; stamp::BYTES],
 }
 
@@ -62,19 +62,20 @@ impl Carries for Taken {
 
 /// Receives from the sockets of one thread, in turn.
 ///
-/// It is a source that makes system calls, and may wait: the kernel's sockets are what poll mode is compared with.
+/// A source that makes system calls, and may sleep: the kernel's sockets are the baseline for poll
+/// mode.
 #[derive(Debug)]
 pub struct Receiver {
     sockets: Arc<Sockets>,
     thread: usize,
     waits: bool,
-    /// The socket that comes next.
+    /// The next socket.
     turn: usize,
-    /// How many the next call asks for: twice what came the last time.
+    /// Number of datagrams to ask for in the next call: twice the number that came the last time.
     batch: usize,
     headers: MultiHeaders<()>,
     buffers: Vec<[u8; BUFFER_BYTES]>,
-    /// What was received and is not handed over yet, the last first.
+    /// Received datagrams that were not passed on yet, last first.
     taken: Vec<Taken>,
     has_failed: bool,
 }
@@ -99,14 +100,14 @@ impl Receiver {
         &self.sockets.threads[self.thread].sockets
     }
 
-    /// Takes what is there from the first socket that has something.
+    /// Takes the available datagrams from the first socket that has any.
     fn receive(&mut self) -> Result<(), Errno> {
         let count = self.own().len();
         let is_single = count == 1;
         if self.waits && !is_single {
             let mut all: Vec<_> =
                 self.own().iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
-            // A signal ends the wait, as time does.
+            // The wait ends on a signal, too.
             let _ = poll(&mut all, Some(&WAIT));
         }
         for _ in 0..count {
@@ -135,7 +136,7 @@ impl Receiver {
                 self.batch = (2 * self.taken.len()).clamp(BATCH_MIN, BATCH);
                 Ok(())
             }
-            // Nothing came in time, or a signal did.
+            // Nothing came in time, or a signal interrupted the call.
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(()),
             Err(error) => Err(error),
         }
