@@ -99,7 +99,7 @@ impl Tunnel {
     /// For IPv6 prefixes shorter than 64 bits, the bits from the prefix to the 64th are 0.
     ///
     /// # Errors
-    /// [`TunnelError`]: the ends are of two families, or there are no prefixes of such a length.
+    /// [`TunnelError`]: the ends are of two families, or the prefix has more bits than an address.
     pub fn spread(
         source: (IpAddr, u8),
         destination: impl Into<IpAddr>,
