@@ -47,8 +47,8 @@ impl Arena {
     /// (`lock`, `node_only`).
     ///
     /// # Errors
-    /// [`ArenaError`]: the request is for nothing, names a node that isn't there, or no kind of
-    /// pages can be had as asked for. Each says what to do about it.
+    /// [`ArenaError`]: the request is for 0 bytes, names a node that doesn't exist, or can't be
+    /// fulfilled with any kind of pages. Each message has the remedy.
     pub fn new(request: Request) -> Result<(Self, Obtained), ArenaError> {
         Self::with_progress(request, |_| ())
     }
@@ -102,7 +102,7 @@ impl Arena {
     /// regions, or for huge pages from the reserved pool.
     ///
     /// # Errors
-    /// [`ArenaError`]: there is no such node, or not that many addresses (`ulimit -v`).
+    /// [`ArenaError`]: the node doesn't exist, or the address space is too small (`ulimit -v`).
     pub fn on(node: Option<u32>) -> Result<Self, ArenaError> {
         check(DEFAULT_BYTES, node)?;
         let mut tried = Vec::new();

@@ -85,7 +85,7 @@ impl<K: Key, V> Table<K, V> {
     /// ever need, and touches it.
     ///
     /// # Errors
-    /// [`FlowError`]: the capacity is 0 or too large, or the arena has no room for it.
+    /// [`FlowError`]: the capacity is 0 or too large, or the arena has no room for the table.
     pub fn new(arena: Arena, config: Config) -> Result<Self, FlowError> {
         Self::with_seed(arena, config, RandomState::new().hash_one("flows"))
     }
@@ -161,7 +161,7 @@ impl<K: Key, V> Table<K, V> {
     /// matters.
     ///
     /// # Errors
-    /// [`Vacancy`]: there is no flow of the key. It spares [`insert_ranked`](Self::insert_ranked) the search.
+    /// The key has no flow. The [`Vacancy`] saves [`insert_ranked`](Self::insert_ranked) the search.
     #[inline(always)]
     pub fn get_silent(
         &mut self,

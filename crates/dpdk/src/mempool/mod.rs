@@ -189,7 +189,7 @@ impl Mempool {
         self.0.raw.alloc()
     }
 
-    /// Appends `count` mbufs without data to `burst`, and returns whether it did: all or none. None
+    /// Appends `count` mbufs without data to `burst`, and returns whether it did: all or none. Nothing
     /// if the pool has fewer, or if the burst has less [room](Burst::room).
     #[inline]
     pub fn alloc_burst(&self, burst: &mut Burst<Mbuf>, count: usize) -> bool {
