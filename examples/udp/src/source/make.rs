@@ -42,7 +42,7 @@ pub trait Supply: Device {
     /// Any error that prevents the start.
     fn start(&self, limits: &Limits) -> hotloop::Result<()>;
 
-    /// Appends `count` empty packets to `burst`. Returns whether it did: all or none. None if there
+    /// Appends `count` empty packets to `burst`. Returns whether it did: all or none. Nothing if there
     /// are fewer, or if the burst has less [room](Burst::room).
     fn take(&self, burst: &mut Burst<Self::Packet>, count: usize) -> bool;
 }

@@ -21,8 +21,8 @@ pub struct SocketOptions {
 
 /// Opens a socket at an address, or in the multicast group of that address.
 ///
+/// # Errors
 /// [`Failure::Input`] with the reason why the socket can't be opened, and the remedy.
-/// [`Failure::Input`] with what keeps it from being opened, and what to do.
 pub fn open(address: SocketAddr, options: &SocketOptions) -> Result<UdpSocket, Failure> {
     let failed = |error: Errno| Failure::Input(format!("{address}: {}", reason(error, address)));
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
