@@ -1,5 +1,5 @@
-//! Compiles the peers that are C: whole loops over DPDK's ring and hash table, as a program in C has
-//! them, so that no call from Rust stands in their way.
+//! Compiles the peers in C: whole loops over DPDK's ring and hash table, as in a C program, without
+//! calls from Rust in between.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,

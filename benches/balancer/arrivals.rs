@@ -1,4 +1,4 @@
-//! Packets of flows that are not known: new connections, and what comes when the table is full.
+//! Packets of unknown flows: new connections, with room for them and in a full table.
 
 use crate::Bench;
 use crate::bed::{Bed, LazyBed, Setup};
@@ -10,16 +10,16 @@ use std::time::Duration;
 /// Connections that are established throughout.
 const FLOW_COUNT: u32 = 1_000_000;
 
-/// Connections while instructions are counted: as many as are looked up in stages.
+/// Number of connections while instructions are counted: enough for lookups in stages.
 const COUNTED_FLOWS: u32 = 100_000;
 
-/// New flows before those that are counted.
+/// Number of new flows before the counted ones.
 const TURN_FLOWS: u64 = 50_000;
 
-/// Beside the rate of hits.
+/// Relative to the rate of hits.
 const NEW_AIM: f64 = 0.55;
 
-/// At most 1.2 times the time of new connections that find room.
+/// At most 1.2 times as long as new connections that find room.
 const FULL_AIM: f64 = 1.0 / 1.2;
 
 const HITS: &str = "hits";
@@ -28,14 +28,14 @@ const FULL: &str = "full table";
 const FLOOD: &str = "SYN flood";
 const FLOOD_WITHIN: &str = "SYN flood, full of SYNs";
 
-/// A balancer, and the next flow that was never seen.
+/// A balancer, and its next unseen flow.
 struct Visited<'a> {
     bed: LazyBed<'a>,
     next: Cell<u32>,
 }
 
 impl Visited<'_> {
-    /// With `flow_count` flows entered, and then as many SYNs as `syn_count`.
+    /// Enters `flow_count` flows, and then `syn_count` SYNs.
     fn new(flow_count: u32, connections_max: u32, syn_count: u32) -> Self {
         let setup = Setup { connections_max, ..Setup::hits(10, flow_count) };
         let bed = LazyBed::new(move || {
@@ -49,7 +49,7 @@ impl Visited<'_> {
         Self { bed, next: Cell::new(flow_count + syn_count + 64) }
     }
 
-    /// The time of a packet with these flags of each of so many flows that were never seen.
+    /// Times `count` packets with these flags, each of an unseen flow.
     fn arrive(&self, count: u64, flags: u8) -> Duration {
         let first = self.next.replace(self.next.get() + count as u32 + 64);
         self.bed.with(|bed| {
@@ -59,12 +59,12 @@ impl Visited<'_> {
     }
 }
 
-/// What new flows come to.
+/// Measurements of new flows.
 pub struct Measured<'a> {
     flow_count: u32,
     roomy: Visited<'a>,
     full: Visited<'a>,
-    /// Half full of SYNs that came before.
+    /// Half full of earlier SYNs.
     flooded: Visited<'a>,
 }
 
@@ -74,7 +74,7 @@ impl Measured<'_> {
         Self {
             flow_count,
             roomy: Visited::new(flow_count, 2 * flow_count, 0),
-            // A last few may find both their groups full before the table is.
+            // The last few may find both their groups full before the table is.
             full: Visited::new(flow_count + flow_count / 16, flow_count, 0),
             flooded: Visited::new(flow_count, 2 * flow_count, flow_count),
         }
@@ -96,13 +96,13 @@ impl Measured<'_> {
             Side::new(FLOOD, |count| full.arrive(count, SYN)),
             Side::new(FLOOD_WITHIN, |count| flooded.arrive(count, SYN)),
         ];
-        // Each connection once: time has gone on, which its first packet notes.
+        // Each connection once: time has passed, which the connection's first packet records.
         let hits = hits.reset(forget).pass(u64::from(*flow_count));
         let contest = Contest::new("balancer/arrivals").with(hits).visits_a_turn(2);
         arrivals.into_iter().fold(contest, |contest, side| contest.with(side.pass(TURN_FLOWS)))
     }
 
-    /// Shows what came of the contest, and ends the balancers.
+    /// Shows the contest's outcome, and ends the balancers.
     pub fn finish(self, bench: &mut Bench, outcome: Option<&Outcome>) -> Result<(), String> {
         if let Some(outcome) = outcome {
             show(bench, outcome);

@@ -18,30 +18,31 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Buffers that go round on one core: of a burst being filled, one worked on, and one being sent.
+/// Number of buffers in circulation on one core: for a burst being filled, one in progress, and one
+/// being sent.
 const BUFFER_COUNT: usize = 192;
 
-/// For how long connections are remembered that are not established: longer than a tick's step, so
-/// that the same jump ahead in time always ends them.
+/// Timeout of connections that are not established: longer than a tick's step, so that the same
+/// jump ahead in time always ends them.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(11);
 
-/// What a balancer is measured with.
+/// Parameters of a measured balancer.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// How many services.
+    /// Number of services.
     pub service_count: u32,
-    /// How many backends each of them has: the same for all.
+    /// Number of backends of each service, the same for all.
     pub backend_count: u32,
-    /// How many flows have had a packet before anything is measured.
+    /// Number of flows that have had a packet before the measurement.
     pub flow_count: u32,
-    /// How many connections the table has room for.
+    /// Capacity of the connection table.
     pub connections_max: u32,
-    /// How long the frames are.
+    /// Lengths of the frames.
     pub sizes: Sizes,
 }
 
 impl Setup {
-    /// So many established connections, and room for a few more.
+    /// `flow_count` established connections, and room for a few more.
     pub const fn hits(service_count: u32, flow_count: u32) -> Self {
         let roomy = flow_count + flow_count / 16;
         let connections_max = if roomy < CONNECTIONS_MAX { roomy } else { CONNECTIONS_MAX };
@@ -49,7 +50,7 @@ impl Setup {
         Self { service_count, backend_count, flow_count, connections_max, sizes: Sizes::Small }
     }
 
-    /// Of a balancer that one core is.
+    /// The configuration of a balancer on one core.
     pub fn configuration(&self) -> Config {
         configuration((self.service_count, self.backend_count), self.connections_max, ONE_CORE)
     }
@@ -60,11 +61,11 @@ pub struct Bed {
     assembly: Assembly<'static>,
     dial: Arc<Dial>,
     start: Instant,
-    /// How far its time is ahead of the clock.
+    /// How far the bed's time is ahead of the clock.
     ahead: Duration,
-    /// When the last turn began, by the clock.
+    /// Clock time at the start of the last turn.
     turned: Duration,
-    /// What the balancer counts, and its service table; none of hello-forward.
+    /// The balancer's counts and its service table; `None` for hello-forward.
     counts: Option<Arc<[WorkerCounts]>>,
     services: Option<Arc<ServiceTable>>,
 }
@@ -72,23 +73,24 @@ pub struct Bed {
 /// The memory of a balancer's tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// That of connections, of both IP versions.
+    /// Memory of the connection tables, for both IP versions.
     pub connections: Obtained,
-    /// The service table, and what is counted of its targets.
+    /// Size of the service table and its targets' counts.
     pub services_bytes: usize,
-    /// How many targets there are.
+    /// Number of targets.
     pub target_count: usize,
 }
 
 impl Bed {
-    /// The balancer, with its connections entered, and packets of random ones of them to come.
+    /// The balancer with its connections entered, followed by packets of random ones.
     pub fn balancer(setup: &Setup) -> Result<Self, String> {
         let made = NetworkFunction::new(&setup.configuration(), egresses());
         let (function, steering) = made.map_err(|error| error.to_string())?;
         Self::of(setup, function, &steering)
     }
 
-    /// A balancer with this configuration that shares its exceptions with other nodes; and control's side of it.
+    /// A balancer with this configuration that shares its exceptions with other nodes, and the
+    /// control side of it.
     #[allow(dead_code, reason = "the group `engine` has this file too")]
     pub fn sharing(
         setup: &Setup,
@@ -102,7 +104,7 @@ impl Bed {
 
     fn of(setup: &Setup, function: NetworkFunction, steering: &Steering) -> Result<Self, String> {
         let Setup { service_count, flow_count, connections_max, sizes, .. } = *setup;
-        // A graph borrows it, and lives as long as the process.
+        // A graph borrows the network function, and lives as long as the process.
         let function = &*Box::leak(Box::new(function));
         let packets = new_loop(sizes, service_count);
         let graph = function.graph(
@@ -117,7 +119,7 @@ impl Bed {
         Ok(bed)
     }
 
-    /// hello-forward's graph, with packets of that many flows to come.
+    /// hello-forward's graph with packets of `flow_count` flows.
     pub fn hello_forward(flow_count: u32, sizes: Sizes) -> Result<Self, String> {
         let packets = new_loop(sizes, 10);
         let graph = source(|core| packets.source(core)).sink(|core| packets.sink(core));
@@ -135,21 +137,21 @@ impl Bed {
         Ok(Self { assembly, dial, start, ahead, turned, counts: None, services: None })
     }
 
-    /// Where captures of it begin.
+    /// The places where captures begin.
     #[allow(dead_code, reason = "for the group `engine`, which has this file too")]
     pub fn taps(&self) -> Taps {
         self.assembly.taps()
     }
 
-    /// Has a packet in the midst of its connection come of each flow.
+    /// Sends one mid-connection packet of each flow.
     fn enter(&mut self, flow_count: u32, connections_max: u32) -> Result<(), String> {
         self.dial.one_of_each(0, flow_count, ACK);
-        // In no time, so that the first are no older than the last.
+        // With time standing still, so that the first flows are no older than the last.
         while self.step() > 0 {
             self.resume();
         }
         let (entered, expected) = (self.connection_count(), flow_count.min(connections_max));
-        // One of tens of millions may find both of its groups full, and takes the place of another.
+        // One flow out of tens of millions may find both of its groups full, and replaces another.
         let missing_max = u64::from(expected) / 10_000_000;
         if (u64::from(expected) - missing_max..=u64::from(expected)).contains(&entered) {
             return Ok(());
@@ -157,7 +159,7 @@ impl Bed {
         Err(format!("{entered} connections were entered, and not {expected}"))
     }
 
-    /// The memory of the balancer's tables; none of hello-forward.
+    /// The memory of the balancer's tables; `None` for hello-forward.
     pub fn memory(&self) -> Option<Memory> {
         let (services, counts) = (self.services.as_ref()?, self.counts.as_ref()?);
         let [worker] = &counts[..] else { return None };
@@ -166,17 +168,17 @@ impl Bed {
         Some(Memory { connections, services_bytes, target_count: services.targets().len() })
     }
 
-    /// How many connections the balancer remembers.
+    /// Number of connections in the balancer.
     pub fn connection_count(&self) -> u64 {
         self.counts.iter().flat_map(|counts| counts.iter()).map(|it| it.connections.count()).sum()
     }
 
-    /// Has time go on from the last turn: while others play, no connection falls silent.
+    /// Continues the time from the last turn: no connection falls silent while other sides play.
     fn resume(&mut self) {
         self.start += self.start.elapsed() - self.turned;
     }
 
-    /// One turn of the core; how many packets came.
+    /// One turn of the core. Returns the number of packets received.
     #[inline]
     fn step(&mut self) -> usize {
         self.turned = self.start.elapsed();
@@ -184,23 +186,23 @@ impl Bed {
         self.assembly.step(0, hotloop::stage::Instant::from_ns(now.as_nanos() as u64))
     }
 
-    /// From now on packets of random connections come.
+    /// Switches to packets of random connections.
     pub fn hit(&self, flow_count: u32) {
         self.dial.random(flow_count, ACK);
     }
 
-    /// From now on packets with these flags come, one of each flow from `first` on, as many as
-    /// `count` and a burst.
+    /// Switches to packets with these flags, one of each flow from `first` on: `count` plus a
+    /// burst.
     pub fn arrive(&self, first: u32, count: u64, flags: u8) {
         self.dial.one_of_each(first, first + count as u32 + 64, flags);
     }
 
-    /// Works on about so many packets, and says how long exactly so many took.
+    /// Processes about `count` packets, and returns how long exactly `count` took.
     pub fn play(&mut self, count: u64) -> Duration {
         self.play_noting(count, |_| ())
     }
 
-    /// As [`play`](Self::play); calls `note` with the time of each burst but the last.
+    /// [`play`](Self::play) that calls `note` with the time of each burst except the last.
     fn play_noting(&mut self, count: u64, note: impl FnMut(Duration)) -> Duration {
         let (start, mut done) = (Instant::now(), 0);
         let goes_on = |came| {
@@ -212,8 +214,8 @@ impl Bed {
         start.elapsed().mul_f64(count as f64 / done as f64)
     }
 
-    /// Takes turns for as long as `goes_on` says, which hears how many packets came. Calls `note` with the time of each turn
-    /// but the last.
+    /// Takes turns while `goes_on`, which gets the number of packets received, returns true. Calls
+    /// `note` with the time of each turn except the last.
     #[inline]
     pub fn play_while(
         &mut self,
@@ -233,14 +235,14 @@ impl Bed {
         }
     }
 
-    /// From now on no packets come.
+    /// Switches to no packets.
     #[allow(dead_code, reason = "the group `engine` has this file too")]
     pub fn rest(&self) {
         self.dial.pause();
     }
 
-    /// Lets so much time pass that all connections but the established ones are forgotten, which are
-    /// so many.
+    /// Lets enough time pass to end all connections except the `established_count` established
+    /// ones.
     pub fn forget(&mut self, established_count: u32) {
         self.dial.pause();
         self.resume();
@@ -250,7 +252,7 @@ impl Bed {
         }
     }
 
-    /// Ends it, and checks that all packets that came went.
+    /// Ends the bed, and checks that all received packets were sent.
     pub fn finish(self) -> Result<(), String> {
         let now = self.start.elapsed() + self.ahead;
         let report = self.assembly.finish(hotloop::stage::Instant::from_ns(now.as_nanos() as u64));
@@ -261,7 +263,7 @@ impl Bed {
     }
 }
 
-/// A bed that is made when it is first used.
+/// A bed that is made on its first use.
 pub struct LazyBed<'a> {
     bed: RefCell<Option<Bed>>,
     make: Box<dyn Fn() -> Result<Bed, String> + 'a>,
@@ -275,20 +277,20 @@ impl<'a> LazyBed<'a> {
     /// Uses the bed.
     ///
     /// # Panics
-    /// When it can't be made.
+    /// If the bed can't be made.
     pub fn with<T>(&self, use_it: impl FnOnce(&mut Bed) -> T) -> T {
         let mut bed = self.bed.borrow_mut();
         let made = || (self.make)().unwrap_or_else(|error| panic!("{error}"));
         use_it(bed.get_or_insert_with(made))
     }
 
-    /// As [`Bed::play`]; appends the nanoseconds of each burst but the last.
+    /// [`Bed::play`] that appends the nanoseconds of each burst except the last.
     pub fn play_timed(&self, count: u64, bursts: &Bursts) -> Duration {
         let mut bursts = bursts.borrow_mut();
         self.with(|bed| bed.play_noting(count, |took| bursts.push(took.as_nanos() as u32)))
     }
 
-    /// As [`Bed::finish`], where there is one.
+    /// [`Bed::finish`], if the bed was made.
     pub fn finish(self) -> Result<(), String> {
         self.bed.into_inner().map_or(Ok(()), Bed::finish)
     }

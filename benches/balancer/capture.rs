@@ -11,10 +11,10 @@ use std::path::Path;
 /// libpcap's file header: microseconds, version 2.4, frames of up to 64 KiB, Ethernet.
 const HEADER: [u32; 6] = [0xa1b2_c3d4, 2 | 4 << 16, 0, 0, 65_535, 1];
 
-/// Writes one frame of each of so many flows, in random order.
+/// Writes one frame of each of `flow_count` flows, in random order.
 ///
 /// # Errors
-/// What writing says.
+/// Any error of writing.
 pub fn write(path: &Path, flow_count: u32, service_count: u32) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     put(&mut file, &HEADER)?;
@@ -25,7 +25,7 @@ pub fn write(path: &Path, flow_count: u32, service_count: u32) -> io::Result<()>
         let len_bytes = buffer.len_bytes() as u32;
         let time_us = index as u32;
         put(&mut file, &[time_us / 1_000_000, time_us % 1_000_000, len_bytes, len_bytes])?;
-        // What the writer leaves of the payload is what the buffer holds: zeroes.
+        // The payload's bytes that the builder leaves are the buffer's: zeroes.
         file.write_all(buffer.data())?;
     }
     file.flush()

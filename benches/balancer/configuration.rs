@@ -1,4 +1,4 @@
-//! The configuration that is measured.
+//! The measured configuration.
 
 use hotloop::packet::ethernet::MacAddress;
 use hotloop_balancer::balance::{Egress, Egresses, Route};
@@ -7,7 +7,7 @@ use ipip_lb::config::Config;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-/// How many backends each service has, where it matters little.
+/// Number of backends of each service when it matters little.
 pub const BACKEND_COUNT: u32 = 4;
 
 /// The backends have the addresses after this one.
@@ -16,17 +16,17 @@ const BACKENDS: Ipv4Addr = Ipv4Addr::new(10, 100, 0, 0);
 const NEXT_HOP: MacAddress = MacAddress::new([2, 0, 0, 0, 0, 3]);
 const OWN_MAC: MacAddress = MacAddress::new([2, 0, 0, 0, 0, 2]);
 
-/// A deployment as a configuration has it: one core does everything.
+/// A deployment in the configuration: one core does everything.
 pub const ONE_CORE: &str = "deployment = \"run-to-completion\"\nworkers = 1";
 
-/// A deployment as a configuration has it: one core receives, another balances and sends.
+/// A deployment in the configuration: one core receives, another balances and sends.
 pub const PIPELINE: &str = "deployment = \"pipeline\"\ndispatchers = 1\nworkers = 1";
 
-/// So many services, each with so many backends, which are the same for all, as where many services share
-/// a fleet; and as many connections as a worker may remember.
+/// `service_count` services, each with the same `backend_count` backends, as if many services
+/// shared a fleet, and room for `connections_max` connections per worker.
 ///
-/// Connections outlast the bench, but for those that are not established; and however many come,
-/// there is no limit to how many a second are entered.
+/// Established connections outlast the bench, and new connections are not limited in number per
+/// second.
 pub fn configuration(
     (service_count, backend_count): (u32, u32),
     connections_max: u32,
@@ -69,7 +69,7 @@ pub fn configuration(
     Config::parse("balancer", &text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Everything leaves by the one port there is.
+/// Everything leaves by the only port.
 pub const fn egresses() -> Egresses {
     let egress = Egress { route: Route(0), source: OWN_MAC, destination: NEXT_HOP };
     Egresses { clients: egress, backends: egress }

@@ -1,5 +1,5 @@
-//! Real frames, out of a capture that net_pcap plays over and over: beside `dpdk-testpmd` on the same
-//! capture. Each side is a process of its own, as EAL starts once in one.
+//! Real frames from a capture that net_pcap plays over and over, compared with `dpdk-testpmd` on
+//! the same capture. Each side is a process of its own, as EAL starts once per process.
 
 use crate::Bench;
 use crate::capture;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A size, and the rate aimed at beside testpmd's.
+/// A size, and the target rate relative to testpmd's.
 const SIZES: [(&str, u32, f64); 2] = [("1K", 1_000, 0.65), ("1M", 1_000_000, 0.65)];
 
 /// How long each of the others is measured, by itself.
@@ -29,17 +29,17 @@ const SERVICE_COUNT: u32 = 10;
 /// The peer swaps addresses and ports: it reads and writes every header, as a balancer does.
 const PEER: &str = "5tswap";
 
-/// Its other modes, shown beside it.
+/// testpmd's other modes, shown for comparison.
 const OTHERS: [&str; 2] = ["io", "csum"];
 
-/// The data room of each mbuf in bytes, on both sides: the device needs as many mbufs as the capture has
-/// frames, and these are of 64.
+/// The data room of each mbuf in bytes, on both sides: the device needs an mbuf for each frame of
+/// the capture, and frames are 64 bytes long.
 const DATA_ROOM_BYTES: u16 = HEADROOM_BYTES + 128;
 
-/// Mbufs beyond those of the capture.
+/// Number of mbufs beyond those for the capture.
 const MBUFS_MORE: u32 = 16_384;
 
-/// One measurement's settings.
+/// Settings of one measurement.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct Case {
     function: Function,
@@ -63,13 +63,13 @@ impl Case {
         self.flow_count + MBUFS_MORE
     }
 
-    /// What EAL takes, in MiB: an mbuf and its room, some of which DPDK adds, and the device's ring.
+    /// EAL's memory in MiB: an mbuf and its room, including DPDK's own, and the device's ring.
     const fn memory_mib(&self) -> u32 {
         128 + self.mbuf_count() / 2048
     }
 }
 
-/// Both sizes; the smaller one alone, where it is to be quick.
+/// Both sizes; only the smaller one in a quick run.
 pub fn bench(bench: &mut Bench, hugepages: bool) {
     let size_count = if bench.quick { 1 } else { SIZES.len() };
     for (name, flow_count, aim) in &SIZES[..size_count] {
@@ -87,8 +87,8 @@ pub fn bench(bench: &mut Bench, hugepages: bool) {
     }
 }
 
-/// The rates of both sides, and what others do on the same capture. Returns nothing where this process is a part of
-/// another one's work.
+/// Compares the rates of both sides, and shows other modes on the same capture. Returns nothing in
+/// a process that plays a part of another one's run.
 fn compare(
     row: &str,
     flow_count: u32,
@@ -133,10 +133,10 @@ fn settings<'a>(case: &Case, mode: &'a str) -> Settings<'a> {
     }
 }
 
-/// The other side of our measurements: forwards, and prints what it did.
+/// The other process of our measurements: forwards, and prints its results.
 ///
 /// # Errors
-/// Where EAL or the port does not start, or the account is not whole.
+/// If EAL or the port does not start, or if the ledger is not whole.
 pub fn run(settings: &str) -> Result<(), String> {
     forward(settings).map_err(|error| error.to_string())
 }

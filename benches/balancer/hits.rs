@@ -1,4 +1,4 @@
-//! Packets of connections that are known: what nearly all are.
+//! Packets of known connections, which nearly all packets are.
 
 use crate::Bench;
 use crate::bed::{Bed, LazyBed, Setup};
@@ -15,8 +15,8 @@ use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// How many connections, and how many instructions and random lines the balancer's own work may take
-/// at most.
+/// A number of connections, and the limits for instructions and random lines of the balancer's own
+/// work.
 struct Size {
     name: &'static str,
     flow_count: u32,
@@ -30,11 +30,11 @@ const SIZES: [Size; 3] = [
     Size { name: "8M", flow_count: 8_000_000, instructions_max: 320.0, lines_max: Some(4.2) },
 ];
 
-/// Connections with which the instructions of the larger sizes are counted: as many as are looked up
-/// in stages.
+/// Number of connections while instructions of the larger sizes are counted: enough for lookups in
+/// stages.
 const COUNTED_FLOWS: u32 = 100_000;
 
-/// The size with which mixed lengths are shown.
+/// The size shown with mixed lengths.
 const IMIX_SIZE: &str = "1M";
 
 const SERVICES_FEW: u32 = 10;
@@ -51,7 +51,7 @@ const LINE: &str = "random line";
 const IMIX: &str = "10 services, IMIX";
 const HELLO_IMIX: &str = "hello-forward, IMIX";
 
-/// A size, and what it is measured with.
+/// A size, and its measured parameters.
 pub struct Measured<'a> {
     size: &'static Size,
     /// Packets of a warm-up.
@@ -60,7 +60,7 @@ pub struct Measured<'a> {
     sides: Vec<(&'static str, LazyBed<'a>, Bursts)>,
 }
 
-/// All sizes; but for the largest, where it is to be quick.
+/// All sizes; without the largest in a quick run.
 pub fn sizes(bench: &Bench) -> Result<Vec<Measured<'static>>, String> {
     let count = if bench.quick { SIZES.len() - 1 } else { SIZES.len() };
     SIZES[..count].iter().map(|size| Measured::new(size, bench.instrument.is_counting())).collect()
@@ -100,7 +100,7 @@ impl Measured<'_> {
         })
     }
 
-    /// Shows what came of the contest, and ends the balancers.
+    /// Shows the contest's outcome, and ends the balancers.
     pub fn finish(self, bench: &mut Bench, outcome: Option<&Outcome>) -> Result<(), String> {
         if let Some(outcome) = outcome {
             show(bench, self.size, outcome);
@@ -159,7 +159,7 @@ fn show(bench: &mut Bench, size: &Size, outcome: &Outcome) {
     }
 }
 
-/// As much memory as the table of so many connections takes, on pages like its.
+/// Memory of the same size as a table of `flow_count` connections, on the same kind of pages.
 fn lines(flow_count: u32) -> Result<RandomLines, String> {
     let capacity = Setup::hits(SERVICES_FEW, flow_count).connections_max as usize;
     let bytes = Table::<FlowKeyV4, Connection>::bytes(capacity).expect("can be addressed");

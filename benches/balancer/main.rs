@@ -2,8 +2,8 @@
 //! real frames beside `dpdk-testpmd`.
 //!
 //! `cargo xtask bench balancer -- hits` measures only that part; the others are `arrivals`,
-//! `pipeline` and `frames`. `growth` and `sessions` are groups of their own, each with its own table. With `--quick` the largest
-//! tables are left out, to see whether everything runs.
+//! `pipeline` and `frames`. `growth` and `sessions` are groups of their own, each with its own
+//! table. `--quick` leaves out the largest tables, to check that everything runs.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,
@@ -27,11 +27,11 @@ use hotloop_benches::instrument::Instrument;
 use hotloop_benches::table::{Table, publish};
 use std::process::ExitCode;
 
-/// Pages of 2 MiB that all tables take together, each of both IP versions, with as many bare lines as the
-/// table of IPv4 has; and some to spare for others on the machine.
+/// Pages of 2 MiB for all tables together, each with both IP versions, and for bare lines of the
+/// size of IPv4's table; and some to spare for others on the machine.
 const HUGEPAGE_COUNT: usize = 2_600;
 
-/// What every part of the bench needs.
+/// State shared by all parts of the bench.
 struct Bench {
     instrument: Instrument,
     table: Table,
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["--forward", settings] => frames::run(settings),
-        // `cargo test --all-targets` starts it as well; there is nothing to be tested in it.
+        // `cargo test --all-targets` starts this as well; there is nothing to test.
         _ if !words.contains(&"--bench") => {
             eprintln!("nothing is measured without --bench, which `cargo bench` gives");
             Ok(())
@@ -64,7 +64,7 @@ fn run(words: &[&str]) -> Result<(), String> {
         return sessions::run(&words[sessions + 1..]);
     }
     let growth = words.iter().position(|word| *word == growth::GROUP);
-    // Tables that grow are filled once.
+    // Growing tables are filled once.
     let instrument = Instrument::new(false, growth.is_none())?;
     if let Some(growth) = growth {
         return growth::run(instrument, &words[growth + 1..]);

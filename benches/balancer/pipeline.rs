@@ -1,5 +1,5 @@
-//! Two cores, one of which receives and the other balances, beside one that does both: whole engines
-//! on threads of their own.
+//! Two cores, one that receives and one that balances, compared with one core that does both: whole
+//! engines on threads of their own.
 
 use crate::Bench;
 use crate::configuration::{BACKEND_COUNT, ONE_CORE, PIPELINE, configuration, egresses};
@@ -14,12 +14,12 @@ use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
 use ipip_lb::network_function::NetworkFunction;
 use std::time::{Duration, Instant};
 
-/// Numbers of connections, and the most rounds: many short ones, as in the engine's pipelines, but for connections that take
-/// seconds to be entered.
+/// Numbers of connections, and the maximum number of rounds: many short ones, as in the engine's
+/// pipelines, except if entering the connections takes seconds.
 const SIZES: [(&str, u32, usize); 3] =
     [("1K", 1_000, 100), ("1M", 1_000_000, 100), ("8M", 8_000_000, 8)];
 
-/// The number of rounds that are to be kept.
+/// Number of rounds to keep.
 const KEPT_COUNT: usize = 16;
 
 /// The number of packet buffers, which are reused. It limits the packets in flight: the ring between the cores could hold
@@ -27,17 +27,18 @@ const KEPT_COUNT: usize = 16;
 /// a ring of that size.
 const BUFFER_COUNT: usize = 1024;
 
-/// How long packets of known connections come before they are counted, and then how long.
+/// How long packets of known connections come before they are counted, and how long they are
+/// counted.
 const WARM_UP: Duration = Duration::from_millis(50);
 const WINDOW: Duration = Duration::from_millis(60);
 
-/// How long entering the connections may take.
+/// Time limit for entering the connections.
 const ENTERING_MAX: Duration = Duration::from_secs(30);
 
-/// Beside one core: between near cores, and far ones.
+/// Relative to one core: between near cores, and far ones.
 const AIMS: [f64; 2] = [1.3, 0.9];
 
-/// All sizes; but for the largest, and once, where it is to be quick.
+/// All sizes; in a quick run without the largest, and once.
 pub fn bench(bench: &mut Bench) -> Result<(), String> {
     let size_count = if bench.quick { SIZES.len() - 1 } else { SIZES.len() };
     if trip_ns()?.is_none() {
@@ -65,7 +66,7 @@ pub fn bench(bench: &mut Bench) -> Result<(), String> {
     Ok(())
 }
 
-/// Millions of packets a second, of so many connections in random order.
+/// Millions of packets a second, for `flow_count` connections in random order.
 fn mpps(deployment: &str, flow_count: u32) -> Result<f64, String> {
     let config = configuration((10, BACKEND_COUNT), flow_count + flow_count / 16, deployment);
     let made = NetworkFunction::new(&config, egresses());

@@ -1,8 +1,8 @@
-//! Forwarding between two net_null ports on one core, beside `dpdk-testpmd` and beside its loops in
-//! this process, and what the engine itself costs.
+//! Forwarding between two net_null ports on one core, compared with `dpdk-testpmd` and with its
+//! loops in this process, and the cost of the engine itself.
 //!
-//! testpmd and our forwarder are processes of their own that take turns of 5 ms on one CPU; figures are
-//! packets a second of CPU time. The loops in this process are compared in slices.
+//! testpmd and our forwarder are processes of their own that take turns of 5 ms on one CPU; figures
+//! are packets per second of CPU time. The loops in this process are compared in slices.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,
@@ -23,11 +23,11 @@ use hotloop_benches::table::{Table, publish};
 use std::process::ExitCode;
 use std::time::{self, Duration};
 
-/// The aims beside testpmd, with hugepages and without.
+/// Targets relative to testpmd, with hugepages and without.
 const AIM: f64 = 1.0;
 const AIM_SMALL_PAGES: f64 = 2.5;
 
-/// Beside the loop in C in the same process, and the most that one of five stages may take.
+/// Target relative to the loop in C in the same process, and the maximum for one of five stages.
 const LOOP_AIM: f64 = 1.0;
 const RX_ONLY_AIM: f64 = 1.15;
 const STAGE_NS_MAX: f64 = 1.0;
@@ -67,7 +67,8 @@ fn cases() -> Vec<(String, Case, f64)> {
     cases
 }
 
-/// The engine beside a loop in C over ports of the same kind, and with five stages beside none.
+/// The engine compared with a loop in C over ports of the same kind, and five stages compared with
+/// none.
 fn in_process(instrument: &mut Instrument, table: &mut Table) -> hotloop::Result<()> {
     let eal = Eal::embedded()?;
     for (swaps, name) in [(false, "io"), (true, "macswap")] {
@@ -118,7 +119,7 @@ fn rx_only(eal: Eal, instrument: &mut Instrument, table: &mut Table) -> hotloop:
     Ok(())
 }
 
-/// What a stage adds.
+/// The cost of a stage.
 fn stages(eal: Eal, instrument: &mut Instrument, table: &mut Table) -> hotloop::Result<()> {
     let (lan, wan, lan_5, wan_5) = (open(eal, 0)?, open(eal, 1)?, open(eal, 2)?, open(eal, 3)?);
     let contest = Contest::new("forward/stages")
@@ -141,7 +142,7 @@ fn open(eal: Eal, index: usize) -> hotloop::Result<Port> {
     Ok(Port::open_with(eal, &format!("net_null{index},size=64,copy=0"), config)?)
 }
 
-/// How long bursts of 32 take, the slowest of a thousand too.
+/// The time of bursts of 32, including the slowest of a thousand.
 fn burst_times(eal: Eal, instrument: &mut Instrument, table: &mut Table) -> hotloop::Result<()> {
     let (lan, wan) = (open(eal, 0)?, open(eal, 1)?);
     let (lan_c, wan_c) = (open(eal, 2)?, open(eal, 3)?);
@@ -163,7 +164,7 @@ fn burst_times(eal: Eal, instrument: &mut Instrument, table: &mut Table) -> hotl
     Ok(())
 }
 
-/// Forwards bursts with a look at the clock after each.
+/// Forwards bursts and reads the clock after each.
 fn timed(count: u64, bursts: &Bursts, mut step: impl FnMut() -> u64) -> Duration {
     let mut bursts = bursts.borrow_mut();
     let (start, mut done) = (time::Instant::now(), 0);
@@ -177,8 +178,8 @@ fn timed(count: u64, bursts: &Bursts, mut step: impl FnMut() -> u64) -> Duration
     (before - start).mul_f64(count as f64 / done as f64)
 }
 
-/// Steps the one core of a graph. Returns how many packets came in a step. Time goes on by a microsecond
-/// a step: the loop in C reads no clock.
+/// Steps the only core of a graph. Returns the number of packets received in a step. Time advances
+/// by a microsecond per step: the loop in C reads no clock.
 fn stepper<'a>(graph: impl Graph + 'a) -> hotloop::Result<impl FnMut() -> u64 + 'a> {
     let plan: &Plan<_> =
         Box::leak(Box::new(Engine::plan(graph, Deployment::run_to_completion(1))?));

@@ -1,7 +1,7 @@
-//! What captures take of a core that nobody captures from any more, and of one whose filter no packet matches: beside
-//! a core of which nothing ever was captured. A UDP sink, whose packets are seen as they come, and the balancer of
-//! `ipip-lb` among known connections, whose packets are seen as they come, and where connections are few as they go,
-//! too.
+//! The cost of a capture that has ended, and of one with a filter that matches no packet, relative
+//! to a core that never had any. Measured on a UDP sink, which captures packets as they come, and
+//! on the balancer of `ipip-lb` among known connections, which captures packets as they come and,
+//! with few connections, also as they leave.
 
 use crate::bed::{Bed, Setup};
 use crate::sink::Receiver;
@@ -13,27 +13,27 @@ use hotloop_benches::table::Table;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The share of the rate that is left, where a capture has ended: as far as rows agree.
+/// The share of the rate that is left after a capture has ended, within the precision of rows.
 const OFF_AIM: f64 = 0.97;
 
 /// A filter that matches nothing takes at most 1.15 times the time without it.
 const FILTER_AIM: f64 = 1.0 / 1.15;
 
-/// No packet here matches: datagrams are not of TCP, and the balancer's service has another port.
+/// No packet here matches: datagrams are not TCP, and the balancer's service has another port.
 const EXPRESSION: &str = "tcp port 443 and host 198.51.100.7";
 
 const NEVER: &str = "never captured";
 const OVER: &str = "a capture that is over";
 const FILTERED: &str = "a filter that matches nothing";
 
-/// Packets between which a capture is begun and ended.
+/// Packets before a capture begins and before it ends.
 const SOME: u64 = 1_000;
 
-/// Connections that stay in the cache, and such as a balancer has.
+/// Numbers of connections that fit the cache, and that are typical for a balancer.
 const FLOW_COUNTS: [u32; 2] = [1_000, 1_000_000];
 const SERVICE_COUNT: u32 = 10;
 
-/// One core with packets.
+/// One core with traffic.
 trait Played {
     fn play(&mut self, count: u64) -> Duration;
 
@@ -60,7 +60,7 @@ impl Played for Bed {
     }
 }
 
-/// Rows of both programs. The UDP sinks take net_ring devices from the one of number `first_device` on.
+/// Rows of both programs. The UDP sinks use net_ring devices with numbers from `first_device` on.
 pub fn bench(
     eal: Eal,
     first_device: usize,
@@ -96,8 +96,8 @@ pub fn bench(
     Ok(())
 }
 
-/// Three of the same: one of which nothing was captured, one with a capture that is over, one with a capture that
-/// sees and keeps no packet, which lasts as long as `captures`.
+/// Three instances of the same: without any capture, with a capture that has ended, and with one
+/// that sees packets but keeps none, and lasts as long as `captures`.
 fn contest<'a>(
     name: &str,
     eal: Eal,

@@ -1,20 +1,20 @@
-//! Datagrams in a capture, which net_pcap receives over and over.
+//! Datagrams in a capture that net_pcap receives over and over.
 
 use hotloop::packet::build::udp;
 use hotloop_ops::capture::write_frames;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// Where they go.
+/// Their destination port.
 pub const DATAGRAM_PORT: u16 = 4321;
 
-/// As many as a burst, each of a flow of its own.
+/// One burst, with each frame from a flow of its own.
 const FRAME_COUNT: u16 = 64;
 
-/// Bytes of payload: frames have 74.
+/// The payload: frames have 74 bytes.
 const PAYLOAD: [u8; 32] = [7; 32];
 
-/// A capture. The file is gone when this is dropped.
+/// A capture. Dropping this removes the file.
 pub struct Frames {
     folder: TempDir,
 }
@@ -23,7 +23,7 @@ impl Frames {
     /// Writes the file.
     ///
     /// # Errors
-    /// Where it can't be written.
+    /// If the file can't be written.
     pub fn new() -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let frames = Self { folder };
@@ -37,7 +37,7 @@ impl Frames {
         self.folder.path().join("datagrams.pcap")
     }
 
-    /// A device that receives them.
+    /// A device that receives the capture.
     pub fn device(&self) -> String {
         format!("net_pcap0,rx_pcap={},infinite_rx=1", self.path().display())
     }

@@ -1,5 +1,5 @@
-//! The load that a core shows of itself, beside the true one: the rate that is offered, over the most that the core can
-//! take, measured right before and right after.
+//! The load that a core reports, compared with the true one: the offered rate relative to the
+//! core's maximum, measured right before and right after.
 
 use hotloop::engine::{Chain, Control, Deployment, Engine, LoadMeter, Placement, Topology, source};
 use hotloop::packet::classify::classify;
@@ -16,34 +16,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Percent of what the core can take.
+/// Percentages of the core's maximum.
 const SHARES: [f64; 6] = [5.0, 25.0, 50.0, 75.0, 90.0, 95.0];
 
-/// How many points the load may be off.
+/// Maximum error of the load in percentage points.
 const POINTS_MAX: f64 = 10.0;
 
 const ROUND_COUNT: usize = 12;
 
-/// How long packets come at a rate before anything is counted, how long what the core can take is measured, and for how
-/// long the load is.
+/// Durations: of packets at a rate before counting, of measuring the core's maximum, and of
+/// measuring the load.
 const SETTLING: Duration = Duration::from_millis(20);
 const FLOOD: Duration = Duration::from_millis(50);
 const WINDOW: Duration = Duration::from_millis(200);
 
-/// A round is left out where what the core could take has changed by more.
+/// A round is left out if the core's maximum has changed by more than this.
 const CHANGE_MAX: f64 = 0.05;
 
-/// Buffers that go round.
+/// Number of buffers in circulation.
 const BUFFER_COUNT: usize = 192;
 
-/// Packets that wait at most: what comes then is lost.
+/// Maximum number of waiting packets: later ones are lost.
 const WAITING_MAX: f64 = 1024.0;
 
 const FLOW_COUNT: u32 = 1_000;
 const SERVICE_COUNT: u32 = 10;
 const SEED: Seed = Seed::new(42);
 
-/// Packets a nanosecond, as the bits of a float: without end, as many as are taken.
+/// Packets a nanosecond, as the bits of a float. Infinite: as many as are taken.
 type Rate = AtomicU64;
 
 /// Packets that arrive evenly.
@@ -61,7 +61,7 @@ impl Source for Offered {
     fn poll(&mut self, burst: &mut Burst<Buffer>) -> usize {
         let passed = std::mem::replace(&mut self.at, Instant::now()).elapsed();
         let came = passed.as_nanos() as f64 * f64::from_bits(self.rate.load(Relaxed));
-        // What is no number, none of no time, is as many as wait at most.
+        // A NaN, from an infinite rate in no time, counts as the maximum.
         self.waiting = (self.waiting + came).min(WAITING_MAX);
         burst.set_limit((self.waiting as usize).min(BURST_CAPACITY));
         let count = self.packets.poll(burst);
@@ -71,7 +71,7 @@ impl Source for Offered {
     }
 }
 
-/// What a round has shown, in percent: the true load, and the one that the core shows.
+/// A round's result in percent: the true load, and the reported one.
 type Round = (f64, f64);
 
 /// A row for each share.
@@ -110,7 +110,7 @@ pub fn bench(table: &mut Table) -> hotloop::Result<()> {
     Ok(())
 }
 
-/// Offers a share of what the core can take. Nothing where that has changed meanwhile.
+/// Offers a share of the core's maximum. `None` if the maximum has changed meanwhile.
 fn round(control: &Control<'_>, rate: &Rate, share: f64, meter: &mut LoadMeter) -> Option<Round> {
     let most = || {
         rate.store(f64::INFINITY.to_bits(), Relaxed);
@@ -130,7 +130,7 @@ fn round(control: &Control<'_>, rate: &Rate, share: f64, meter: &mut LoadMeter) 
     (!has_changed).then(|| (offered / f64::midpoint(before, after) * 100.0, shown))
 }
 
-/// Packets that the core takes in a nanosecond, for so long.
+/// Packets per nanosecond that the core takes, measured over `time`.
 fn received_per_ns(control: &Control<'_>, time: Duration) -> f64 {
     let (start, before) = (Instant::now(), control.snapshot().received);
     control.wait_for(time);

@@ -1,5 +1,6 @@
-//! The engine on one core beside `dpdk-testpmd` and a loop in C, and on two beside two loops in C with DPDK's ring. What
-//! captures take, and the load that a core shows, beside the true one.
+//! The engine on one core compared with `dpdk-testpmd` and a loop in C, and on two compared with
+//! two loops in C and DPDK's ring. The cost of captures, and a core's reported load compared with
+//! the true one.
 //!
 //! The group `forward` has io and macswap in more detail.
 #![allow(
@@ -32,7 +33,7 @@ use hotloop_benches::row::Row;
 use hotloop_benches::table::{Table, markdown, write};
 use std::process::ExitCode;
 
-/// Beside testpmd.
+/// Relative to testpmd.
 const AIM: f64 = 1.0;
 
 /// EAL's arguments for the pipelines: 2 MiB pages, as in production. With 4 KiB pages, the mempool alone would take up

@@ -1,5 +1,5 @@
-//! Two cores with a ring between them: the engine's pipeline, beside two loops in C and DPDK's ring. Between net_null
-//! ports, and as a UDP sink.
+//! Two cores with a ring between them: the engine's pipeline, compared with two loops in C and
+//! DPDK's ring. Between net_null ports, and as a UDP sink.
 
 use crate::frames::{DATAGRAM_PORT, Frames};
 use core_affinity::CoreId;
@@ -24,15 +24,15 @@ use udp::sink::delivery::{Counts, Delivery};
 use udp::sink::filter::{Datagram, ToPorts};
 use udp::sink::inspect::Findings;
 
-/// Where a ring is crossed.
+/// When crossing a ring.
 const AIM: f64 = 1.1;
 
-/// Many short rounds: the cores' distance stays the same in more of them, and both sides of one meet the same neighbours.
-/// The bench stops once this many count, or after `ROUND_COUNT_MAX`.
+/// Many short rounds: the cores' distance stays the same in more of them, and both sides of one
+/// meet the same neighbours. The bench stops once this many are kept, or after `ROUND_COUNT_MAX`.
 const KEPT_COUNT: usize = 32;
 const ROUND_COUNT_MAX: usize = 200;
 
-/// How long all run before they are measured, and for how long they are.
+/// How long all run before they are measured, and how long they are measured.
 const WARM_UP: Duration = Duration::from_millis(20);
 const WINDOW: Duration = Duration::from_millis(40);
 
@@ -47,7 +47,7 @@ const LIMITS: Limits = Limits {
     is_pipeline: true,
 };
 
-/// What the second core does.
+/// The second core's work.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Work {
     /// Sends.
@@ -58,19 +58,19 @@ enum Work {
     Sink,
 }
 
-/// Where the loops in C free mbufs that aren't sent.
+/// The core that frees mbufs that aren't sent, in the loops in C.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Freeing {
-    /// On the core that has counted them.
+    /// The core that has counted them.
     Worker,
-    /// On the core that has received them, to which they return in bursts.
+    /// The core that has received them, to which they return in bursts.
     Receiver,
 }
 
 const IN_C: &str = "loops in C, rte_ring";
 const IN_C_RETURNED: &str = "loops in C, mbufs returned";
 
-/// A pair of cores for pipelines, and what they receive.
+/// A pair of cores for pipelines, and their input.
 struct Bed<'a> {
     eal: Eal,
     cpus: [CoreId; 2],
@@ -119,7 +119,7 @@ pub fn bench(eal: Eal, frames: &Frames, table: &mut Table) -> Result<(), String>
 }
 
 impl Bed<'_> {
-    /// Millions of packets a second: of the engine, and of each peer.
+    /// Millions of packets a second, for the engine and for each peer.
     fn round(&self, work: Work, peers: &[(&str, Freeing)]) -> Result<Vec<f64>, String> {
         let text = |error: hotloop::Error| error.to_string();
         let mut sides = vec![self.of_engine(work).map_err(text)?];
@@ -129,7 +129,7 @@ impl Bed<'_> {
         Ok(sides)
     }
 
-    /// The port that packets come from.
+    /// The receiving port.
     fn input(&self, work: Work) -> hotloop::Result<Port> {
         match work {
             Work::Sink => Ok(Port::open(self.eal, &self.frames.device())?),
@@ -183,7 +183,7 @@ impl Bed<'_> {
         Ok(mpps)
     }
 
-    /// The same of the loops in C.
+    /// The same for the loops in C.
     fn in_c(&self, work: Work, freeing: Freeing) -> hotloop::Result<f64> {
         let (lan, wan) = (self.input(work)?, self.null(1)?);
         // One of its slots stays empty.
@@ -208,7 +208,7 @@ impl Bed<'_> {
                 mpps
             });
             thread::sleep(WARM_UP + WINDOW);
-            // The worker takes what the dispatcher has left.
+            // The worker takes the packets that the dispatcher has left.
             stop_first.store(1, Relaxed);
             let dispatched = dispatcher.join().expect("it doesn't panic");
             stop_second.store(1, Relaxed);

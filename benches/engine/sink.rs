@@ -18,10 +18,11 @@ use udp::sink::ports::Ports;
 
 const AIM: f64 = 1.0;
 
-/// Datagrams that wait in the device before they are received: those of fifteen bursts, as its ring has room for 1,023.
+/// Datagrams waiting in the device before they are received: fifteen bursts, as its ring has room
+/// for 1,023.
 const WAITING: u64 = 15 * BURST_CAPACITY as u64;
 
-/// A device that returns what is sent to it: net_ring. Its RX queue is what is measured.
+/// A device that returns what is sent to it: net_ring. The measurement is of its RX queue.
 struct Loopback {
     tx: TxQueue,
     pool: hotloop::dpdk::Mempool,
@@ -36,7 +37,7 @@ impl Loopback {
         Ok(Self { tx, pool, frame: frame(0) })
     }
 
-    /// To be called once the RX queue is claimed too.
+    /// Must be called once the RX queue is claimed, too.
     fn start(&mut self) -> hotloop::Result<()> {
         self.tx.start(&Limits {
             in_flight_max: BURST_CAPACITY,
@@ -45,7 +46,7 @@ impl Loopback {
         })
     }
 
-    /// Sends so many datagrams, which wait to be received.
+    /// Sends `count` datagrams, which wait to be received.
     fn fill(&mut self, count: u64) {
         for _ in 0..count / BURST_CAPACITY as u64 {
             let mut burst: Burst<Mbuf> = Burst::new();
@@ -58,7 +59,8 @@ impl Loopback {
         }
     }
 
-    /// The time of receiving `count` datagrams, as often as `receive` takes; filling is not counted.
+    /// The time of receiving `count` datagrams with as many calls of `receive` as needed; filling
+    /// is not counted.
     fn timed(&mut self, count: u64, mut receive: impl FnMut() -> u64) -> Duration {
         let (mut taken, mut done) = (Duration::ZERO, 0);
         while done < count {
@@ -83,7 +85,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Of the net_ring device of this number. A graph borrows what it is made of, which lives as long as the process.
+    /// With the net_ring device of this number. A graph borrows its parts, which live as long as
+    /// the process.
     pub fn new(eal: Eal, index: usize) -> hotloop::Result<Self> {
         let port: &Port = Box::leak(Box::new(open(eal, index)?));
         let (ports, counts) = (DATAGRAM_PORT.to_string().parse()?, Arc::new(Counts::new(1)));
@@ -91,14 +94,14 @@ impl Receiver {
         let nf = graph(|core| port.rx_queue(core), &of.0, &of.1, &of.2);
         let plan: &Plan<_> =
             Box::leak(Box::new(Engine::plan(nf, Deployment::run_to_completion(1))?));
-        // A port starts with the queues that are claimed by then.
+        // A port starts with the queues claimed so far.
         let mut input = Loopback::new(eal, port)?;
         let assembly = plan.assemble()?;
         input.start()?;
         Ok(Self { input, assembly, now_ns: 0 })
     }
 
-    /// The time of receiving so many datagrams.
+    /// The time of receiving `count` datagrams.
     pub fn play(&mut self, count: u64) -> Duration {
         let Self { input, assembly, now_ns } = self;
         input.timed(count, || {
@@ -107,7 +110,7 @@ impl Receiver {
         })
     }
 
-    /// Where captures of it begin.
+    /// The places where captures begin.
     pub fn taps(&self) -> Taps {
         self.assembly.taps()
     }
@@ -117,10 +120,10 @@ fn open(eal: Eal, index: usize) -> hotloop::Result<Port> {
     Ok(Port::open_with(eal, &format!("net_ring{index}"), PortConfig::default())?)
 }
 
-/// The devices that it takes: those of numbers below this one.
+/// The number of devices used: those with numbers below this one.
 pub const DEVICE_COUNT: usize = 2;
 
-/// udp-sink's graph beside the loop in C.
+/// udp-sink's graph compared with the loop in C.
 pub fn bench(eal: Eal, instrument: &mut Instrument, table: &mut Table) -> hotloop::Result<()> {
     let (mut ours, theirs) = (Receiver::new(eal, 0)?, open(eal, 1)?);
     let mut their_input = Loopback::new(eal, &theirs)?;

@@ -16,16 +16,16 @@ use std::time::Duration;
 /// Connections that are established throughout.
 const FLOW_COUNT: u32 = 1_000_000;
 
-/// New flows before those that are measured.
+/// Number of new flows before the measured ones.
 const TURN_FLOWS: u64 = 50_000;
 
-/// How many of the last connections Katran has to know at the end.
+/// Number of the latest connections that Katran must know at the end.
 const KNOWN_COUNT: u32 = 1_000;
 
 /// As with hits of few connections.
 const AIM: f64 = 5.0;
 
-/// Both balancers, and the next flow that each has never seen.
+/// Both balancers, and the next unseen flow of each.
 pub struct Measured<'a> {
     flow_count: u32,
     ours: LazyBed<'a>,

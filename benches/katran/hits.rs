@@ -12,15 +12,15 @@ use hotloop_benches::row::Row;
 use hotloop_benches::table::Table;
 use hotloop_benches::traffic::{ACK, Sizes};
 
-/// How many connections, and how many times as fast as Katran ipip-lb is to be.
+/// A number of connections, and the target speed of ipip-lb relative to Katran's.
 struct Size {
     name: &'static str,
     flow_count: u32,
-    /// The whole way from the source to the sink, beside Katran.
+    /// The whole path from source to sink, relative to Katran.
     aim: f64,
-    /// The balancer's own work beside Katran.
+    /// The balancer's own work, relative to Katran.
     own_aim: f64,
-    /// Visits in each turn: more where Katran warms up for longer.
+    /// Visits in each turn: more if Katran warms up for longer.
     visits_a_turn: usize,
 }
 
@@ -44,7 +44,7 @@ pub struct Measured<'a> {
     is_counting: bool,
 }
 
-/// All sizes; but for the largest, where it is to be quick.
+/// All sizes; without the largest in a quick run.
 pub fn sizes(objects: &Objects, quick: bool, is_counting: bool) -> Vec<Measured<'static>> {
     let count = if quick { SIZES.len() - 1 } else { SIZES.len() };
     SIZES[..count].iter().map(|size| Measured::new(size, objects, is_counting)).collect()
@@ -76,7 +76,7 @@ impl Measured<'_> {
         let contest = Contest::new(&format!("katran/hits/{}", self.size.name));
         let contest = contest.with(ours).with(hello).visits_a_turn(self.size.visits_a_turn);
         if self.is_counting {
-            // Callgrind does not see what the kernel runs.
+            // Callgrind does not see code that the kernel runs.
             return contest;
         }
         let katran = move |count| {

@@ -1,17 +1,17 @@
-//! Katran, loaded when it is first used, and the account of its packets.
+//! Katran, loaded on first use, and the account of its packets.
 
 use hotloop_benches::peers::katran::{Counts, Files, Katran, Settings};
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// Katran with a full table of connections, loaded when it is first used.
+/// Katran with a full connection table, loaded on first use.
 pub struct LazyKatran {
     loaded: RefCell<Option<Loaded>>,
     files: Files,
     settings: Settings,
-    /// How many flows have had a packet before anything is measured.
+    /// Number of flows that have had a packet before the measurement.
     flow_count: u32,
-    /// Whether Katran limits how many connections it enters in a second.
+    /// Whether Katran limits the number of connections entered per second.
     is_limited: bool,
 }
 
@@ -19,7 +19,7 @@ struct Loaded {
     katran: Katran,
     /// Its counters when its table was full.
     filled: Counts,
-    /// Packets that came since.
+    /// Packets received since.
     packet_count: u64,
 }
 
@@ -44,7 +44,7 @@ impl LazyKatran {
     /// Times `count` packets through Katran, driver included, after `warm_count` that warm up. `dial` selects their flows.
     ///
     /// # Panics
-    /// When Katran can't be loaded, or does not send them.
+    /// If Katran can't be loaded, or does not send the packets.
     pub fn play(&self, warm_count: u64, count: u64, dial: impl FnOnce(&Katran)) -> Duration {
         self.with(|it| {
             dial(&it.katran);
@@ -53,7 +53,7 @@ impl LazyKatran {
         })
     }
 
-    /// As [`play`](Self::play), without Katran: the driver's time.
+    /// [`play`](Self::play) without Katran: the driver's time.
     pub fn drive(&self, warm_count: u64, count: u64, dial: impl FnOnce(&Katran)) -> Duration {
         self.with(|it| {
             dial(&it.katran);
@@ -61,8 +61,8 @@ impl LazyKatran {
         })
     }
 
-    /// Checks that Katran has sent every packet since its table was filled to a backend, and that it knew all of their
-    /// connections; or none, if they `are_new`.
+    /// Checks that Katran has sent every packet since its table was filled to a backend, and that
+    /// it knew all of their connections; or none of them, if they `are_new`.
     pub fn check(&self, are_new: bool) -> Result<(), String> {
         let loaded = self.loaded.borrow();
         let Some(Loaded { katran, filled, packet_count }) = &*loaded else { return Ok(()) };

@@ -1,11 +1,12 @@
-//! ipip-lb beside Katran's XDP program, which the kernel runs by `BPF_PROG_TEST_RUN`, with the same frames and equal
-//! numbers of services, backends and connections.
+//! ipip-lb compared with Katran's XDP program, which the kernel runs through `BPF_PROG_TEST_RUN`,
+//! with the same frames and equal numbers of services, backends and connections.
 //!
-//! Katran with its driver is one side of a contest, the driver alone another: Katran's own time is the difference. It is
-//! compared with all of ipip-lb's, from source to sink, and with its own work, which is that less what hello-forward takes
-//! between the same two. The environment variable `KATRAN` names Katran's source.
+//! Katran with its driver is one side of a contest, the driver by itself another: Katran's own time
+//! is the difference. It is compared with ipip-lb's total, from source to sink, and with ipip-lb's
+//! own work, which is the total less hello-forward's time between the same two. The environment
+//! variable `KATRAN` names Katran's source.
 //!
-//! With `--quick` the million connections are left out, to see whether everything runs.
+//! `--quick` leaves out the million connections, to check that everything runs.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,
@@ -45,10 +46,10 @@ const DRIVER: &str = "driver";
 
 const UNIT: &str = "ns a packet";
 
-/// Packets before the driver is measured alone, which has nothing in the caches but its state.
+/// Number of packets before the driver is measured by itself; only its state is in the caches then.
 const WARM_COUNT: u64 = 1_000;
 
-/// The most connections while instructions are counted: enough for lookups in stages.
+/// Maximum number of connections while instructions are counted: enough for lookups in stages.
 const COUNTED_FLOWS: u32 = 100_000;
 
 /// Pages of 2 MiB that all tables take together, and some to spare for others on the machine.
@@ -59,7 +60,7 @@ const VULNERABILITIES: &str = "/sys/devices/system/cpu/vulnerabilities";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo test --all-targets` starts it as well; there is nothing to be tested in it.
+    // `cargo test --all-targets` starts this as well; there is nothing to test.
     if !words.iter().any(|word| word == "--bench") {
         eprintln!("nothing is measured without --bench, which `cargo bench` gives");
         return ExitCode::SUCCESS;
@@ -128,17 +129,17 @@ fn measure(
     }
 }
 
-/// Of both balancers alike.
+/// The same for both balancers.
 const fn settings(connections_max: u32) -> Settings {
     Settings { service_count: SERVICE_COUNT, backend_count: BACKEND_COUNT, connections_max }
 }
 
-/// Katran's own time a packet.
+/// Katran's own time per packet.
 fn net(outcome: &Outcome) -> Figure {
     outcome.figure(KATRAN).with(&outcome.figure(DRIVER), |driven, driver| driven - driver)
 }
 
-/// The mitigations that the kernel has on, and those that it leaves out.
+/// The mitigations that the kernel has on, and those that are off.
 fn mitigations() -> String {
     let Ok(entries) = fs::read_dir(VULNERABILITIES) else { return "unknown".to_owned() };
     let mut lines: Vec<_> = entries

@@ -1,5 +1,5 @@
-//! The files that the benchmark compiles when it runs: Katran and its driver for BPF, and the shared object that loads
-//! them.
+//! The files that the benchmark compiles when it runs: Katran and its driver for BPF, and the
+//! shared object that loads them.
 
 use hotloop_benches::peers::katran::{Files, probe};
 use hotloop_benches::table;
@@ -12,10 +12,10 @@ use std::process::{Command, Stdio};
 /// Names a checkout or a bare repository of Katran's source.
 const SOURCE_VARIABLE: &str = "KATRAN";
 
-/// Where Katran's source is published.
+/// The public location of Katran's source.
 const SOURCE: &str = "https://github.com/facebookincubator/katran";
 
-/// The program, and all that it includes, from the root of the source.
+/// The program, with everything that it includes, relative to the root of the source.
 const PROGRAM: &str = "katran/lib/bpf/balancer.bpf.c";
 const FOLDERS: [&str; 2] = ["katran/lib/bpf", "katran/lib/linux_includes"];
 
@@ -24,13 +24,13 @@ const COMPILERS: [&str; 2] = ["clang", "llc"];
 
 const INSTALL: &str = "install it by `cargo xtask setup --bench`";
 
-/// Whether the kernel compiles BPF programs for the CPU: 1, or 2 where it also prints what it makes.
+/// Whether the kernel compiles BPF programs for the CPU: 1, or 2 if it also prints the result.
 const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
 
-/// The files of ours, here.
+/// The folder of our own files.
 const CSRC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/katran/csrc");
 
-/// As Katran's Makefile-bpf has them.
+/// The flags in Katran's Makefile-bpf.
 const KATRAN_FLAGS: [&str; 8] = [
     "-D__KERNEL__",
     "-Wno-unused-value",
@@ -42,29 +42,30 @@ const KATRAN_FLAGS: [&str; 8] = [
     "-g",
 ];
 
-/// Connections a second that Katran enters for each core, as high as can be: the benchmark of new ones has all entered.
+/// Katran's limit of new connections per second and core, as high as possible: the benchmark of new
+/// connections needs all of them entered.
 const ANY_RATE: &str = "-DMAX_CONN_RATE=4000000000u";
 
 /// The compiled files.
 pub struct Objects {
-    /// Katran as it is.
+    /// Katran, unmodified.
     pub katran: Files,
     /// Katran without its limit of new connections.
     pub unlimited: Files,
-    /// Which version of Katran.
+    /// Katran's version.
     pub version: String,
 }
 
 /// Why nothing is measured.
 pub enum Missing {
-    /// Something that this machine lacks, and what to do about it.
+    /// Something that this machine lacks, and the remedy.
     Part(String),
-    /// A part is there and does not work.
+    /// A part exists but does not work.
     Broken(String),
 }
 
 impl Objects {
-    /// Finds all that is needed. The first process of a run also compiles it.
+    /// Finds everything needed. The first process of a run also compiles it.
     pub fn make(is_first: bool) -> Result<Self, Missing> {
         let source = Source::find().map_err(Missing::Part)?;
         check_machine().map_err(Missing::Part)?;
@@ -89,7 +90,7 @@ impl Objects {
     }
 }
 
-/// Where Katran's source lies.
+/// The location of Katran's source.
 enum Source {
     Checkout(PathBuf),
     /// A repository without a checkout.
@@ -133,13 +134,13 @@ impl Source {
         git
     }
 
-    /// The commit, where git knows it.
+    /// The commit, if git knows it.
     fn version(&self) -> String {
         let commit = output(self.git().args(["rev-parse", "--short=12", "HEAD"]));
         commit.unwrap_or_else(|_| "of an unknown version".to_owned())
     }
 
-    /// The root of the source's files: of a bare repository, in `folder`.
+    /// The root of the source's files; for a bare repository, extracted into `folder`.
     fn files(&self, folder: &Path) -> Result<PathBuf, String> {
         let Self::Bare(_) = self else { return Ok(self.path().to_owned()) };
         let (files, archive) = (folder.join("source"), folder.join("source.tar"));
@@ -184,7 +185,8 @@ fn compile(source: &Source, folder: &Path) -> Result<(), String> {
     let csrc = Path::new(CSRC);
     let mut clang = Command::new("clang");
     clang.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-c"]);
-    // Debian has the headers of each architecture in a folder of its own, where this target does not look.
+    // Debian has each architecture's headers in a folder of its own, where this target does not
+    // look.
     clang.arg(format!("-I/usr/include/{}-linux-gnu", env::consts::ARCH));
     output(clang.arg(csrc.join("driver.bpf.c")).arg("-o").arg(folder.join("driver.o")))?;
     let mut cc = cc();
@@ -207,7 +209,7 @@ fn cc() -> Command {
     Command::new(env::var_os("CC").unwrap_or_else(|| "cc".into()))
 }
 
-/// Runs a command. Returns its output, or what it wrote to standard error.
+/// Runs a command. Returns its output, or its standard error.
 fn output(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output();

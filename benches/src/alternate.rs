@@ -1,11 +1,13 @@
 //! Two processes that take turns on one CPU.
 //!
-//! A peer that is a program of its own can't be called in slices. Both run from the beginning to the end
-//! of a row instead, and one of them is always stopped by SIGSTOP: turns of a few milliseconds
-//! see the same machine. Both are compared by packets over the CPU time of their forwarding threads.
+//! A peer that is a program of its own can't be called in slices. Instead, both run from the
+//! beginning to the end of a row, and one of them is always stopped by SIGSTOP: turns of a few
+//! milliseconds see the same machine. Both are compared by packets per CPU time of their forwarding
+//! threads.
 //!
-//! What waits for memory doesn't slow down with the core, and what doesn't wait does. So rounds of such turns are kept
-//! and ranked like the slices of a contest: by calibrations on the same CPU, one before each turn.
+//! Code that waits for memory doesn't slow down with the core, other code does. So rounds of such
+//! turns are kept and ranked like the slices of a contest: by calibrations on the same CPU, one
+//! before each turn.
 
 use crate::figure::{Figure, KeptMin};
 use crate::forwarder::{CPU, Measured};
@@ -18,19 +20,19 @@ use std::process::Child;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-/// How long one of them runs before the other one does.
+/// How long one process runs before the other does.
 const TURN: Duration = Duration::from_millis(5);
 
-/// How long both take turns in a round.
+/// Length of a round, in which both take turns.
 const ROUND: Duration = Duration::from_millis(40);
 
-/// Rounds of a pair of processes, at least.
+/// Minimum number of rounds of a pair of processes.
 const ROUND_COUNT_MIN: usize = 24;
 
-/// And at most, where too few were undisturbed before.
+/// Maximum number of rounds, if too few were undisturbed before.
 const ROUND_COUNT_MAX: usize = 80;
 
-/// So many undisturbed ones are enough.
+/// Number of undisturbed rounds that is enough.
 const UNDISTURBED_COUNT: usize = 10;
 
 /// A process that forwards.
@@ -38,29 +40,29 @@ pub trait Forwarding: Send {
     /// The process.
     fn process(&self) -> &Child;
 
-    /// Begins to count.
+    /// Begins counting.
     ///
     /// # Errors
-    /// Where the process has ended.
+    /// If the process has ended.
     fn begin(&mut self) -> Result<(), String>;
 
     /// Ends counting.
     ///
     /// # Errors
-    /// Where the process has ended, or what it prints is not understood.
+    /// If the process has ended, or if its output is not understood.
     fn end(&mut self) -> Result<Measured, String>;
 
-    /// Has it run, or stop where it is.
+    /// Continues or stops the process.
     ///
     /// # Errors
-    /// Where the process has ended.
+    /// If the process has ended.
     fn signal(&self, signal: Signal) -> Result<(), String> {
         let pid = Pid::from_child(self.process());
         kill_process(pid, signal).map_err(|error| format!("process {pid:?}: {error}"))
     }
 }
 
-/// What two sides did, by round.
+/// The results of two sides, by round.
 #[derive(Debug, Default)]
 pub struct Rates {
     ours: Vec<Slice>,
@@ -68,7 +70,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Our figure and the peer's, in millions of packets a second of CPU time.
+    /// Our figure and the peer's, in millions of packets per second of CPU time.
     #[must_use]
     pub fn figures(&self) -> (Figure, Figure) {
         let sides = [&self.ours[..], &self.theirs[..]];
@@ -80,14 +82,14 @@ impl Rates {
         (ours, theirs)
     }
 
-    /// Plays this process's part of the rounds of a row, with the pair of processes that `start` has started. Returns
-    /// nothing where it is a part of another process's work.
+    /// Plays this process's part of the rounds of a row, with the pair of processes that `start`
+    /// has started. Returns nothing if this process plays a part of another one's run.
     ///
     /// # Errors
-    /// Where a process does not start, or has ended.
+    /// If a process does not start, or has ended.
     ///
     /// # Panics
-    /// When there is no CPU that both run on.
+    /// If both have no CPU in common.
     pub fn of<O: Forwarding, T: Forwarding>(
         row: &str,
         instrument: &Instrument,
@@ -133,7 +135,7 @@ impl Rates {
         theirs.signal(Signal::CONT)
     }
 
-    /// Rounds of a quarter whose calibrations are like the fastest so far.
+    /// Number of rounds of a quarter with calibrations like the fastest so far.
     fn undisturbed_count(&self, quarter: usize) -> usize {
         let all_ns = self.ours.iter().map(|round| round.calibration_ns);
         let fastest_ns = all_ns.fold(f64::MAX, f64::min);
@@ -158,7 +160,8 @@ impl Rates {
             alone(theirs, turn)?;
         }
         calibrations_ns.sort_by(f64::total_cmp);
-        // Nearly all: one that another program took the CPU from says nothing.
+        // Three quarters of the calibrations: if another program took the CPU, a calibration means
+        // nothing.
         let calibration_ns = calibrations_ns[calibrations_ns.len() * 3 / 4];
         let slice = |measured: Measured| Slice {
             quarter,
@@ -174,7 +177,7 @@ impl Rates {
     }
 }
 
-/// Has a side run for as long as `act` takes.
+/// Lets a side run for as long as `act` takes.
 fn alone<F: Forwarding, T>(
     side: &mut F,
     act: impl FnOnce(&mut F) -> Result<T, String>,

@@ -1,4 +1,4 @@
-//! The least that two cores can do: hand a cache line back and forth.
+//! The minimum of communication between two cores: a cache line that goes back and forth.
 
 use crate::cores::Pair;
 use crossbeam_utils::CachePadded;
@@ -14,7 +14,7 @@ pub struct BareLines {
 }
 
 impl BareLines {
-    /// The time of `count` one-way trips, half of them there and half back.
+    /// The time of `count` one-way trips, half of them in each direction.
     #[must_use]
     pub fn trips(&self, pair: Pair, count: u64) -> Duration {
         let round_trips = (count / 2).max(1);

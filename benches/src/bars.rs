@@ -1,15 +1,15 @@
-//! A chart of rates: bars.
+//! A bar chart of rates.
 
 use crate::svg::{line, text};
 
-/// Of the chart, and from its edges to the bars.
+/// Width of the chart, and margins from its edges to the bars.
 const WIDTH: f64 = 810.0;
 const LEFT: f64 = 370.0;
 const RIGHT: f64 = 70.0;
 const TOP: f64 = 40.0;
 const BAR: f64 = 22.0;
 
-/// The x axis begins at this power of ten of packets a second, and ends at that.
+/// The first and last power of ten of packets a second on the x axis.
 const DECADES: [i32; 2] = [4, 9];
 
 /// A bar for each name and rate, in packets a second, on a logarithmic axis.

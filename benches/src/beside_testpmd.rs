@@ -1,4 +1,5 @@
-//! Forwarding on one core beside `dpdk-testpmd`: processes of their own that take turns on one CPU.
+//! Forwarding on one core compared with `dpdk-testpmd`: processes of their own that take turns on
+//! one CPU.
 
 use crate::alternate::Rates;
 use crate::forwarder::{Case, Forwarder};
@@ -8,10 +9,11 @@ use crate::row::Row;
 use crate::table::Table;
 use crate::testpmd::{Settings, Testpmd};
 
-/// 2 MiB pages that both need at a time.
+/// Number of 2 MiB pages that both need at a time.
 const HUGEPAGE_COUNT: usize = 600;
 
-/// Rows of cases by their names, each with the ratio aimed at. Without hugepages, those that want some are not shown.
+/// Rows of cases by their names, each with its target ratio. Cases that need hugepages are left out
+/// without them.
 pub fn bench(cases: &[(String, Case, f64)], instrument: &Instrument, table: &mut Table) {
     let reserved = Reserved::hugepages(HUGEPAGE_COUNT);
     for (name, case, aim) in cases {

@@ -1,19 +1,20 @@
-//! Sides that do the same work, each in its own way, in short slices that alternate.
+//! Sides that do the same work in different ways, in short slices that alternate.
 //!
-//! The speed of a shared machine changes from one moment to the next: a neighbour on the same physical
-//! core, another program on the same CPU, a CPU that the host takes away. So no two measurements of
-//! milliseconds can be compared. Here the sides take turns in random order. A turn begins with an
-//! uncounted warm-up, since the other sides have just used the cache. *Slices* of 0.4 ms follow,
-//! each between two calibrations ([`watch`](crate::watch)). A slice is kept when both calibrations were
-//! within 5 % of the contest's *level* and nothing else ran on the CPU. The level is the fastest at which
-//! all sides have enough slices in the quarters of the run but one: not the fastest ever seen, since a clock that
-//! is raised for a moment would leave nothing. A side's figure is the median of the quarters of the run, of each of
-//! which the lower quartile of the kept slices counts.
+//! The speed of a shared machine changes from one moment to the next: a neighbour on the same
+//! physical core, another program on the same CPU, a CPU that the host takes away. So no two
+//! measurements of milliseconds can be compared. Here the sides take turns in random order. A turn
+//! begins with an uncounted warm-up, since the other sides have just used the cache. *Slices* of
+//! 0.4 ms follow, each between two calibrations ([`watch`](crate::watch)). A slice is kept if both
+//! calibrations were within 5 % of the contest's *level* and nothing else ran on the CPU. The level
+//! is the fastest at which all sides have enough slices in all quarters of the run but one: not the
+//! fastest ever seen, since a clock that is raised for a moment would leave nothing. For each
+//! quarter of the run, the lower quartile of the kept slices counts; a side's figure is the median
+//! of the quarters.
 //!
-//! No calibration sees how much of a shared cache the neighbours leave, which changes within seconds. So
-//! contests take turns too ([`run_all`]): each is played in short *visits* that are spread over minutes. Nor
-//! does one see where the memory of a process happens to lie. So each quarter of a run is a process of its own,
-//! or several ([`Instrument`]).
+//! No calibration shows how much of a shared cache the neighbours leave, which changes within
+//! seconds. So contests take turns, too ([`run_all`]): each is played in short *visits* that are
+//! spread over minutes. Nor does a calibration show where the memory of a process happens to lie.
+//! So each quarter of a run is a process of its own, or several ([`Instrument`]).
 
 mod side;
 
@@ -31,18 +32,19 @@ use std::time::{Duration, Instant};
 pub use side::Side;
 use side::TURN_SLICES_MAX;
 
-/// The most operations of a warm-up that is for the caches alone: those of large tables touch two cache lines each,
-/// together as much as the caches hold. Whatever is read more than once in so many operations is there again.
+/// Maximum number of operations of a warm-up that only serves the caches: operations on large
+/// tables touch two cache lines each, in total as much as the caches hold. After that many
+/// operations, anything that is read repeatedly is in the caches again.
 pub const PASS_MAX: u64 = 1 << 19;
 
-/// How long a contest is played before it is the next one's turn.
+/// How long a contest is played before the next one's turn.
 const VISIT: Duration = Duration::from_millis(250);
 
-/// How often all contests are visited in turn, where one process plays each quarter of the run.
+/// How often all contests are visited in turn, if one process plays each quarter of the run.
 const VISIT_COUNT: usize = 36;
 
-/// The first bursts of a slice, which don't count: they find in the caches what the calibration and a system
-/// call have left there.
+/// Number of bursts at the beginning of a slice that don't count: their caches are affected by the
+/// calibration and a system call.
 const COLD_BURSTS: usize = 8;
 
 /// Several sides that do the same work.
@@ -51,7 +53,7 @@ pub struct Contest<'a> {
     sides: Vec<Side<'a>>,
     lines: Option<Lines>,
     visits_a_turn: usize,
-    /// In which order the sides play.
+    /// The order of the sides.
     random: Random,
 }
 
@@ -65,7 +67,7 @@ pub struct Outcome {
     sides: Vec<(String, Vec<Slice>)>,
     level_ns: f64,
     distance: Option<Distance>,
-    /// Instructions an operation, by side, where they were counted.
+    /// Instructions per operation, by side, if counted.
     pub(crate) instructions: Vec<Option<f64>>,
 }
 
@@ -77,7 +79,7 @@ impl<'a> Contest<'a> {
         Self { name: name.to_owned(), sides: Vec::new(), lines: None, visits_a_turn: 1, random }
     }
 
-    /// Adds a side without a working set to speak of.
+    /// Adds a side with a negligible working set.
     #[must_use]
     pub fn side(self, name: &str, play: impl FnMut(u64) -> Duration + 'a) -> Self {
         self.with(Side::new(name, play))
@@ -97,15 +99,16 @@ impl<'a> Contest<'a> {
         self
     }
 
-    /// Sets how many visits the contest gets in each turn; the default is 1. More visits help when one side needs more of
-    /// the shared cache than another, as their ratio then varies with the neighbours' load, and when slices take long.
+    /// Sets how many visits the contest gets in each turn; the default is 1. More visits help if
+    /// one side needs more of the shared cache than another, as their ratio then varies with the
+    /// neighbours' load, and if slices take long.
     #[must_use]
     pub const fn visits_a_turn(mut self, count: usize) -> Self {
         self.visits_a_turn = count;
         self
     }
 
-    /// Plays this contest alone: see [`run_all`].
+    /// Plays only this contest: see [`run_all`].
     pub fn run(self, instrument: &mut Instrument) -> Option<Outcome> {
         run_all(vec![self], instrument).pop().flatten()
     }
@@ -118,7 +121,7 @@ impl<'a> Contest<'a> {
         }
     }
 
-    /// Plays rounds for so long, at least one.
+    /// Plays rounds for this long, at least one.
     fn visit(&mut self, time: Duration, quarter: usize) {
         let switches = Switches::of_this_thread();
         if self.sides.iter().all(|side| side.slice_ops == 0) {
@@ -137,7 +140,7 @@ impl<'a> Contest<'a> {
         } {}
     }
 
-    /// What was played of each side.
+    /// The slices played of each side.
     fn into_played(self) -> Vec<Played> {
         let contest = &self.name;
         let sides = self.sides.into_iter();
@@ -146,7 +149,7 @@ impl<'a> Contest<'a> {
         played.collect()
     }
 
-    /// What came of it. Criterion gets the kept slices.
+    /// Returns the outcome, and passes the kept slices to criterion.
     fn end(mut self, instrument: &mut Instrument) -> Outcome {
         let (name, is_single_core) = (self.name.clone(), self.lines.is_none());
         let names: Vec<_> = self.sides.iter().map(|side| side.name.clone()).collect();
@@ -174,7 +177,7 @@ impl<'a> Contest<'a> {
         side.warm_up();
         let mut line_before_ns = lines.as_ref().map(Lines::trip_ns);
         for _ in 0..side.turn_slices {
-            // A pair counts its own: this thread waits between its runs.
+            // A pair counts its own switches: this thread sleeps between its runs.
             let switch_count =
                 || lines.as_ref().map_or_else(|| switches.count(), Lines::switch_count);
             let count = switch_count();
@@ -208,8 +211,8 @@ impl<'a> Contest<'a> {
     }
 }
 
-/// Plays contests in turn. Returns nothing for one that the command line leaves out, and where this process only
-/// does a part of another one's work.
+/// Plays contests in turn. Returns `None` for a contest that the command line leaves out, and if
+/// this process plays a part of another one's run.
 pub fn run_all(contests: Vec<Contest<'_>>, instrument: &mut Instrument) -> Vec<Option<Outcome>> {
     let nothing: Vec<_> = contests.iter().map(|_| None).collect();
     let selected = contests.into_iter().map(|contest| {
@@ -218,7 +221,7 @@ pub fn run_all(contests: Vec<Contest<'_>>, instrument: &mut Instrument) -> Vec<O
     });
     let mut selected: Vec<_> = selected.collect();
     if instrument.is_counting() {
-        // Between cores, instructions say nothing.
+        // Between cores, instruction counts mean nothing.
         let of_one_core = selected.iter_mut().flatten().filter(|it| it.lines.is_none());
         of_one_core.for_each(|contest| contest.count(instrument));
         return nothing;
@@ -244,15 +247,16 @@ pub fn run_all(contests: Vec<Contest<'_>>, instrument: &mut Instrument) -> Vec<O
 }
 
 impl Outcome {
-    /// The nanoseconds of an operation in each kept slice of a side, or in all where none was kept.
+    /// The nanoseconds per operation of each kept slice of a side, or of all slices if none was
+    /// kept.
     pub(crate) fn samples_ns(&self, index: usize) -> Vec<f64> {
         let slices = &self.sides[index].1;
         let kept: Vec<_> = self.kept(slices).map(|slice| slice.op_ns).collect();
         if kept.is_empty() { slices.iter().map(|slice| slice.op_ns).collect() } else { kept }
     }
 
-    /// Only what was played while the cores were so far apart; nothing where a side has no kept slice of
-    /// that.
+    /// The outcome of the slices played while the cores were this far apart; `None` if a side has
+    /// no such kept slice.
     #[must_use]
     pub fn at(&self, distance: Distance) -> Option<Self> {
         let outcome = Self {
@@ -266,17 +270,17 @@ impl Outcome {
         was_seen.then_some(outcome)
     }
 
-    /// The nanoseconds of an operation of a side.
+    /// A side's nanoseconds per operation.
     ///
     /// # Panics
-    /// Without such a side.
+    /// If there is no such side.
     #[must_use]
     pub fn figure(&self, side: &str) -> Figure {
         let slices = &self.sides[self.index(side)].1;
         figure(self.kept(slices), KeptMin::SLICES)
     }
 
-    /// A row of `ours` beside `theirs`, two sides, with a ratio as its aim.
+    /// A row of the sides `ours` and `theirs`, with a ratio as its target.
     ///
     /// # Panics
     /// Without such sides.
@@ -293,7 +297,7 @@ impl Outcome {
         Row::time(name, theirs, unit, (&of_ours, &of_theirs), aim).counted(counts)
     }
 
-    /// Instructions of an operation, where they were counted.
+    /// Instructions per operation, if counted.
     ///
     /// # Panics
     /// Without such a side.
@@ -302,7 +306,7 @@ impl Outcome {
         self.instructions[self.index(side)]
     }
 
-    /// The time that this share of a side's bursts took at most, in the faster half of the slices that were kept.
+    /// The longest time of this share of a side's bursts, in the faster half of the kept slices.
     ///
     /// # Panics
     /// Without such a side.
@@ -407,7 +411,8 @@ mod tests {
         });
         let mut contest = Contest::new("test").with(side);
         contest.sides[0].calibrate();
-        // A slice takes 0.4 ms of 100 ns, and a turn has as many as fit into the pass's 0.9 ms.
+        // A slice takes 0.4 ms of 100 ns, and a turn has all the slices that fit into the pass's
+        // 0.9 ms.
         assert_eq!((contest.sides[0].slice_ops, contest.sides[0].turn_slices), (4_000, 2));
         contest.play_turn(0, &Switches::of_this_thread(), 0);
         assert_eq!((reset_count.get(), ops.get()), (2, 9_000 + 2 * 4_000));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How many times eight products are made, some 60 microseconds, and how often that is tried.
+/// Number of times that eight products are computed, some 60 microseconds, and number of attempts.
 const MULTIPLY_COUNT: u64 = 16_384;
 const TRIES: usize = 5;
 
@@ -26,7 +26,7 @@ fn multiply(count: u64) -> Duration {
     start.elapsed()
 }
 
-/// The least of a few times.
+/// The minimum of a few attempts.
 fn least(mut take: impl FnMut() -> Duration) -> Duration {
     (0..TRIES).map(|_| take()).min().unwrap_or_default()
 }
@@ -43,11 +43,11 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Keeps the calling thread on the first CPU that this process may use. Returns the first two, or
-    /// nothing where there is only one.
+    /// Pins the calling thread to the first CPU that this process may use. Returns the first two,
+    /// or `None` if there is only one.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// If the kernel refuses.
     pub fn pin() -> Result<Option<Self>, String> {
         let cores = core_affinity::get_core_ids().unwrap_or_default();
         let here = *cores.first().ok_or("the CPUs of this process are unknown")?;
@@ -65,11 +65,11 @@ impl Pair {
         self.switch_count.load(Relaxed)
     }
 
-    /// Whether both CPUs are hardware threads of one core, whatever a hypervisor reports: then each multiplies at half
-    /// the speed while the other one does.
+    /// Whether both CPUs are hardware threads of one core, whatever a hypervisor reports: then each
+    /// multiplies at half the speed while the other does.
     ///
     /// # Panics
-    /// As [`run`](Self::run).
+    /// As for [`run`](Self::run).
     #[must_use]
     pub fn shares_core(self) -> bool {
         let together = || {
@@ -88,11 +88,11 @@ impl Pair {
         least(together) > multiplying().mul_f64(1.5)
     }
 
-    /// How long each of the two takes to multiply while the other one waits, `here` first. It takes longer while another
-    /// machine or program uses the other hardware thread of its core.
+    /// The time that each of the two takes to multiply while the other sleeps, `here` first. It is
+    /// longer while another machine or program uses the other hardware thread of the core.
     ///
     /// # Panics
-    /// As [`run`](Self::run).
+    /// As for [`run`](Self::run).
     #[must_use]
     pub fn multiplying(self) -> [Duration; 2] {
         let there = Arc::new(Mutex::new(Duration::ZERO));
@@ -102,14 +102,14 @@ impl Pair {
         [multiplying(), there]
     }
 
-    /// Runs `there` on the other CPU and `here` on this one, and says how long `here` took from the
-    /// moment when both were ready.
+    /// Runs `there` on the other CPU and `here` on this one, and returns how long `here` took from
+    /// the moment when both were ready.
     ///
-    /// `there` must own what it uses all the time: what it borrows from the caller's stack shares cache lines
-    /// with what `here` writes, and each write takes the line away.
+    /// `there` must own all the data that it uses: data borrowed from the caller's stack shares
+    /// cache lines with the data that `here` writes, and each write takes the line away.
     ///
     /// # Panics
-    /// When either does, or the other thread can't be pinned.
+    /// If either panics, or if the other thread can't be pinned.
     pub fn run(self, there: impl FnOnce() + Send, here: impl FnOnce()) -> Duration {
         let (is_ready, go) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {

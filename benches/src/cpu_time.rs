@@ -1,17 +1,17 @@
-//! How long a thread has been on a CPU: what a polling thread did, on a machine that lends its cores
-//! to others.
+//! A thread's CPU time: the working time of a polling thread on a machine that lends its cores to
+//! others.
 
 use std::path::{Path, PathBuf};
 
-/// A thread of some process, by its files in `/proc`.
+/// A thread of a process, identified by its files in `/proc`.
 #[derive(Clone, Debug)]
 pub struct Thread(PathBuf);
 
 impl Thread {
-    /// The thread of `process` that began last of those with a name that begins with `prefix`.
+    /// The thread of `process` that started last among those with a name that begins with `prefix`.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is none.
     pub fn find(process: u32, prefix: &str) -> Result<Self, String> {
         let tasks = format!("/proc/{process}/task");
         let entries = std::fs::read_dir(&tasks).map_err(|error| format!("{tasks}: {error}"))?;
@@ -23,10 +23,10 @@ impl Thread {
         found.map(Self).ok_or_else(|| format!("no thread {prefix}* in process {process}"))
     }
 
-    /// Nanoseconds on a CPU so far.
+    /// CPU time so far, in nanoseconds.
     ///
     /// # Errors
-    /// Where the kernel does not tell.
+    /// If the kernel does not report it.
     pub fn cpu_ns(&self) -> Result<u64, String> {
         let path = self.0.join("schedstat");
         let text = std::fs::read_to_string(&path);

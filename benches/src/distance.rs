@@ -1,14 +1,14 @@
-//! How far apart two cores are, by the time that a cache line takes from one to the other.
+//! The distance of two cores, measured as the time that a cache line takes from one to the other.
 
 use crate::bare_lines::BareLines;
 use crate::cores::Pair;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// One-way trips of a measurement: about a tenth of a millisecond.
+/// Number of one-way trips of a measurement, which takes about a tenth of a millisecond.
 const TRIP_COUNT: u64 = 800;
 
-/// A line takes at most so many nanoseconds, one way, between near cores and between far ones.
+/// Maximum nanoseconds of a one-way trip between near cores and between far ones.
 const NEAR_NS_MAX: f64 = 70.0;
 const FAR_NS_MAX: f64 = 250.0;
 
@@ -32,8 +32,8 @@ impl Distance {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Near, Self::Far];
 
-    /// The distance of two cores between which a line took so long before a slice and after it: none
-    /// where it changed in between or the line was held up.
+    /// The distance of two cores, given the trip times before and after a slice: `None` if it
+    /// changed in between or the line was held up.
     #[must_use]
     pub fn of(before_ns: f64, after_ns: f64) -> Option<Self> {
         let of = |ns: f64| match ns {
@@ -44,7 +44,7 @@ impl Distance {
         of(before_ns).filter(|_| of(before_ns) == of(after_ns))
     }
 
-    /// Its name in a table.
+    /// The distance's name in a table.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ impl Lines {
         Self { bare: BareLines::default(), pair }
     }
 
-    /// Nanoseconds of a one-way trip now.
+    /// The current nanoseconds of a one-way trip.
     #[must_use]
     pub fn trip_ns(&self) -> f64 {
         self.bare.trips(self.pair, TRIP_COUNT).as_secs_f64() * 1e9 / TRIP_COUNT as f64
@@ -74,10 +74,11 @@ impl Lines {
     }
 }
 
-/// A CPU that takes more than its best time, multiplied by this, shares its core with something else.
+/// A CPU that takes more than its best time, multiplied by this, shares its core with something
+/// else.
 const QUIET_FACTOR: f64 = 1.02;
 
-/// The least time that each of the two CPUs has taken to multiply so far, in nanoseconds.
+/// The minimum time that each of the two CPUs has taken to multiply so far, in nanoseconds.
 static LEAST_NS: [AtomicU64; 2] = [const { AtomicU64::new(u64::MAX) }; 2];
 
 /// The state of the first two CPUs before and after a round.
@@ -88,9 +89,9 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// How far apart the CPUs were: `None` if that changed, if they were hardware threads of one core, or if another
-    /// machine or program used the other hardware thread of a CPU's core. The last is judged by the best time of all
-    /// rounds so far, so this is best called after the last one.
+    /// The distance of the CPUs: `None` if it changed, if they were hardware threads of one core,
+    /// or if another machine or program used the other hardware thread of a CPU's core. The last is
+    /// judged by the best time of all rounds so far, so call this after the last round.
     #[must_use]
     pub fn distance(&self) -> Option<Distance> {
         let is_quiet = |(ns, least): (&u64, &AtomicU64)| {
@@ -100,13 +101,13 @@ impl Seen {
     }
 }
 
-/// Does `act`, and looks at the first two CPUs before and after it.
+/// Calls `act`, and measures the first two CPUs before and after.
 ///
 /// # Errors
-/// Those of `act`, and where the kernel refuses to pin a thread.
+/// Errors of `act`; and if the kernel refuses to pin a thread.
 ///
 /// # Panics
-/// When the measurement does.
+/// If the measurement panics.
 pub fn around<T>(act: impl FnOnce() -> Result<T, String>) -> Result<(Seen, T), String> {
     let before = look()?;
     let done = act()?;
@@ -120,13 +121,13 @@ pub fn around<T>(act: impl FnOnce() -> Result<T, String>) -> Result<(Seen, T), S
     Ok((Seen { distance, multiplying_ns }, done))
 }
 
-/// Plays rounds until `kept_count` of them [have a distance](Seen::distance), or there are `count_max`.
+/// Plays rounds until `kept_count` of them [have a distance](Seen::distance), `count_max` at most.
 ///
 /// # Errors
-/// As [`around`].
+/// As for [`around`].
 ///
 /// # Panics
-/// As [`around`].
+/// As for [`around`].
 pub fn rounds<T>(
     count_max: usize,
     kept_count: usize,
@@ -139,26 +140,26 @@ pub fn rounds<T>(
     Ok(rounds)
 }
 
-/// The number of rounds that have a distance.
+/// Number of rounds that have a distance.
 #[must_use]
 pub fn kept<T>(rounds: &[(Seen, T)]) -> usize {
     rounds.iter().filter(|(seen, _)| seen.distance().is_some()).count()
 }
 
-/// Nanoseconds of a line's way from the first CPU to the second, if there are two: `NAN`, which is no distance, while
-/// they are hardware threads of one core.
+/// Nanoseconds of a line's way from the first CPU to the second, if there are two: `NAN`, which is
+/// no distance, while they are hardware threads of one core.
 ///
 /// # Errors
-/// As [`around`].
+/// As for [`around`].
 ///
 /// # Panics
-/// As [`around`].
+/// As for [`around`].
 pub fn trip_ns() -> Result<Option<f64>, String> {
     Ok(look()?.map(|(trip_ns, _)| trip_ns))
 }
 
-/// The time of a line's way between the first two CPUs, and how long each multiplies, if there are two. In a thread of its
-/// own: the calling one stays free.
+/// The time of a line's way between the first two CPUs, and how long each multiplies, if there are
+/// two. Runs in a thread of its own: the calling one stays unpinned.
 fn look() -> Result<Option<(f64, [u64; 2])>, String> {
     let of_pair = |pair: Pair| {
         let trip_ns = if pair.shares_core() { f64::NAN } else { Lines::new(pair).trip_ns() };

@@ -1,25 +1,26 @@
-//! A figure, and how far it can be believed.
+//! A figure and its reliability.
 
-/// Parts of a run that are compared with each other.
+/// The number of parts of a run, which are compared with each other.
 pub const QUARTER_COUNT: usize = 4;
 
-/// How many kept measurements settle a figure.
+/// The number of kept measurements that settles a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptMin {
-    /// At least so many in all.
+    /// Minimum total.
     pub all: usize,
-    /// At least so many in each quarter of the run but one, which may have been disturbed from beginning to end.
+    /// Minimum in each quarter of the run except one, which may have been disturbed from beginning
+    /// to end.
     pub each_quarter: usize,
 }
 
 impl KeptMin {
-    /// Of slices.
+    /// For slices.
     pub const SLICES: Self = Self { all: 40, each_quarter: 5 };
 
-    /// Of rounds that take a hundred times as long.
+    /// For rounds, which take a hundred times as long.
     pub const ROUNDS: Self = Self { all: 12, each_quarter: 3 };
 
-    /// Whether so many, by quarter, settle a figure.
+    /// Whether these counts, by quarter, settle a figure.
     #[must_use]
     pub fn is_reached(&self, counts: [usize; QUARTER_COUNT]) -> bool {
         let full_count = counts.iter().filter(|count| **count >= self.each_quarter).count();
@@ -32,17 +33,18 @@ impl KeptMin {
 pub struct Figure {
     /// The figure of the whole run.
     pub value: f64,
-    /// Those of its quarters, in order.
+    /// The figures of its quarters, in order.
     pub quarters: [f64; QUARTER_COUNT],
-    /// How many measurements it comes from.
+    /// Number of measurements.
     pub count: usize,
-    /// Whether these are enough.
+    /// Whether that is enough.
     pub settled: bool,
 }
 
 impl Figure {
-    /// The median of the quarters of the run, of each of which the lower quartile of the slices that were kept
-    /// counts: what disturbs a slice makes it slower, never faster. Each slice comes with its quarter.
+    /// The median of the quarters of the run. In each quarter, the lower quartile of the kept
+    /// slices counts: disturbances make a slice slower, never faster. Each slice comes with its
+    /// quarter.
     #[must_use]
     pub fn of_slices(kept: &[(usize, f64)], kept_min: KeptMin) -> Self {
         let all: Vec<_> = kept.iter().map(|slice| slice.1).collect();
@@ -56,10 +58,10 @@ impl Figure {
         Self { value: median(&quarters), quarters, count: all.len(), settled }
     }
 
-    /// The median of rounds that take long, each of which was measured as a whole.
+    /// The median of long rounds, each measured as a whole.
     ///
     /// # Panics
-    /// Without a round.
+    /// If there are no rounds.
     #[must_use]
     pub fn of_rounds(rounds: &[f64]) -> Self {
         let bounds = |quarter: usize| quarter * rounds.len() / QUARTER_COUNT;
@@ -88,7 +90,7 @@ impl Figure {
         Self { value: convert(value), quarters: quarters.map(convert), ..self }
     }
 
-    /// What follows from two figures of the same run, quarter by quarter: the median of that.
+    /// Combines two figures of the same run quarter by quarter; the value is the median.
     #[must_use]
     pub fn with(&self, other: &Self, combine: impl Fn(f64, f64) -> f64) -> Self {
         let of = |at: usize| combine(self.quarters[at], other.quarters[at]);
@@ -101,8 +103,9 @@ impl Figure {
         }
     }
 
-    /// The range of those three of its quarters that lie closest together. Their median, which is the figure, lies
-    /// among them however far away the fourth is: a process may lie badly in memory, or have a neighbour for a while.
+    /// The range of the closest three quarters. Their median, which is the figure, lies among them
+    /// however far away the fourth is: a process may be badly placed in memory, or have a neighbour
+    /// for a while.
     #[must_use]
     pub fn spread(&self) -> f64 {
         let mut sorted = self.quarters;
@@ -112,7 +115,7 @@ impl Figure {
     }
 }
 
-/// The lower quartile. Not a number where there is none.
+/// The lower quartile; NaN if there are no figures.
 #[must_use]
 pub fn lower_quartile(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
@@ -120,10 +123,10 @@ pub fn lower_quartile(figures: &[f64]) -> f64 {
     sorted.get(sorted.len() / 4).copied().unwrap_or(f64::NAN)
 }
 
-/// The middle one of these figures; of an even number, the mean of the middle two.
+/// The median of these figures; for an even number, the mean of the middle two.
 ///
 /// # Panics
-/// Without a figure.
+/// If there are no figures.
 #[must_use]
 pub fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();

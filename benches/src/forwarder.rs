@@ -1,5 +1,5 @@
-//! hello-forward's graph over two net_null ports, and others beside testpmd's modes, in a process of its own: EAL starts once in a
-//! process, with hugepages or without.
+//! hello-forward's graph over two net_null ports, and other graphs for comparison with testpmd's
+//! modes, in a process of its own: EAL starts once per process, with hugepages or without.
 
 use crate::alternate::Forwarding;
 use crate::cpu_time::Thread;
@@ -20,24 +20,24 @@ pub const WARM_UP: Duration = Duration::from_millis(300);
 /// The CPU that forwards, here and in testpmd.
 pub const CPU: usize = 1;
 
-/// What a forwarder does with packets.
+/// A forwarder's treatment of packets.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Mode {
     /// Receives and frees them.
     RxOnly,
-    /// Passes them on untouched.
+    /// Passes them on unchanged.
     Io,
     /// Swaps their Ethernet addresses.
     MacSwap,
     /// Swaps their Ethernet addresses, IP addresses and ports.
     FiveTupleSwap {
-        /// A capture of frames, which are received over and over.
+        /// A capture of frames that are received over and over.
         capture: PathBuf,
     },
 }
 
 impl Mode {
-    /// What testpmd calls it.
+    /// testpmd's name for the mode.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Mode {
         }
     }
 
-    /// The devices that packets come from and go to.
+    /// The receiving and the sending device.
     #[must_use]
     pub fn devices(&self) -> Vec<String> {
         match self {
@@ -60,28 +60,28 @@ impl Mode {
     }
 }
 
-/// One measurement's settings.
+/// Settings of one measurement.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Case {
-    /// What is done with packets.
+    /// The treatment of packets.
     pub mode: Mode,
-    /// Packets a poll asks for.
+    /// Number of packets that a poll asks for.
     pub burst: usize,
     /// Whether memory lies in hugepages.
     pub hugepages: bool,
 }
 
-/// What was measured.
+/// The measured results.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Measured {
     /// Packets forwarded.
     pub packets: u64,
-    /// Time on the CPU for them.
+    /// CPU time for them.
     pub cpu_ns: u64,
 }
 
 impl Measured {
-    /// Millions of packets a second of CPU time.
+    /// Millions of packets per second of CPU time.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "counts of seconds, far below 2^53")]
     pub fn mpps(self) -> f64 {
@@ -89,7 +89,7 @@ impl Measured {
     }
 }
 
-/// A process of ours that forwards: this program, started again.
+/// A forwarding process of ours: this program, started again.
 #[derive(Debug)]
 pub struct Forwarder {
     process: Child,
@@ -99,10 +99,10 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Starts this program again, to forward as `settings` say, and waits until it does.
+    /// Starts this program again to forward with these `settings`, and waits until it does.
     ///
     /// # Errors
-    /// What that process says.
+    /// The process's error message.
     pub fn start(settings: &impl Serialize) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let settings = serde_json::to_string(settings).map_err(|error| error.to_string())?;
@@ -117,7 +117,7 @@ impl Forwarder {
         Ok(forwarder)
     }
 
-    /// What it did since it began to forward.
+    /// The results since it began to forward.
     fn so_far(&mut self) -> Result<Measured, String> {
         writeln!(self.requests).map_err(|error| format!("our forwarder has ended: {error}"))?;
         let reply = self.replies.next().and_then(Result::ok);
@@ -144,19 +144,19 @@ impl Forwarding for Forwarder {
 
 impl Drop for Forwarder {
     fn drop(&mut self) {
-        // It may be stopped, and has nothing to save.
+        // The process may be stopped, and has nothing to save.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// The entry of a benchmark that starts itself as a [`Forwarder`], or else does what `run` does.
+/// The entry of a benchmark that starts itself as a [`Forwarder`], or else calls `run`.
 pub fn main(run: impl FnOnce() -> Result<(), String>) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["--forward", settings] => forward(settings).map_err(|error| error.to_string()),
-        // `cargo test --all-targets` starts it as well; there is nothing to be tested in it.
+        // `cargo test --all-targets` starts this as well; there is nothing to test.
         _ if !words.contains(&"--bench") => {
             eprintln!("nothing is measured without --bench, which `cargo bench` gives");
             Ok(())
@@ -172,10 +172,10 @@ pub fn main(run: impl FnOnce() -> Result<(), String>) -> ExitCode {
     }
 }
 
-/// The other side of [`Forwarder`] for a case of this module.
+/// The process of a [`Forwarder`] for a case of this module.
 ///
 /// # Errors
-/// Where EAL or a port does not start, or the account is not whole.
+/// If EAL or a port does not start, or if the ledger is not whole.
 pub fn forward(settings: &str) -> hotloop::Result<()> {
     let case: Case = serde_json::from_str(settings)?;
     let eal = if case.hugepages {
@@ -207,14 +207,15 @@ fn swap_all(mut packet: Packet) -> Packet {
     packet
 }
 
-/// The header of IPv4 without options, and the ports of TCP or UDP that follow it; nothing where a packet has none.
+/// The header of IPv4 without options, and the ports of TCP or UDP after it; `None` if a packet has
+/// none.
 pub fn headers_to_ports(ip: &mut [u8]) -> Option<&mut [u8; 24]> {
     let is_known = |protocol| [protocol::TCP, protocol::UDP].contains(&protocol);
     let headers = ip.first_chunk_mut()?;
     (headers[0] == 0x45 && is_known(headers[9])).then_some(headers)
 }
 
-/// Swaps addresses and ports, which no checksum notices.
+/// Swaps addresses and ports, which leaves checksums right.
 pub fn swap_ends(headers: &mut [u8; 24]) {
     let (first, second) = headers[12..20].split_at_mut(4);
     first.swap_with_slice(second);
@@ -222,7 +223,7 @@ pub fn swap_ends(headers: &mut [u8; 24]) {
     first.swap_with_slice(second);
 }
 
-/// A graph that frees what it receives.
+/// A graph that frees received packets.
 pub fn receiving_graph(lan: &Port, burst: usize) -> impl Graph + use<'_> {
     source(limited(lan, burst)).sink(|_| Ok::<_, Infallible>(Freed))
 }
@@ -241,7 +242,7 @@ pub fn swapping_graph<'a>(lan: &'a Port, wan: &'a Port, burst: usize) -> impl Gr
     source(limited(lan, burst)).stage(move |_| each(swap)).sink(|core| wan.tx_queue(core))
 }
 
-/// A graph from `lan` to `wan` with five stages that do as little as one can.
+/// A graph from `lan` to `wan` with five minimal stages.
 pub fn five_stages<'a>(lan: &'a Port, wan: &'a Port, burst: usize) -> impl Graph + use<'a> {
     let pass = |_: &Core| Pass(0);
     let stages = source(limited(lan, burst)).stage(pass).stage(pass).stage(pass).stage(pass);
@@ -255,11 +256,11 @@ fn limited(
     move |core| port.rx_queue(core).map(|queue| Limited(queue, burst))
 }
 
-/// Runs a graph to completion on [`CPU`], and prints what its core did so far for each line that it
-/// reads, until there are no more.
+/// Runs a graph to completion on [`CPU`], and prints its core's results so far for each input line,
+/// until the input ends.
 ///
 /// # Errors
-/// Where it does not start, or its account is not whole.
+/// If it does not start, or if its ledger is not whole.
 pub fn serve(graph: impl Graph) -> hotloop::Result<()> {
     let placement = Placement::explicit(&Topology::read(Path::new("/")), &[CPU])?;
     let plan = Engine::plan(graph, Deployment::run_to_completion(1))?.placement(placement)?;
@@ -280,7 +281,7 @@ fn serve_lines(control: &Control) -> hotloop::Result<()> {
     Ok(())
 }
 
-/// Asks its queue for so many packets at once.
+/// Polls its queue for this many packets at a time.
 struct Limited(RxQueue, usize);
 
 impl Source for Limited {
@@ -301,7 +302,7 @@ impl Source for Limited {
     }
 }
 
-/// Frees what it gets.
+/// Frees packets.
 struct Freed;
 
 impl Sink for Freed {
@@ -315,7 +316,7 @@ impl Sink for Freed {
     }
 }
 
-/// A stage that does as little as one can: counts.
+/// A minimal stage: it counts.
 struct Pass(u64);
 
 impl Stage<Packet> for Pass {

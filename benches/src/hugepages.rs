@@ -1,22 +1,22 @@
-//! 2 MiB pages for as long as a benchmark runs.
+//! 2 MiB pages reserved while a benchmark runs.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 const FILE: &str = "/proc/sys/vm/nr_hugepages";
 
-/// Pages of 2 MiB, reserved for as long as this lives.
+/// 2 MiB pages, reserved until this is dropped.
 #[derive(Debug)]
 pub struct Reserved {
-    /// How many to go back to, where some were added.
+    /// The number of pages to restore, if some were added.
     before: Option<usize>,
 }
 
 impl Reserved {
-    /// Sees to it that there are `count` pages; those that others use count too.
+    /// Makes sure that there are `count` pages, including those that others use.
     ///
     /// # Errors
-    /// Where there are fewer, and this process may not reserve the rest, or the kernel finds no room.
+    /// If there are fewer, and this process may not reserve the rest, or the kernel finds no room.
     pub fn hugepages(count: usize) -> Result<Self, String> {
         let before = reserved_count()?;
         if before >= count {
@@ -44,18 +44,18 @@ impl Drop for Reserved {
 }
 
 fn give_back(before: usize) {
-    // Nothing is left to be done about it where it fails. Pages in use go when their user ends.
+    // If this fails, nothing can be done about it. Pages in use disappear when their user ends.
     let _ = std::fs::write(FILE, before.to_string());
 }
 
-/// Gives the pages back when a benchmark is interrupted, too.
+/// Also returns the pages when a benchmark is interrupted.
 fn give_back_at_signal(before: usize) -> Result<(), String> {
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]);
     let mut signals = signals.map_err(|error| format!("signals can't be caught: {error}"))?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             give_back(before);
-            // As a shell reports a program that the signal ended.
+            // The exit code of shells for a program killed by the signal.
             std::process::exit(128 + signal);
         }
     });

@@ -1,4 +1,5 @@
-//! What all contests of a run share: criterion, callgrind's counts, and the processes that play a part each.
+//! State shared by all contests of a run: criterion, callgrind's counts, and the processes that
+//! play a part each.
 
 use crate::contest::Outcome;
 use crate::figure::QUARTER_COUNT;
@@ -16,58 +17,62 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Criterion's samples of a side: every so-manieth of its kept slices.
+/// Number of criterion's samples of a side, taken at regular intervals from its kept slices.
 const SAMPLE_COUNT: usize = 25;
 
-/// How long criterion believes a sample takes: the slices were played before.
+/// The length of a sample for criterion: the slices were played before.
 const SAMPLE: Duration = Duration::from_micros(1);
 
-/// Operations that callgrind counts.
+/// Number of operations that callgrind counts.
 const COUNTED_OPS: u64 = 16_384;
 
-/// How this program and those that it starts stand to others on the machine: first.
+/// Priority of this program and those that it starts: before everything else on the machine.
 const NICENESS: i32 = -20;
 
 /// Starts this program again, to play a part of each contest and write the slices into a file.
 const PART_FLAG: &str = "--part=";
 const SLICES_FLAG: &str = "--slices=";
 
-/// How many processes, one after the other, play each quarter of a run. One where it isn't set.
+/// The number of processes, one after the other, that play each quarter of a run. The default is
+/// one.
 const PROCESSES_VARIABLE: &str = "HOTLOOP_BENCH_PROCESSES";
 
-/// Starts this program again under callgrind, to count the operations of each side and write their names into a file.
+/// Starts this program again under callgrind, to count the operations of each side and write their
+/// names into a file.
 const COUNT_FLAG: &str = "--count=";
 
-/// How often they are counted. The fewest are shown: where a second begins meanwhile, each flow's time is written once.
+/// Number of counts. The minimum is shown: if a second begins meanwhile, each flow's time is
+/// written once.
 const COUNT_COUNT: usize = 3;
 
-/// What callgrind counts.
+/// The function that callgrind counts.
 const COUNTED_FUNCTION: &str = "hotloop_benches::instrument::counted_ops";
 
 /// Criterion and the counts.
 pub struct Instrument {
     criterion: Criterion,
-    /// Where the names of sides go, where this process is to count their instructions.
+    /// The file for the names of sides, if this process counts instructions.
     counting: Option<PathBuf>,
-    /// What another process has counted.
+    /// Counts from another process.
     counted: Vec<Counted>,
     /// Why instructions can't be counted here.
     uncounted: Option<String>,
-    /// How many processes play each quarter of the run.
+    /// Number of processes that play each quarter of the run.
     processes_a_quarter: usize,
-    /// Which part of the run this process plays, and of how many.
+    /// The part of the run that this process plays, and the number of parts.
     part: (usize, usize),
-    /// Where its slices go, where it isn't the last.
+    /// The file for its slices, unless it is the last part.
     file: Option<PathBuf>,
-    /// What the processes before it have played.
+    /// Slices played by the processes before it.
     earlier: Vec<Played>,
-    /// What a contest's or a side's name has to contain to be played, where criterion's arguments say so.
+    /// Only contests and sides with a name that contains this are played, if criterion's arguments
+    /// set it.
     filter: Option<String>,
-    /// Contests whose turns begin with a pass, and of how many operations.
+    /// Contests with turns that begin with a pass, and the pass's number of operations.
     pub(crate) passes: Vec<String>,
 }
 
-/// What a process has played of a side.
+/// The slices that a process has played of a side.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Played {
     pub contest: String,
@@ -75,31 +80,32 @@ pub(crate) struct Played {
     pub slices: Vec<Slice>,
 }
 
-/// The instructions of an operation of a side.
+/// A side's instructions per operation.
 struct Counted {
-    /// As criterion has it, with the contest's name.
+    /// Criterion's name of the side, including the contest's.
     side: String,
     instructions: f64,
 }
 
-/// Has this thread, and those that it starts, come before what else runs on the machine.
+/// Raises the priority of this thread, and of those that it starts, above everything else on the
+/// machine.
 pub fn come_first() {
-    // Without the privilege, what else runs takes its turns: it shows.
+    // Without the privilege, other programs get their turns, which shows in the results.
     let _ = setpriority_process(None, NICENESS);
 }
 
-/// Whether this process starts those that play parts of the run, and is none of them.
+/// Whether this process starts those that play parts of the run, and isn't one of them.
 #[must_use]
 pub fn is_first_process() -> bool {
     !env::args().any(|word| word.starts_with(SLICES_FLAG) || word.starts_with(COUNT_FLAG))
 }
 
 impl Instrument {
-    /// As the command line has it: criterion's arguments where `takes_criterions`. Where the run is `in_parts`, other
-    /// processes play all but the last before this returns.
+    /// Parses the command line, with criterion's arguments if `takes_criterions`. If the run is
+    /// `in_parts`, other processes play all parts but the last before this returns.
     ///
     /// # Errors
-    /// One of these has failed.
+    /// One of these processes has failed.
     pub fn new(takes_criterions: bool, in_parts: bool) -> Result<Self, String> {
         come_first();
         let words: Vec<_> = env::args().collect();
@@ -146,30 +152,30 @@ impl Instrument {
         })
     }
 
-    /// Whether this process only does a part of another one's work: nothing is shown.
+    /// Whether this process only plays a part of another one's run: nothing is shown.
     #[must_use]
     pub const fn is_part(&self) -> bool {
         self.is_counting() || self.file.is_some()
     }
 
-    /// How many processes play each quarter of the run.
+    /// Number of processes that play each quarter of the run.
     pub(crate) const fn processes_a_quarter(&self) -> usize {
         self.processes_a_quarter
     }
 
-    /// The quarter of the run that this process plays, where the run is in parts.
+    /// The quarter of the run that this process plays, if the run is in parts.
     pub(crate) const fn quarter(&self) -> usize {
         let (part, part_count) = self.part;
         part * QUARTER_COUNT / part_count
     }
 
-    /// Those of so many visits that are this process's.
+    /// This process's share of `count` visits.
     pub(crate) const fn share_of(&self, count: usize) -> Range<usize> {
         let (part, part_count) = self.part;
         count * part / part_count..count * (part + 1) / part_count
     }
 
-    /// What the processes before this one have played of a side.
+    /// Slices of a side played by the processes before this one.
     pub(crate) fn earlier<'i>(
         &'i self,
         contest: &'i str,
@@ -180,20 +186,20 @@ impl Instrument {
         played.flat_map(|it| it.slices.iter().cloned())
     }
 
-    /// Hands slices over to the process that started this one.
+    /// Hands slices to the process that started this one.
     pub(crate) fn hand_over(&self, played: &Played) {
         let file = self.file.as_ref().expect("only a part is handed over");
         append(file, &serde_json::to_string(played).expect("text and numbers"));
     }
 
-    /// Whether this process only counts instructions: large tables may be smaller then, as long as the
-    /// same code works on them.
+    /// Whether this process only counts instructions: large tables may be smaller then, if the same
+    /// code works on them.
     #[must_use]
     pub const fn is_counting(&self) -> bool {
         self.counting.is_some()
     }
 
-    /// Ends criterion's report. Returns what there is to say about the run, beside its rows.
+    /// Ends criterion's report. Returns notes about the run, to be shown with its rows.
     #[must_use]
     pub fn finish(self) -> Vec<String> {
         self.criterion.final_summary();
@@ -212,7 +218,7 @@ impl Instrument {
         [passes].into_iter().chain(uncounted).collect()
     }
 
-    /// Has a side do its operations for callgrind, after a few that are not counted.
+    /// Plays a side's operations for callgrind, after a few uncounted ones.
     pub(crate) fn count(&self, contest: &str, side: &str, play: &mut dyn FnMut(u64) -> Duration) {
         let file = self.counting.as_ref().expect("only a process that counts does this");
         play(COUNTED_OPS);
@@ -222,12 +228,12 @@ impl Instrument {
         }
     }
 
-    /// Whether a side of this name, as criterion has it, is to be played.
+    /// Whether a side with this name, in criterion's form, is selected.
     pub(crate) fn selects(&self, name: &str) -> bool {
         self.filter.as_ref().is_none_or(|filter| name.contains(filter))
     }
 
-    /// Hands criterion the samples of a contest.
+    /// Passes the samples of a contest to criterion.
     pub(crate) fn sampled(&mut self, name: &str, sides: &[String], outcome: &Outcome) {
         let mut group = self.criterion.benchmark_group(name);
         group.sampling_mode(SamplingMode::Flat);
@@ -237,7 +243,7 @@ impl Instrument {
         group.finish();
     }
 
-    /// The instructions of an operation of a side, where they were counted.
+    /// A side's instructions per operation, if counted.
     pub(crate) fn instructions(&self, contest: &str, side: &str) -> Option<f64> {
         let name = format!("{contest}/{side}");
         let counts = self.counted.iter().filter(|it| it.side == name);
@@ -245,14 +251,14 @@ impl Instrument {
     }
 }
 
-/// Appends a line for the process that waits.
+/// Appends a line for the waiting process.
 fn append(file: &Path, line: &str) {
     let file = OpenOptions::new().create(true).append(true).open(file);
     let mut file = file.expect("the process that waits has made the folder");
     writeln!(file, "{line}").expect("there is room for a line");
 }
 
-/// Has processes of this program play all parts but the last, one after the other.
+/// Makes processes of this program play all parts but the last, one after the other.
 fn play_parts(count: usize, words: &[String]) -> Result<Vec<Played>, String> {
     let program = env::current_exe().map_err(|error| error.to_string())?;
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -275,7 +281,7 @@ fn play_parts(count: usize, words: &[String]) -> Result<Vec<Played>, String> {
     Ok(all)
 }
 
-/// Hands criterion the times of one side.
+/// Passes the times of one side to criterion.
 fn sample(group: &mut BenchmarkGroup<'_, WallTime>, side: &str, times_ns: &[f64]) {
     let mut taken_count = 0;
     group.bench_function(side, |bencher| {
@@ -289,7 +295,8 @@ fn sample(group: &mut BenchmarkGroup<'_, WallTime>, side: &str, times_ns: &[f64]
     });
 }
 
-/// Has one process count the operations of all sides, under callgrind, which writes a file for each.
+/// Makes one process count the operations of all sides under callgrind, which writes a file for
+/// each.
 fn count_all(words: &[String]) -> Result<Vec<Counted>, String> {
     let program = env::current_exe().map_err(|error| error.to_string())?;
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -320,7 +327,7 @@ fn count_all(words: &[String]) -> Result<Vec<Counted>, String> {
     counted.collect()
 }
 
-/// Callgrind counts what this function does, by its name.
+/// Callgrind counts this function's instructions, selected by its name.
 #[inline(never)]
 fn counted_ops(play: &mut dyn FnMut(u64) -> Duration) {
     play(COUNTED_OPS);

@@ -1,4 +1,4 @@
-//! How often the kernel interrupts a CPU, each time for as long as many bursts of packets take.
+//! Counts a CPU's interrupts, each of which takes as long as many bursts of packets.
 
 use std::fs;
 
@@ -11,10 +11,10 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Those of the CPU that the calling thread is pinned to.
+    /// The interrupts of the CPU that the calling thread is pinned to.
     ///
     /// # Errors
-    /// Where it may use several, or the kernel does not say.
+    /// If the thread may use several, or if the kernel does not report them.
     pub fn of_this_cpu() -> Result<Self, String> {
         let cores = core_affinity::get_core_ids().unwrap_or_default();
         let [core] = cores[..] else { return Err("a thread that is not pinned".to_owned()) };
@@ -25,10 +25,10 @@ impl Interrupts {
         Ok(Self { column })
     }
 
-    /// How many there were so far.
+    /// Number of interrupts so far.
     ///
     /// # Errors
-    /// Where the kernel does not say.
+    /// If the kernel does not report them.
     pub fn count(self) -> Result<u64, String> {
         // A row's name, and its counts by CPU.
         let of_row = |row: &str| row.split_whitespace().nth(1 + self.column)?.parse::<u64>().ok();

@@ -1,8 +1,8 @@
-//! What the benchmarks have in common: short slices that alternate, the table, the JSON file.
+//! Shared code of the benchmarks: short slices that alternate, the table, the JSON file.
 //!
 //! Cores of a shared machine are moved about and slowed by neighbours, so absolute figures mean
-//! little. Every row is therefore measured beside its peer in one run ([`contest`]), and a row that was
-//! disturbed too often says so.
+//! little. Every row is therefore measured beside its peer in one run ([`contest`]), and a row that
+//! was disturbed too often is marked as unsettled.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,

@@ -3,15 +3,15 @@
 use crate::figure::{Figure, QUARTER_COUNT};
 use serde::Serialize;
 
-/// Where the quarters of a run differ by more, the row is not settled.
+/// If the quarters of a run differ by more than this, the row is not settled.
 pub const SPREAD_MAX: f64 = 0.05;
 
 /// One comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What was measured.
+    /// The subject of the measurement.
     pub name: String,
-    /// What it is compared with; `limit` where that is a bound and no program.
+    /// The peer; `limit` if that is a bound instead of a program.
     pub peer: String,
     /// The unit of `ours` and `theirs`.
     pub unit: &'static str,
@@ -21,27 +21,27 @@ pub struct Row {
     pub theirs: f64,
     /// The ratio of the two: above 1 means that hotloop is ahead.
     pub ratio: f64,
-    /// The ratio aimed at.
+    /// The target ratio.
     pub aim: f64,
-    /// `met`, `missed` or `unsettled`. A row whose quarters differ too much to be settled is still met when all four meet the
-    /// aim, and missed when all four miss it.
+    /// `met`, `missed` or `unsettled`. An unsettled row is still met if all four quarters meet the
+    /// target, and missed if all four miss it.
     pub result: &'static str,
-    /// Whether enough measurements were undisturbed, and three quarters of the run agree within 5 %.
-    /// The figures of an unsettled row support no claim.
+    /// Whether enough measurements were undisturbed, and three quarters of the run agree within 5
+    /// %. The figures of an unsettled row support no claim.
     pub settled: bool,
-    /// The range of the ratios of those three quarters of the run that lie closest together, over the ratio; beside a
-    /// limit, that of the figures over the limit.
+    /// The range of the ratios of the closest three quarters of the run, relative to the ratio; for
+    /// a limit, the range of the figures relative to the limit.
     pub spread: f64,
     /// The ratios of the run's quarters, in order.
     pub quarters: [f64; QUARTER_COUNT],
-    /// Undisturbed measurements: of the side that has fewer.
+    /// Undisturbed measurements, for the side with fewer.
     pub rounds: usize,
-    /// Instructions an operation, ours and the peer's, where they were counted.
+    /// Instructions per operation, ours and the peer's, if counted.
     pub instructions: [Option<f64>; 2],
 }
 
 impl Row {
-    /// A row of figures where more is better.
+    /// A row of figures for which more is better.
     #[must_use]
     pub fn rate(
         name: &str,
@@ -54,7 +54,7 @@ impl Row {
         Self::new(name, peer, unit, (ours.value, theirs.value), &ratio, aim)
     }
 
-    /// A row of figures where less is better.
+    /// A row of figures for which less is better.
     #[must_use]
     pub fn time(
         name: &str,
@@ -67,16 +67,17 @@ impl Row {
         Self::new(name, peer, unit, (ours.value, theirs.value), &ratio, aim)
     }
 
-    /// A row of a figure where less is better, against a limit.
+    /// A row of a figure for which less is better, against a limit.
     #[must_use]
     pub fn limit(name: &str, unit: &'static str, ours: &Figure, limit: f64) -> Self {
-        // A figure that noise makes zero or negative is far within the limit, not beyond measure.
+        // A figure that noise makes zero or negative counts as far below the limit, not as
+        // infinitely far.
         let ratio = ours.with(ours, |ours, _| limit / ours.max(limit / 100.0));
         let row = Self::new(name, "limit", unit, (ours.value, limit), &ratio, 1.0);
         row.spreading(ours.settled, ours.spread() / limit)
     }
 
-    /// With the instructions of an operation, ours and the peer's.
+    /// Adds the instructions per operation, ours and the peer's.
     #[must_use]
     pub fn counted(mut self, instructions: [Option<f64>; 2]) -> Self {
         self.instructions = instructions;
@@ -109,8 +110,8 @@ impl Row {
         row.spreading(ratio.settled, ratio.spread() / ratio.value)
     }
 
-    /// Sets the spread, and from it whether the row is settled and its result. `enough` is whether there were enough
-    /// measurements.
+    /// Sets the spread, and derives whether the row is settled and its result. `enough` is whether
+    /// there were enough measurements.
     fn spreading(self, enough: bool, spread: f64) -> Self {
         let settled = enough && spread <= SPREAD_MAX;
         let meeting_count = self.quarters.iter().filter(|ratio| **ratio >= self.aim).count();

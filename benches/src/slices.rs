@@ -1,20 +1,20 @@
-//! Slices of a contest: which of them are kept, and what they say.
+//! Slices of a contest: selection of the kept ones, and their figures.
 
 use crate::distance::Distance;
 use crate::figure::{Figure, KeptMin, QUARTER_COUNT};
 use serde::{Deserialize, Serialize};
 
-/// How much slower than the level a calibration next to a kept slice may be.
+/// Limit for a calibration next to a kept slice, relative to the level.
 const CALIBRATION_MAX: f64 = 1.05;
 
-/// Levels that are tried, each 1 % slower than the one before: up to 25 % slower than the fastest
-/// calibration. A busy hyperthread costs more.
+/// Number of levels that are tried, each 1 % slower than the one before: up to 25 % slower than the
+/// fastest calibration. A busy hyperthread costs more.
 const LEVEL_COUNT: i32 = 23;
 
-/// With so many times as many kept slices as settle its figure, a side has enough.
+/// A side has enough if its kept slices are this many times the number that settles its figure.
 const ENOUGH: usize = 5;
 
-/// A side's time of one slice, and what was seen around it.
+/// A side's time of one slice, and the observations around it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Slice {
     /// The quarter of the run in which it was played.
@@ -23,9 +23,9 @@ pub(crate) struct Slice {
     /// The slower one of the two.
     pub calibration_ns: f64,
     pub was_switched: bool,
-    /// How far apart the two cores were, where there are two.
+    /// The distance of the two cores, if there are two.
     pub distance: Option<Distance>,
-    /// The nanoseconds of each burst, where they are measured.
+    /// The nanoseconds of each burst, if measured.
     pub bursts_ns: Vec<u32>,
 }
 
@@ -36,15 +36,15 @@ impl Slice {
     }
 }
 
-/// The level of a contest's sides in nanoseconds: the fastest calibration at which each side has enough kept
-/// slices, or as many as there can be.
+/// The level of a contest's sides in nanoseconds: the fastest calibration at which each side has
+/// enough kept slices, or the maximum possible number.
 pub(crate) fn level_ns(sides: &[&[Slice]], kept_min: KeptMin) -> f64 {
     let best = [enough(kept_min), kept_min, KeptMin { each_quarter: 0, ..kept_min }];
     let level = best.into_iter().find_map(|it| fastest_level_ns(sides, it));
     level.unwrap_or_else(|| fastest_ns(sides))
 }
 
-/// What kept slices say.
+/// The figure of kept slices.
 pub(crate) fn figure<'s>(kept: impl Iterator<Item = &'s Slice>, kept_min: KeptMin) -> Figure {
     let kept: Vec<_> = kept.map(|it| (it.quarter, it.op_ns)).collect();
     Figure::of_slices(&kept, kept_min)
@@ -91,7 +91,7 @@ pub(crate) mod tests {
         KeptMin { all, each_quarter: 0 }
     }
 
-    /// As many slices as are needed at least, in all quarters alike.
+    /// The minimum number of slices, in all quarters alike.
     fn in_each_quarter(slice: &Slice) -> Vec<Slice> {
         let quarters = (0..KEPT_MIN).map(|index| index * QUARTER_COUNT / KEPT_MIN);
         quarters.map(|quarter| Slice { quarter, ..slice.clone() }).collect()

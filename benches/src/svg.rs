@@ -6,7 +6,7 @@ pub fn line(svg: &mut String, words: &str) {
     svg.push('\n');
 }
 
-/// Adds words, which begin, end or have their middle at a place.
+/// Adds words with their beginning, end or middle at a position.
 pub fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
     line(svg, &format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"));
 }

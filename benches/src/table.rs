@@ -6,16 +6,16 @@ use std::path::PathBuf;
 /// A group's table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// The comparisons: they are in the JSON file too.
+    /// The comparisons, which the JSON file has, too.
     pub rows: Vec<Row>,
-    /// What is worth knowing beside the rows, such as the state of the machine.
+    /// Notes beside the rows, such as the state of the machine.
     pub notes: Vec<String>,
     /// Rows that can't be shown here, each with the reason.
     pub unshown: Vec<String>,
 }
 
 impl Table {
-    /// Prints it, with what could not be shown and why.
+    /// Prints the table, and the rows that could not be shown with their reasons.
     pub fn print(&self) {
         let Self { rows, notes, unshown } = self;
         print_rows(rows);
@@ -36,7 +36,7 @@ impl Table {
         serde_json::to_string_pretty(&self.rows).expect("text and numbers") + "\n"
     }
 
-    /// The notes, and what is not shown, as a list in Markdown.
+    /// The notes, and the rows not shown, as a Markdown list.
     #[must_use]
     pub fn list(&self) -> String {
         let notes = self.notes.iter().map(|note| format!("- {note}\n"));
@@ -48,7 +48,7 @@ impl Table {
 /// Prints the table, and writes `target/bench/GROUP.json` and `GROUP.md`.
 ///
 /// # Errors
-/// Where a file can't be written.
+/// If a file can't be written.
 pub fn publish(group: &str, table: &Table) -> std::io::Result<()> {
     table.print();
     write(group, "json", &table.json())?;
@@ -58,7 +58,7 @@ pub fn publish(group: &str, table: &Table) -> std::io::Result<()> {
 /// Writes a file of a group into `target/bench`.
 ///
 /// # Errors
-/// Where it can't be written.
+/// If the file can't be written.
 pub fn write(group: &str, extension: &str, text: &str) -> std::io::Result<()> {
     std::fs::create_dir_all(folder())?;
     let path = folder().join(group).with_extension(extension);
@@ -95,7 +95,7 @@ fn print_rows(rows: &[Row]) {
     }
 }
 
-/// The instructions of an operation on both sides, where they were counted.
+/// The instructions per operation on both sides, if counted.
 #[must_use]
 pub fn instructions(counts: [Option<f64>; 2]) -> String {
     let text = |count: Option<f64>| count.map(|count| format!("{count:.1}"));
@@ -126,7 +126,7 @@ pub fn markdown(table: &Table) -> String {
     if list.is_empty() { text } else { format!("{text}\n{list}") }
 }
 
-/// `target/bench`, where cargo builds.
+/// `target/bench` in the folder that cargo builds in.
 #[must_use]
 pub fn folder() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! The peer of forwarding: DPDK's own `dpdk-testpmd`, driven over its command line.
+//! The peer of forwarding: DPDK's own `dpdk-testpmd`, controlled through its command line.
 
 use crate::alternate::Forwarding;
 use crate::cpu_time::Thread;
@@ -7,16 +7,16 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// What testpmd is to do.
+/// testpmd's settings.
 #[derive(Clone, Debug)]
 pub struct Settings<'a> {
     /// Its forwarding mode.
     pub mode: &'a str,
-    /// Its devices, as EAL calls them.
+    /// Its devices, by EAL's names.
     pub devices: Vec<String>,
-    /// How much memory EAL takes, in MiB.
+    /// EAL's memory in MiB.
     pub memory_mib: u32,
-    /// Whether that lies in hugepages.
+    /// Whether the memory lies in hugepages.
     pub hugepages: bool,
     /// Mbufs in its pool.
     pub mbuf_count: u32,
@@ -42,7 +42,7 @@ impl Settings<'static> {
     }
 }
 
-/// testpmd while it runs.
+/// A running testpmd.
 #[derive(Debug)]
 pub struct Testpmd {
     process: Child,
@@ -53,10 +53,10 @@ pub struct Testpmd {
 }
 
 impl Testpmd {
-    /// Starts it.
+    /// Starts testpmd.
     ///
     /// # Errors
-    /// Where it isn't installed, or does not start.
+    /// If it isn't installed, or does not start.
     pub fn start(settings: &Settings<'_>) -> Result<Self, String> {
         let mut process = spawn(settings)?;
         let commands = process.stdin.take().expect("it was piped");
@@ -74,10 +74,10 @@ impl Testpmd {
         }
     }
 
-    /// What it does in `time` by itself.
+    /// Its results in `time` by itself.
     ///
     /// # Errors
-    /// Where it ends.
+    /// If it ends.
     pub fn measure(&mut self, time: Duration) -> Result<Measured, String> {
         self.begin()?;
         std::thread::sleep(time);
@@ -118,7 +118,7 @@ impl Forwarding for Testpmd {
 
 impl Drop for Testpmd {
     fn drop(&mut self) {
-        // It may be stopped, and has nothing to save.
+        // The process may be stopped, and has nothing to save.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -127,7 +127,7 @@ impl Drop for Testpmd {
 fn spawn(settings: &Settings<'_>) -> Result<Child, String> {
     let memory: &[&str] =
         if settings.hugepages { &["--in-memory"] } else { &["--no-huge", "--no-shconf"] };
-    // Into a pipe testpmd would write its lines only once a buffer is full.
+    // When writing to a pipe, testpmd would buffer its lines.
     Command::new("stdbuf")
         .args(["-oL", "dpdk-testpmd", "-l", "0,1", "-m", &settings.memory_mib.to_string()])
         .args(["--no-pci", "--no-telemetry", "--log-level=error"])
@@ -148,7 +148,7 @@ fn spawn(settings: &Settings<'_>) -> Result<Child, String> {
 
 type Ready = (ChildStdin, Lines<BufReader<ChildStdout>>, Thread);
 
-/// Waits until testpmd takes commands.
+/// Waits until testpmd accepts commands.
 fn ready(
     process: &Child,
     mut commands: ChildStdin,

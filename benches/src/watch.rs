@@ -1,4 +1,4 @@
-//! What tells a slice that ran undisturbed from one that did not.
+//! Tells disturbed slices from undisturbed ones.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -8,10 +8,10 @@ use std::time::Instant;
 /// Passes of the calibration loop: some ten microseconds.
 const PASS_COUNT: u32 = 4_000;
 
-/// A fixed piece of work, which takes longer when something else runs on the same physical core.
+/// A fixed piece of work that takes longer if something else runs on the same physical core.
 ///
-/// Its operations are independent of each other and fill all of the core's integer units. A chain of
-/// dependent ones leaves most units idle, and would not see a busy hyperthread next to it.
+/// Its operations are independent of each other and fill all of the core's integer units. A chain
+/// of dependent ones leaves most units idle, and would not notice a busy hyperthread next to it.
 ///
 /// Returns nanoseconds.
 #[must_use]
@@ -19,7 +19,7 @@ pub fn calibration_ns() -> f64 {
     let mut lanes: [u64; 8] = black_box([1, 2, 3, 4, 5, 6, 7, 8]);
     let start = Instant::now();
     for pass in 0..u64::from(PASS_COUNT) {
-        // Rotations, which vectors of the baseline instruction set don't have.
+        // Rotations, because vectors of the baseline instruction set don't have them.
         for lane in &mut lanes {
             *lane = lane.rotate_left(7).wrapping_add(pass);
         }
@@ -33,19 +33,19 @@ pub fn calibration_ns() -> f64 {
 pub struct Switches(File);
 
 impl Switches {
-    /// Of the calling thread.
+    /// Counts for the calling thread.
     ///
     /// # Panics
-    /// Where `/proc` is not mounted.
+    /// If `/proc` is not mounted.
     #[must_use]
     pub fn of_this_thread() -> Self {
         Self(File::open("/proc/thread-self/schedstat").expect("Linux with /proc"))
     }
 
-    /// How often so far: it does not change while nothing else runs on the CPU.
+    /// The count so far, which is constant while nothing else runs on the CPU.
     ///
     /// # Panics
-    /// Where the file has another form than Linux gives it.
+    /// If the file's form differs from Linux's.
     #[must_use]
     pub fn count(&self) -> u64 {
         let mut text = [0; 64];

@@ -1,4 +1,4 @@
-//! The time that one item takes from core to core, beside two bare cache lines.
+//! The time of one item from core to core, compared with two bare cache lines.
 
 use crate::Bench;
 use crossbeam_utils::CachePadded;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// At most 1.1 times the time of the lines.
 const AIM: f64 = 1.0 / 1.1;
 
-/// An item to and fro over two rings, halved; the lines in turn with it.
+/// An item back and forth over two rings, halved; the lines in turn with it.
 pub fn bench(bench: &mut Bench, pair: Pair) {
     let lines = BareLines::default();
     let contest = Contest::new("ring/latency")

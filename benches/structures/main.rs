@@ -1,7 +1,7 @@
-//! The ring, the flow table and the parser, each beside its peers.
+//! The ring, the flow table and the parser, each compared with its peers.
 //!
-//! `cargo xtask bench structures -- ring/8` measures only what has `ring/8` in its name. An option of
-//! criterion's that takes a value is given as `--OPTION=VALUE`.
+//! `cargo xtask bench structures -- ring/8` measures only rows with `ring/8` in their names. An
+//! option of criterion's that takes a value is given as `--OPTION=VALUE`.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,
@@ -19,7 +19,7 @@ use hotloop_benches::instrument::Instrument;
 use hotloop_benches::table::{Table, publish};
 use std::process::ExitCode;
 
-/// What every part of the bench needs.
+/// State shared by all parts of the bench.
 struct Bench {
     instrument: Instrument,
     eal: Eal,
@@ -27,7 +27,7 @@ struct Bench {
 }
 
 fn main() -> ExitCode {
-    // `cargo test --all-targets` starts it as well; there is nothing to be tested in it.
+    // `cargo test --all-targets` starts this as well; there is nothing to test.
     if !std::env::args().any(|argument| argument == "--bench") {
         eprintln!("nothing is measured without --bench, which `cargo bench` gives");
         return ExitCode::SUCCESS;

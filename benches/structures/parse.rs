@@ -1,9 +1,10 @@
-//! From a frame to its flow key: ours, beside unsafe code written by hand and etherparse's slices.
+//! From a frame to its flow key: ours, compared with hand-written unsafe code and etherparse's
+//! slices.
 //!
-//! Ours is `FlowKey::of`, which answers for any frame: tags, tunnels, fragments, extension headers,
-//! quoted packets. The peers answer for usual packets, IPv4 with TCP or UDP, after the same checks, and
-//! leave all others to it: what is measured is usual packets, and that all give equal keys is asserted
-//! over frames of every kind.
+//! Ours is `FlowKey::of`, which handles any frame: tags, tunnels, fragments, extension headers,
+//! quoted packets. The peers handle common packets, IPv4 with TCP or UDP, after the same checks,
+//! and leave all others to ours. The measurement covers common packets; a test over frames of every
+//! kind asserts that all return equal keys.
 
 use crate::Bench;
 use etherparse::{
@@ -19,10 +20,10 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// Frames that are parsed over and over: in the cache, as those of a burst that was prefetched.
+/// Number of frames that are parsed over and over: in the cache, like those of a prefetched burst.
 const FRAME_COUNT: usize = 256;
 
-/// At most 1.15 times the time of the code by hand, and 0.8 times that of etherparse.
+/// At most 1.15 times the time of the hand-written code, and 0.8 times etherparse's.
 const UNSAFE_AIM: f64 = 1.0 / 1.15;
 const ETHERPARSE_AIM: f64 = 1.0 / 0.8;
 
@@ -58,7 +59,7 @@ fn hotloop(frame: &[u8]) -> Option<FlowKey> {
     FlowKey::of(frame, frame.len())
 }
 
-/// What the stage `Classify` does, and then a stage that wants the key.
+/// The work of the stage `Classify`, followed by a stage that needs the key.
 #[inline(always)]
 fn classified(frame: &[u8], seed: &Seed) -> Option<FlowKey> {
     let layout = classify(black_box(frame), seed);
@@ -81,7 +82,7 @@ fn etherparse(frame: &[u8]) -> Option<FlowKey> {
     }
 }
 
-/// The slices of just the headers that are looked at, and the checks that they leave to others.
+/// Slices of only the headers that are read, with the checks that slices leave to the caller.
 #[inline(always)]
 fn etherparse_key(frame: &[u8]) -> Option<[u64; 2]> {
     let ethernet = Ethernet2HeaderSlice::from_slice(frame).ok()?;
@@ -110,7 +111,7 @@ fn etherparse_key(frame: &[u8]) -> Option<[u64; 2]> {
     Some([addresses, u64::from(ports) | u64::from(ip.protocol().0) << 32])
 }
 
-/// What is not usual.
+/// Uncommon frames.
 #[cold]
 #[inline(never)]
 fn rest(frame: &[u8]) -> Option<FlowKey> {
@@ -122,8 +123,8 @@ fn of_words(words: [u64; 2]) -> FlowKeyV4 {
     zerocopy::transmute!(words)
 }
 
-/// The time of `count` frames. A key counts when its words are in the sum. A function of its own for
-/// each `key`, so that none is compiled in the midst of another.
+/// The time of `count` frames. A key counts if its words are in the sum. A function of its own for
+/// each `key`, so that none is inlined into another.
 #[inline(never)]
 fn timed(
     frames: &[Vec<u8>],

@@ -1,8 +1,10 @@
-//! The ladder: how many datagrams a second arrive through the kernel's sockets, one way after the other, and then in
-//! poll mode; what was lost where; and what each costs. After Cloudflare's "How to receive a million packets per second".
-//! And with `deployments` as an argument, a network function as threads over RAW sockets and in the engine's deployments.
+//! The ladder: how many datagrams a second arrive through the kernel's sockets, in one way after
+//! the other, and then in poll mode; where others are lost; and the cost of each. After
+//! Cloudflare's "How to receive a million packets per second". With the argument `deployments`, a
+//! network function as threads over RAW sockets and in the engine's deployments.
 //!
-//! Both ends of a veth pair are in network namespaces of their own. Without root, nothing is measured.
+//! Both ends of a veth pair are in network namespaces of their own. Nothing is measured without
+//! root.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,
@@ -21,7 +23,7 @@ use std::process::ExitCode;
 use tempfile::TempDir;
 use wire::Wire;
 
-/// What a group measures with: the programs in a folder, and a wire.
+/// The environment of a group: the programs in a folder, and a wire.
 pub struct Bed {
     folder: TempDir,
     wire: Wire,
@@ -38,7 +40,7 @@ impl Bed {
         Ok(Self { folder, wire: Wire::new()? })
     }
 
-    /// Where the programs are.
+    /// The folder of the programs.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -46,7 +48,7 @@ impl Bed {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    // The programs are this one, by other names.
+    // The programs are this one, under other names.
     let name = Path::new(&arguments[0]).file_name().and_then(|name| name.to_str());
     match name {
         Some(SINK) => return hotloop_ops::main(SINK, udp::sink::run::run),
@@ -54,7 +56,7 @@ fn main() -> ExitCode {
         Some(reflector::NAME) => return ended(reflector::run(&arguments[1..])),
         _ => (),
     }
-    // `cargo test --all-targets` starts it as well; there is nothing to be tested in it.
+    // `cargo test --all-targets` starts this as well; there is nothing to test.
     if !arguments.iter().any(|argument| argument == "--bench") {
         eprintln!("nothing is measured without --bench, which `cargo bench` gives");
         return ExitCode::SUCCESS;

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long both run before they are measured, and for how long they are.
+/// How long both run before they are measured, and how long they are measured.
 #[derive(Clone, Copy)]
 pub struct Window {
     warm_up: Duration,
@@ -18,50 +18,50 @@ pub struct Window {
 }
 
 impl Window {
-    /// Where the kernel is in between.
+    /// With the kernel in between.
     pub const LONG: Self =
         Self { warm_up: Duration::from_millis(500), measured: Duration::from_millis(1_200) };
 
-    /// Where only the cores are, whose distance may change.
+    /// With only the cores, whose distance may change.
     pub const SHORT: Self =
         Self { warm_up: Duration::from_millis(200), measured: Duration::from_millis(400) };
 }
 
-/// How long what was sent may be on its way.
+/// How long datagrams may be in flight.
 const DRAIN: Duration = Duration::from_millis(300);
 
-/// How long a program may take to start, and to end.
+/// Time limit for a program's start, and for its end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The names by which this program is one of the two.
+/// The names under which this program is one of the two.
 pub const SINK: &str = "udp-sink";
 pub const SOURCE: &str = "udp-source";
 
 /// Nanoseconds in a tick of /proc/stat.
 const TICK_NS: f64 = 1e7;
 
-/// What was measured of a pair.
+/// The measurements of a pair.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// Datagrams a second that came while it was measured.
+    /// Datagrams received per second during the measurement.
     pub received_pps: f64,
-    /// Datagrams a second that were sent.
+    /// Datagrams sent per second.
     pub sent_pps: f64,
-    /// CPU time of the receiving process, in nanoseconds a datagram received.
+    /// CPU time of the receiving process, in nanoseconds per datagram received.
     pub process_ns: f64,
-    /// CPU time of all softirqs of the machine, in nanoseconds a datagram received.
+    /// CPU time of all softirqs of the machine, in nanoseconds per datagram received.
     pub softirq_ns: f64,
     /// Datagrams sent and received from beginning to end.
     pub sent: u64,
     pub received: u64,
-    /// What was lost from beginning to end, where somebody has counted it.
+    /// Losses from beginning to end, as far as they were counted.
     pub lost: Vec<(String, u64)>,
-    /// Datagrams of each thread or queue.
+    /// Number of datagrams of each thread or queue.
     pub shares: Vec<u64>,
 }
 
 impl Measured {
-    /// The share of all sent that did not come.
+    /// The share of all sent datagrams that did not arrive.
     pub fn lost_share(&self) -> f64 {
         self.lost_count() as f64 / self.sent.max(1) as f64
     }
@@ -70,10 +70,10 @@ impl Measured {
         self.sent.saturating_sub(self.received)
     }
 
-    /// Where datagrams were lost: those that somebody counted, and the rest.
+    /// The places where datagrams were lost: the counted ones, and the rest.
     pub fn places(&self) -> String {
         let all = self.lost_count();
-        // Also those of other sockets.
+        // Includes other sockets.
         let own = || self.lost.iter().filter(|(name, _)| name != "receive_buffer_errors");
         let counted: u64 = own().map(|(_, count)| count).sum();
         let percent = |count: u64| format!("{:.0} %", count as f64 * 100.0 / all.max(1) as f64);
@@ -127,7 +127,7 @@ impl Program {
         self.status().and_then(|status| status[what].as_u64()).unwrap_or(0)
     }
 
-    /// What it has said.
+    /// Its error output.
     fn errors(&mut self) -> String {
         let _ = self.process.kill();
         let mut errors = String::new();
@@ -148,7 +148,7 @@ impl Program {
         tasks.into_iter().flatten().flatten().filter_map(of_task).sum()
     }
 
-    /// Has it end, and returns its report.
+    /// Ends the program, and returns its report.
     fn end(mut self) -> Result<Value, String> {
         let pid = rustix::process::Pid::from_child(&self.process);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)
@@ -173,21 +173,21 @@ pub fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// A number in a report; 0 where there is none.
+/// A number in a report; 0 if it is absent.
 pub fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-/// A source that sends for as long as it lives.
+/// A source that sends until it is dropped.
 pub struct Source {
     program: Program,
 }
 
 impl Source {
-    /// Starts it.
+    /// Starts the source.
     ///
     /// # Errors
-    /// What it says.
+    /// Its error message.
     pub fn start(
         namespace: Option<&Namespace>,
         folder: &Path,
@@ -210,10 +210,10 @@ fn softirq_ns() -> f64 {
     ticks.unwrap_or(0.0) * TICK_NS
 }
 
-/// Runs a sink and a source, each where it belongs; without `source`, a sink that sends to itself.
+/// Runs a sink and a source, each in its place; without `source`, a sink that sends to itself.
 ///
 /// # Errors
-/// What a program says that does not start.
+/// The error message of a program that does not start.
 pub fn measure(
     folder: &Path,
     window: Window,

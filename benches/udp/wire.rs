@@ -14,13 +14,14 @@ pub const ADDRESSES: [&str; 2] = ["192.168.254.1", "192.168.254.2"];
 pub const SENDER_MAC: &str = "02:00:00:00:00:0a";
 pub const RECEIVER_MAC: &str = "02:00:00:00:00:0b";
 
-/// The CPU of the sender, and the one that the receiver has to itself where there are two.
+/// The sender's CPU, and the CPU that the receiver has to itself if there are two.
 pub const SENDER_CPU: usize = 0;
 pub const RECEIVER_CPU: usize = 1;
 
-/// A network namespace, with its own view of /sys. It is gone when this is dropped, and when the benchmark dies.
+/// A network namespace, with its own view of /sys. It disappears when this is dropped, and when the
+/// benchmark dies.
 pub struct Namespace {
-    /// Keeps it for as long as its standard input is open.
+    /// Keeps the namespace for as long as its standard input is open.
     keeper: Child,
 }
 
@@ -40,7 +41,7 @@ impl Namespace {
         }
     }
 
-    /// A program in it.
+    /// A program inside the namespace.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         let pid = self.keeper.id().to_string();
@@ -48,10 +49,10 @@ impl Namespace {
         command
     }
 
-    /// Runs a line of shell in it.
+    /// Runs a line of shell inside the namespace.
     ///
     /// # Errors
-    /// What it says.
+    /// Its error message.
     pub fn shell(&self, line: &str) -> Result<String, String> {
         let output = self.command("sh").args(["-c", line]).output();
         let output = output.map_err(|error| format!("nsenter: {error}"))?;
@@ -76,10 +77,10 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Makes both namespaces and the wire between them, of one queue.
+    /// Makes both namespaces and the single-queue wire between them.
     ///
     /// # Errors
-    /// What keeps it from being made, and what to do.
+    /// The reason why it can't be made, and the remedy.
     pub fn new() -> Result<Self, String> {
         let (sender, receiver) = (Namespace::new()?, Namespace::new()?);
         let peer = receiver.keeper.id();
@@ -101,11 +102,11 @@ impl Wire {
         Ok(Self { sender, receiver })
     }
 
-    /// Has the kernel process what the receiver's end receives on this CPU (receive packet steering), or where the
-    /// sender runs.
+    /// Makes the kernel process packets of the receiver's end on this CPU (receive packet
+    /// steering), or on the sender's.
     ///
     /// # Errors
-    /// Where the kernel can't.
+    /// If the kernel can't.
     pub fn steer(&self, cpu: Option<usize>) -> Result<(), String> {
         let mask = cpu.map_or(0, |cpu| 1_u64 << cpu);
         let file = format!("/sys/class/net/{RECEIVER}/queues/rx-0/rps_cpus");

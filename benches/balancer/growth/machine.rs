@@ -1,25 +1,25 @@
-//! The machine's caches and free memory, as the kernel has them.
+//! The machine's caches and free memory, as reported by the kernel.
 
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 
-/// What keeps copies of memory, or of where it is, close to the core.
+/// A cache of memory, or of address translations.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cache {
     pub name: String,
     pub capacity: Capacity,
 }
 
-/// How much a cache holds.
+/// The capacity of a cache.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Capacity {
     Bytes(usize),
-    /// Of a TLB: pages of any size.
+    /// For a TLB: pages of any size.
     Pages(usize),
 }
 
-/// The data caches of the first CPU, and its TLB where the kernel says how large that is.
+/// The data caches of the first CPU, and its TLB if the kernel reports its size.
 pub fn caches() -> Vec<Cache> {
     let folders = (0..)
         .map(|index| PathBuf::from(format!("/sys/devices/system/cpu/cpu0/cache/index{index}")));
@@ -33,21 +33,21 @@ pub fn caches() -> Vec<Cache> {
     data.chain(tlb(&cpus)).collect()
 }
 
-/// One of `/sys/devices/system/cpu/cpu0/cache`, where it holds data.
+/// An entry of `/sys/devices/system/cpu/cpu0/cache`, if it holds data.
 fn cache(level: &str, kind: &str, size: &str) -> Option<Cache> {
     let kib: usize = size.trim().strip_suffix('K')?.parse().ok()?;
     let cache = Cache { name: format!("L{}", level.trim()), capacity: Capacity::Bytes(kib << 10) };
     (kind.trim() != "Instruction").then_some(cache)
 }
 
-/// That of `/proc/cpuinfo`, which says so of AMD's.
+/// The TLB in `/proc/cpuinfo`, which reports it for AMD processors.
 fn tlb(cpus: &str) -> Option<Cache> {
     let line = cpus.lines().find(|line| line.starts_with("TLB size"))?;
     let count = line.split_once(": ")?.1.split(' ').next()?.parse().ok()?;
     Some(Cache { name: "TLB".to_owned(), capacity: Capacity::Pages(count) })
 }
 
-/// The memory that tables can be given, in bytes: what is free, reserved pages of 2 MiB among it.
+/// Memory available for tables, in bytes: free memory, including reserved pages of 2 MiB.
 pub fn free_bytes() -> usize {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let number = |name: &str| -> Option<usize> {

@@ -1,8 +1,8 @@
-//! What a packet of a known connection costs, and what memory the tables take, as there are more
+//! The cost of a known connection's packet, and the tables' memory, for growing numbers of
 //! connections, services or backends: a group of its own.
 //!
-//! `cargo xtask bench growth -- services` measures only that series; the others are `connections` and
-//! `backends`. With `--quick` the largest sizes are left out.
+//! `cargo xtask bench growth -- services` measures only that series; the others are `connections`
+//! and `backends`. `--quick` leaves out the largest sizes.
 
 mod machine;
 mod page;
@@ -19,7 +19,7 @@ use series::{Kind, Series};
 /// The name of the group.
 pub const GROUP: &str = "growth";
 
-/// Memory that is left to everything but connections, in bytes.
+/// Memory reserved for everything except connections, in bytes.
 const SPARE_BYTES: usize = 2 << 30;
 
 /// Measures the series named in `words`, or all.

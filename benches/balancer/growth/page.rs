@@ -4,7 +4,7 @@ use super::machine::caches;
 use super::series::{Point, STEP_MAX, Series, short};
 use hotloop_benches::table::{Table, instructions};
 
-/// How the table is to be read.
+/// How to read the table.
 pub fn notes() -> Vec<String> {
     let caches: Vec<_> = caches().iter().map(ToString::to_string).collect();
     vec![

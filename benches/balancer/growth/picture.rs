@@ -3,7 +3,7 @@
 use super::series::{Series, short};
 use std::fmt::Write;
 
-/// Of the picture, and from its edges to the axes.
+/// Size of the picture, and margins from its edges to the axes.
 const SIZE: [f64; 2] = [760.0, 420.0];
 const LEFT: f64 = 50.0;
 const RIGHT: f64 = 30.0;
@@ -15,8 +15,8 @@ const DECADE_COUNT: u32 = 8;
 
 const COLOURS: [&str; 3] = ["#1f77b4", "#d62728", "#2ca02c"];
 
-/// The series as lines in SVG: how many along the x axis, logarithmic, and nanoseconds up the y axis.
-/// Points that are not settled are hollow.
+/// The series as lines in SVG: counts on a logarithmic x axis, nanoseconds on the y axis. Points
+/// that are not settled are hollow.
 pub fn svg(all: &[Series]) -> String {
     let points = all.iter().flat_map(|series| &series.points);
     let most_ns = points.map(|point| point.figure.value).fold(1.0, f64::max);
@@ -34,7 +34,7 @@ pub fn svg(all: &[Series]) -> String {
     svg + "</svg>\n"
 }
 
-/// Where the y axis ends.
+/// The end of the y axis.
 struct Scale {
     top_ns: f64,
 }

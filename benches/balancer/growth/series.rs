@@ -1,4 +1,4 @@
-//! Sizes of one kind, each measured in turns with the one before.
+//! Sizes of one kind, each measured in turns with the previous one.
 
 use super::machine::{Cache, Capacity, caches};
 use crate::bed::{Bed, LazyBed, Memory, Setup};
@@ -13,21 +13,22 @@ use hotloop_benches::figure::Figure;
 use hotloop_benches::instrument::Instrument;
 use hotloop_benches::row::{Row, SPREAD_MAX};
 
-/// A step to the next size that costs more, by the time of a packet, is one that a cache has to explain.
+/// A step to the next size that costs more than this, as a factor of the time per packet, must be
+/// explained by a cache.
 pub const STEP_MAX: f64 = 1.5;
 
-/// Connections where services or backends grow.
+/// Number of connections while services or backends grow.
 const FLOW_COUNT: u32 = 1_000_000;
 
-/// Services where connections or backends grow.
+/// Number of services while connections or backends grow.
 const SERVICE_COUNT: u32 = 10;
 
-/// Connections with which the instructions of the larger sizes are counted: as many as are looked up
-/// in stages.
+/// Number of connections while instructions of the larger sizes are counted: enough for lookups in
+/// stages.
 const COUNTED_FLOWS: u32 = 100_000;
 
-/// Packets before those that are counted: so many for each connection, since random ones leave out a
-/// third of the connections when there is one for each; but not more than so many.
+/// Number of warm-up packets per connection before counting, since one random packet per connection
+/// leaves out a third of the connections; up to a maximum in total.
 const PASS_PACKETS: u32 = 4;
 const PASS_MAX: u32 = 2_000_000;
 
@@ -38,7 +39,7 @@ const LINE_BYTES: usize = 64;
 /// Pages of 2 MiB that each balancer takes beside its connections, rounding included.
 const HUGEPAGES_MORE: usize = 8;
 
-/// What grows.
+/// The growing quantity.
 #[derive(Clone, Copy)]
 pub struct Kind {
     pub name: &'static str,
@@ -46,32 +47,32 @@ pub struct Kind {
     setup: fn(u32) -> Setup,
 }
 
-/// What was measured of a kind.
+/// The measurements of one kind.
 pub struct Series {
     pub name: &'static str,
     pub points: Vec<Point>,
 }
 
-/// What was measured of a size.
+/// The measurement of one size.
 pub struct Point {
     pub count: u32,
     /// Nanoseconds a packet.
     pub figure: Figure,
     pub instructions: Option<f64>,
     pub memory: Memory,
-    /// From the size before.
+    /// The step from the previous size.
     pub step: Option<Step>,
 }
 
-/// A size beside the one before.
+/// A size compared with the previous one.
 pub struct Step {
     pub row: Row,
-    /// Caches that it outgrows.
+    /// The caches that it outgrows.
     pub outgrown: Vec<String>,
 }
 
 impl Kind {
-    /// All that can grow.
+    /// All kinds.
     pub const ALL: [Self; 3] = [
         Self {
             name: "connections",
@@ -90,15 +91,15 @@ impl Kind {
         },
     ];
 
-    /// What a size is measured with, and `flows_max` connections at most.
+    /// The parameters of a size, with at most `flows_max` connections.
     fn setup(&self, count: u32, flows_max: u32) -> Setup {
         let Setup { service_count, backend_count, flow_count, .. } = (self.setup)(count);
         let hits = Setup::hits(service_count, flow_count.min(flows_max));
         Setup { backend_count, ..hits }
     }
 
-    /// Leaves out the largest sizes, as long as the connections of all together take more than
-    /// `room_bytes`. Says which, and why.
+    /// Leaves out the largest sizes while the connections of all sizes together take more than
+    /// `room_bytes`. Returns which, and why.
     pub fn fit(&mut self, room_bytes: usize) -> Vec<String> {
         let mut left_out = Vec::new();
         while let Some((&count, fewer)) = self.counts.split_last()
@@ -128,7 +129,7 @@ impl Kind {
         format!("{} {}", short(count), self.name)
     }
 
-    /// Measures each size beside the one before. Nothing comes of it where they are only counted.
+    /// Measures each size in turns with the previous one. Returns `None` if they are only counted.
     pub fn measure(&self, instrument: &mut Instrument) -> Result<Option<Series>, String> {
         let flows_max = if instrument.is_counting() { COUNTED_FLOWS } else { u32::MAX };
         let sizes: Vec<_> = self.counts.iter().map(|count| self.size(*count, flows_max)).collect();
@@ -136,7 +137,7 @@ impl Kind {
             let contest = Contest::new(&format!("growth/{}", pair[1].name));
             contest.with(pair[0].side()).with(pair[1].side()).run(instrument)
         });
-        // None stops at the first: in a process that counts, nothing comes of any.
+        // Don't stop at the first `None`: a process that counts returns `None` for all.
         let outcomes: Vec<_> = pairs.collect();
         let outcomes: Option<Vec<_>> = outcomes.into_iter().collect();
         let series = outcomes
@@ -174,7 +175,7 @@ impl Size {
     }
 }
 
-/// All sizes of which each but the first was measured beside the one before.
+/// All sizes; each except the first was measured beside the previous one.
 fn points(sizes: &[Size], outcomes: &[Outcome]) -> Vec<Point> {
     let caches = caches();
     let mut points = vec![sizes[0].point(&outcomes[0], None)];
@@ -183,7 +184,7 @@ fn points(sizes: &[Size], outcomes: &[Outcome]) -> Vec<Point> {
         let is_outgrown = |cache: &&Cache| touched[0].half_fits(cache) && !touched[1].fits(cache);
         let outgrown: Vec<_> =
             caches.iter().filter(is_outgrown).map(|cache| cache.name.clone()).collect();
-        // Where a cache is outgrown, any step will do.
+        // If a cache is outgrown, any step is accepted.
         let aim = if outgrown.is_empty() { 1.0 / STEP_MAX } else { 0.0 };
         let sides = (&*pair[1].name, &*pair[0].name);
         let row = outcome.row(&format!("hits, {}", pair[1].name), "ns a packet", sides, aim);
@@ -200,25 +201,25 @@ impl Series {
 }
 
 impl Point {
-    /// The range of the three quarters of the figure that lie closest together, over the figure.
+    /// The range of the figure's closest three quarters, relative to the figure.
     pub fn spread(&self) -> f64 {
         self.figure.spread() / self.figure.value
     }
 
-    /// Whether enough was undisturbed, and the quarters of the run agree.
+    /// Whether enough slices were undisturbed, and the quarters of the run agree.
     pub fn is_settled(&self) -> bool {
         self.figure.settled && self.spread() <= SPREAD_MAX
     }
 }
 
-/// The memory that packets of all connections together read.
+/// The memory read by packets of all connections together.
 struct Touched {
     bytes: usize,
     page_count: usize,
 }
 
 impl Touched {
-    /// IPv4's table of connections; and of each target a line, and its counts, on pages of 4 KiB.
+    /// IPv4's connection table; and for each target a line and its counts, on pages of 4 KiB.
     fn by(size: &Size) -> Self {
         let memory = size.bed.with(|bed| bed.memory().expect("a balancer's"));
         let capacity = size.setup.connections_max as usize;

@@ -1,6 +1,7 @@
-//! What it costs a worker, control and the network that all nodes of a cluster know its sessions: a group of its own.
+//! The cost of sharing sessions among the nodes of a cluster, for a worker, control and the
+//! network: a group of its own.
 //!
-//! `cargo xtask bench sessions`. With `--quick` the larger table is left out, and there are few rounds.
+//! `cargo xtask bench sessions`. `--quick` leaves out the larger table, and plays few rounds.
 
 mod node;
 mod page;
@@ -22,25 +23,25 @@ use side::Side;
 /// The name of the group.
 pub const GROUP: &str = "sessions";
 
-/// How many connections.
+/// Numbers of connections.
 const FLOW_COUNTS: [u32; 2] = [1_000_000, 10_000_000];
 
 const SERVICE_COUNT: u32 = 10;
 
-/// One of which is drained, so that a tenth of the connections are exceptions.
+/// One of them is drained, so that a tenth of the connections are exceptions.
 const BACKEND_COUNT: u32 = 10;
 
-/// Rounds of each size, and how many walks there are in each: every other one begins exceptions, and the next one ends them.
-/// Those of the larger size take ten times as long.
+/// Rounds of each size, and walks per round: every other walk begins exceptions, and the next one
+/// ends them. Walks of the larger size take ten times as long.
 const ROUND_COUNTS: [(usize, usize); 2] = [(12, 4), (8, 2)];
 const ROUND_COUNT_QUICK: usize = 4;
 
-/// Workers alike: one walks, the other one does not.
+/// Two identical workers: one walks, the other does not.
 const SIDE_COUNT: usize = 2;
 
 const HUGEPAGE_BYTES: usize = 2 << 20;
 
-/// Pages of 2 MiB that a balancer takes apart from its connections, rounding included.
+/// Pages of 2 MiB that a balancer takes beside its connections, rounding included.
 const HUGEPAGES_MORE: usize = 8;
 
 /// Measures all sizes.
@@ -56,7 +57,7 @@ pub fn run(words: &[&str]) -> Result<(), String> {
         table.unshown.push(format!("all sizes on reserved 2 MiB pages: {reason}"));
     }
     let mut all = Vec::new();
-    // Once this thread is on the first, it may use no other.
+    // Once this thread is pinned to the first CPU, it may use no other.
     let core = core_affinity::get_core_ids().and_then(|cores| cores.get(1).copied());
     Pair::pin()?;
     match core {
@@ -83,7 +84,7 @@ fn setup(flow_count: u32) -> Setup {
     Setup { backend_count: BACKEND_COUNT, ..Setup::hits(SERVICE_COUNT, flow_count) }
 }
 
-/// A second for each million connections: as much as bursts allow.
+/// A second for each million connections: as long as bursts allow.
 fn prepare_ms_max(flow_count: u32) -> u32 {
     flow_count / 1_000
 }
@@ -93,7 +94,7 @@ fn hugepage_count(setup: &Setup) -> usize {
     SIDE_COUNT * (bytes / HUGEPAGE_BYTES + HUGEPAGES_MORE)
 }
 
-/// All rounds of a size: this thread is the worker, of both sides.
+/// All rounds of a size: this thread is the worker of both sides.
 fn measure(
     setup: &Setup,
     core: CoreId,

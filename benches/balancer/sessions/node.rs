@@ -1,4 +1,5 @@
-//! What a worker shares its exceptions by: control on the other core, and a peer at the end of a TCP connection.
+//! The parties with which a worker shares its exceptions: control on the other core, and a peer at
+//! the end of a TCP connection.
 
 use core_affinity::CoreId;
 use hotloop::engine::{Asker, Publisher};
@@ -17,13 +18,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
-/// How many changes of the node a peer takes in a turn: as many as a node does.
+/// Number of the node's changes that a peer takes in a turn: the same as in a node.
 const IMPORTS_MAX: usize = 4096;
 
-/// Stands for no table, by its number: the first one's is 0.
+/// A number that stands for no table: the first table's is 0.
 pub const NONE: u64 = u64::MAX;
 
-/// The names: the lesser one connects to the other, at once.
+/// The names: the smaller one connects to the other, at once.
 const NODE: &str = "b";
 const PEER: &str = "a";
 
@@ -35,8 +36,8 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// At free ports of this machine.
-    /// Workers look through all connections within `prepare_ms_max`.
+    /// A pair of nodes at free ports of this machine. Workers walk through all connections within
+    /// `prepare_ms_max`.
     pub fn new(prepare_ms_max: u32) -> Result<Self, String> {
         let free = || TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
         let addresses = free().and_then(|node| Ok([node, free()?]));
@@ -53,19 +54,19 @@ impl Nodes {
         Ok(Self { node: cluster(node, peer), peer: cluster(peer, node) })
     }
 
-    /// The configuration of the node of which a worker is measured.
+    /// The configuration of the node with the measured worker.
     pub fn of_node(&self, config: Config) -> Config {
         Config { cluster: Some(self.node.clone()), ..config }
     }
 }
 
-/// What control and the worker's thread share.
+/// State shared by control and the worker's thread.
 struct Shared {
-    /// To be published.
+    /// The table to publish.
     table: Mutex<Arc<ServiceTable>>,
-    /// The table of which all exceptions were found and taken, by its number.
+    /// The number of the table whose exceptions were all found and taken.
     marked: AtomicU64,
-    /// That of which the peer has entered them all.
+    /// The number of the table whose exceptions the peer has all entered.
     entered: AtomicU64,
     is_over: AtomicBool,
 }
@@ -76,16 +77,16 @@ impl Shared {
     }
 }
 
-/// Control, on a core of its own. It ends with this.
+/// Control, on a core of its own. Ends when dropped.
 pub struct Control {
     shared: Arc<Shared>,
-    /// Control's thread, and the one that talks to the peer.
+    /// The threads of control and of the connection to the peer.
     pub threads: [Thread; 2],
     thread: Option<JoinHandle<()>>,
 }
 
 impl Control {
-    /// For the one worker of `config`, which runs on another thread.
+    /// Starts control for the only worker of `config`, which runs on another thread.
     pub fn start(
         core: CoreId,
         config: &Config,
@@ -115,28 +116,30 @@ impl Control {
         };
         let thread = named("control", work)?;
         starts.recv().map_err(|_| "control has panicked")??;
-        // Peers have such threads, too, which begin later.
+        // Peers have such threads, too, which start later.
         let find = |name| Thread::find(std::process::id(), name);
         Ok(Self { shared, threads: [find("control")?, find("sync")?], thread: Some(thread) })
     }
 
-    /// Has the worker go by this table.
+    /// Publishes this table to the worker.
     pub fn publish(&self, table: Arc<ServiceTable>) {
         *self.shared.table() = table;
     }
 
-    /// The number of the table of which all exceptions were found and taken.
+    /// The number of the table whose exceptions were all found and taken.
     #[inline]
     pub fn marked(&self) -> u64 {
         self.shared.marked.load(Relaxed)
     }
 
-    /// The number of the table of which the peer has entered all exceptions; [`NONE`] where there is no peer.
+    /// The number of the table whose exceptions the peer has all entered; [`NONE`] if there is no
+    /// peer.
     pub fn entered(&self) -> u64 {
         self.shared.entered.load(Relaxed)
     }
 
-    /// Nanoseconds on a CPU so far, of control's thread and of the one that talks to the peer.
+    /// CPU time in nanoseconds so far, of control's thread and of the one for the connection to the
+    /// peer.
     pub fn cpu_ns(&self) -> Result<[u64; 2], String> {
         let [control, sync] = &self.threads;
         Ok([control.cpu_ns()?, sync.cpu_ns()?])
@@ -150,7 +153,7 @@ impl Drop for Control {
     }
 }
 
-/// What control does, as far as it is about sessions.
+/// The part of control's work that concerns sessions.
 fn turn_after_turn(
     mut node: control::Node,
     mut publisher: Publisher<ServiceTable>,
@@ -169,7 +172,7 @@ fn turn_after_turn(
         let is_entered = is_marked && node.has_peers_in_sync() && node.has_handed_over(&table);
         for (said, is_so) in [(&shared.marked, is_marked), (&shared.entered, is_entered)] {
             let serial = if is_so { published } else { NONE };
-            // Another core reads it after each burst.
+            // Another core reads this after each burst.
             if said.load(Relaxed) != serial {
                 said.store(serial, Release);
             }
@@ -178,13 +181,13 @@ fn turn_after_turn(
     }
 }
 
-/// The other node: it takes what it hears, and counts.
+/// The other node: it receives changes, and counts them.
 pub struct Peer {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Result<Heard, String>>,
 }
 
-/// What a peer has heard.
+/// The changes that a peer has received.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heard {
     pub claim_count: u64,
@@ -209,7 +212,7 @@ impl Peer {
         Ok(Self { is_over, thread: named("peer", work)? })
     }
 
-    /// Goes away.
+    /// Disconnects.
     pub fn finish(self) -> Result<Heard, String> {
         self.is_over.store(true, Release);
         self.thread.join().map_err(|_| "the peer has panicked")?
@@ -224,7 +227,7 @@ fn listen(sync: &Sync, is_over: &AtomicBool) -> Heard {
         heard.claim_count += claim_count as u64;
         heard.end_count += (imports.len() - claim_count) as u64;
         imports.clear();
-        // It has no connections.
+        // The peer has no connections.
         if let Some(walk) = sync.snapshot_wanted() {
             sync.give_page(walk, &[], &[], true);
         }

@@ -1,4 +1,4 @@
-//! The page of the book: what a walk costs, and what a snapshot.
+//! The page of the book: the cost of a walk, and of a snapshot.
 
 use super::node::Heard;
 use super::rounds::{KINDS, Measured, RATIO_MAX, Walks};
@@ -6,7 +6,7 @@ use super::short;
 use hotloop_benches::figure::median;
 use hotloop_benches::table::Table;
 
-/// How the tables are to be read.
+/// How to read the tables.
 pub fn notes(all: &[Measured]) -> Vec<String> {
     let mut notes = vec![
         "bursts of 64 small TCP packets of known connections in random order, on one core; 10 services of 10 \
@@ -34,7 +34,7 @@ pub fn notes(all: &[Measured]) -> Vec<String> {
     notes
 }
 
-/// What the peers have heard in all walks.
+/// The changes that the peers have received in all walks.
 fn of_peer(measured: &Measured) -> String {
     let heard = |get: fn(&Heard) -> u64| measured.of_changes.iter().map(get).sum::<u64>();
     let kept = |get: fn(&Walks) -> f64| {

@@ -8,40 +8,40 @@ use hotloop_benches::interrupts::Interrupts;
 use hotloop_benches::row::Row;
 use std::time::{Duration, Instant};
 
-/// Compared with the time without a walk.
+/// Limit relative to the time without a walk.
 pub const RATIO_MAX: f64 = 1.1;
 
-/// How long a side plays before it is the other one's turn.
+/// How long a side plays in a turn.
 const TURN: Duration = Duration::from_millis(100);
 
-/// For how long of that its bursts don't count, while the cache holds what the other one has used.
+/// The beginning of a turn that doesn't count, while the cache still holds the other side's data.
 const WARM_UP: Duration = Duration::from_millis(10);
 
-/// The share of bursts of which the slowest counts.
+/// The share of bursts whose slowest counts.
 const SHARE: f64 = 0.999;
 
-/// How long a slice takes, at least: a part of a run that counts as a whole, or not at all.
+/// Minimum length of a slice: a part of a run that counts as a whole, or not at all.
 const SLICE_NS: u64 = 400_000;
 
-/// A slice does not count where a burst took so many times as long, in the mean, as in the middle one of a round. No
-/// walk does that from one slice to the next.
+/// A slice does not count if its bursts took more than this many times as long, on average, as
+/// those of a round's median slice. No walk causes that from one slice to the next.
 const DISTURBED: f64 = 1.5;
 
-/// Of some bursts, what nearly all took at most.
+/// The longest time of nearly all of some bursts.
 pub type MostNs = fn(&Bursts) -> f64;
 
-/// Which bursts count, and what these took.
+/// The kinds of bursts, and their times.
 pub const KINDS: [(&str, MostNs); 2] =
     [("all", |it| it.most_ns), ("without an interrupt", |it| it.uninterrupted_ns)];
 
-/// What was measured of a size.
+/// The measurements of one size.
 pub struct Measured {
     pub flow_count: u32,
     pub walks: Vec<Walks>,
     pub snapshots: Vec<Snapshot>,
-    /// How long a walk takes a worker without packets.
+    /// The time of a walk in a worker without packets.
     pub idle_s: Vec<f64>,
-    /// What the peers have heard during the walks.
+    /// The changes that the peers received during the walks.
     pub of_changes: [Heard; SIDE_COUNT],
 }
 
@@ -49,11 +49,11 @@ pub struct Measured {
 pub struct Walks {
     pub quiet: Bursts,
     pub walking: Bursts,
-    /// How long one took until all was found and taken, in the mean.
+    /// The mean time of a walk until all exceptions were found and taken.
     pub took_s: f64,
-    /// And then until the peer had entered it.
+    /// The time after that until the peer had entered them.
     pub handover_s: f64,
-    /// Of control's thread and of the one that talks to the peer, meanwhile.
+    /// CPU time of control's thread and of the one for the connection to the peer meanwhile.
     pub cpu_ms: [f64; 2],
 }
 
@@ -61,36 +61,36 @@ pub struct Walks {
 #[derive(Clone, Copy)]
 pub struct Bursts {
     pub median_ns: f64,
-    /// What nearly all took at most.
+    /// The longest time of nearly all bursts.
     pub most_ns: f64,
-    /// The same without the longest ones, as many as there were interrupts.
+    /// The same without the longest bursts, one for each interrupt.
     pub uninterrupted_ns: f64,
-    /// How many interrupts there were in a second.
+    /// Number of interrupts a second.
     pub interrupts_per_s: f64,
     /// The share of bursts in slices that count.
     pub kept_share: f64,
 }
 
-/// A peer that came.
+/// The arrival of a peer.
 pub struct Snapshot {
     pub heard: Heard,
-    /// From the start of the peer until it had acknowledged all.
+    /// From the start of the peer until it had acknowledged everything.
     pub took_s: f64,
     pub cpu_ms: [f64; 2],
-    /// Of the other side, and of the one that the peer came to.
+    /// The bursts of the other side, and of the one that the peer connected to.
     pub quiet: Bursts,
     pub walking: Bursts,
 }
 
-/// The nanoseconds of bursts, in memory that is there: a page that the kernel has to give at every thousandth would be
-/// what is measured.
+/// The nanoseconds of bursts, in memory that is touched beforehand: page faults at every thousandth
+/// burst would distort the measurement.
 pub struct Notes {
     all_ns: Vec<u32>,
     interrupt_count: u64,
 }
 
 impl Notes {
-    /// With room for those of half a minute, at some microseconds each; more are left out.
+    /// With room for half a minute of bursts, at some microseconds each; more are left out.
     pub fn new() -> Self {
         let mut all_ns = vec![1; 1 << 23];
         all_ns.clear();
@@ -104,7 +104,7 @@ impl Notes {
         }
     }
 
-    /// Takes out what was noted.
+    /// Takes the recorded times.
     fn take(&mut self) -> Bursts {
         let bursts = Bursts::of(&self.all_ns, self.interrupt_count as f64);
         self.all_ns.clear();
@@ -114,8 +114,8 @@ impl Notes {
 }
 
 impl Bursts {
-    /// Of those that came one after the other. What took much longer than others alike was not on the CPU, which is the
-    /// machine's doing.
+    /// The times of consecutive bursts. Slices that took much longer than similar ones were not on
+    /// the CPU, which is the machine's doing.
     fn of(bursts_ns: &[u32], interrupt_count: f64) -> Self {
         let slices = slices(bursts_ns);
         let mean =
@@ -145,7 +145,7 @@ fn sum_ns(bursts_ns: &[u32]) -> u64 {
     bursts_ns.iter().map(|ns| u64::from(*ns)).sum()
 }
 
-/// Bursts that follow each other, of [`SLICE_NS`] together or a little more.
+/// Consecutive bursts of [`SLICE_NS`] together or a little more.
 fn slices(bursts_ns: &[u32]) -> Vec<&[u32]> {
     let (mut slices, mut first, mut sum_ns) = (Vec::new(), 0, 0);
     for (index, ns) in bursts_ns.iter().enumerate() {
@@ -159,7 +159,8 @@ fn slices(bursts_ns: &[u32]) -> Vec<&[u32]> {
 }
 
 impl Measured {
-    /// What nearly all bursts took during a walk, over what they took without one: of all, and of those without an interrupt.
+    /// The longest time of nearly all bursts during a walk, relative to the same without one: for
+    /// all bursts, and for those without an interrupt.
     pub fn rows(&self) -> [Row; 2] {
         KINDS.map(|(kind, most_ns)| {
             let ratios = self.walks.iter().map(|it| most_ns(&it.walking) / most_ns(&it.quiet));
@@ -171,18 +172,18 @@ impl Measured {
     }
 }
 
-/// What rounds are played with.
+/// The participants of rounds.
 pub struct Rounds {
-    /// Two workers alike, of which one walks while the other one does not: in each round, the other one.
+    /// Two identical workers: one walks while the other does not, alternating with each round.
     pub sides: [Side; SIDE_COUNT],
     pub interrupts: Interrupts,
-    /// Of bursts without a walk, and with one.
+    /// For bursts without a walk, and with one.
     pub notes: [Notes; 2],
 }
 
 impl Rounds {
-    /// Bursts of one side without a walk, and of the other one with a walk that finds the exceptions of a table, or that there
-    /// are none any more; and so on, for so many walks.
+    /// Plays bursts of one side without a walk and of the other with a walk, `count` times. A walk
+    /// finds the exceptions of a table, or that there are none any more, in turn.
     pub fn walks(&mut self, round: usize, count: usize) -> Result<Walks, String> {
         let walker = round % SIDE_COUNT;
         let (mut took, mut handover, mut cpu_ms) = (Duration::ZERO, Duration::ZERO, [0.0; 2]);
@@ -205,7 +206,7 @@ impl Rounds {
         Ok(Walks { quiet, walking, took_s, handover_s, cpu_ms })
     }
 
-    /// A peer comes, and enters all exceptions.
+    /// A peer connects, and enters all exceptions.
     pub fn snapshot(&mut self, round: usize) -> Result<Snapshot, String> {
         let sharing = round % SIDE_COUNT;
         let side = &mut self.sides[sharing];
@@ -222,8 +223,8 @@ impl Rounds {
         Ok(Snapshot { heard: side.end_peer()?, took_s, cpu_ms, quiet, walking })
     }
 
-    /// Plays one side until something is so, and the other one as long, in turns, so that the machine is as fast for both.
-    /// Returns how long the former took, of its own time.
+    /// Plays one side until a condition holds, and the other for the same time, in turns, so that
+    /// the machine is equally fast for both. Returns how long the first took of its own time.
     fn alternate(
         &mut self,
         what: &str,
@@ -243,7 +244,7 @@ impl Rounds {
         if is_done { Ok(took) } else { Err(waited(what)) }
     }
 
-    /// Plays a side's turn or until something is so, and notes all bursts but the first.
+    /// Plays a side's turn or until a condition holds, and records all bursts except the first.
     fn play(
         &mut self,
         side: usize,

@@ -8,7 +8,7 @@ use ipip_lb::config::Config;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The most that a walk may take, or a snapshot.
+/// Time limit for a walk or a snapshot.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The calling thread is the worker; the others have a core of their own.
@@ -20,12 +20,13 @@ pub struct Side {
     nodes: Nodes,
     config: Config,
     flow_count: u32,
-    /// By the first connections were made; by the second, one backend is drained.
+    /// Connections were made with the first table; in the second, one backend is drained.
     tables: [Arc<ServiceTable>; 2],
 }
 
 impl Side {
-    /// With all connections entered, and a peer. Workers look through them within `prepare_ms_max`.
+    /// A side with all connections entered, and a peer. Workers walk through them within
+    /// `prepare_ms_max`.
     pub fn new(setup: &Setup, core: CoreId, prepare_ms_max: u32) -> Result<Self, String> {
         let nodes = Nodes::new(prepare_ms_max)?;
         let config = nodes.of_node(setup.configuration());
@@ -50,12 +51,13 @@ impl Side {
         Ok(())
     }
 
-    /// Returns what it has heard; nothing where there is none.
+    /// Ends the peer and returns the changes it has received, if there is one.
     pub fn end_peer(&mut self) -> Result<Heard, String> {
         self.peer.take().map_or_else(|| Ok(Heard::default()), Peer::finish)
     }
 
-    /// Publishes the table with the other one to compare with, in even rounds, and else without. Returns its number.
+    /// Publishes the table: in even rounds with the other one to compare with, else without.
+    /// Returns its number.
     pub fn change(&self, round: usize) -> u64 {
         let [table, drained] = &self.tables;
         let other = round.is_multiple_of(2).then(|| Arc::clone(drained));
@@ -65,12 +67,12 @@ impl Side {
         serial
     }
 
-    /// Until the peer has entered all.
+    /// Waits until the peer has entered everything.
     pub fn settle(&mut self) -> Result<(), String> {
         self.play_until("the peer", |control| control.entered() != NONE)
     }
 
-    /// Works on bursts until something is so.
+    /// Processes bursts until a condition holds.
     pub fn play_until(
         &mut self,
         what: &str,
@@ -86,7 +88,7 @@ impl Side {
         if is_done { Ok(()) } else { Err(waited(what)) }
     }
 
-    /// How long a walk takes where no packets come.
+    /// The time of a walk while no packets come.
     pub fn idle_pass(&mut self, round: usize) -> Result<f64, String> {
         self.bed.rest();
         let (serial, begin) = (self.change(round), Instant::now());
@@ -96,20 +98,21 @@ impl Side {
         Ok(took_s)
     }
 
-    /// Milliseconds on a CPU since then, of control's thread and of the one that talks to the peer.
+    /// CPU time in milliseconds since then, of control's thread and of the one for the connection
+    /// to the peer.
     pub fn cpu_ms_since(&self, before_ns: [u64; 2]) -> Result<[f64; 2], String> {
         let [control, sync] = self.control.cpu_ns()?;
         Ok([control - before_ns[0], sync - before_ns[1]].map(|ns| ns as f64 / 1e6))
     }
 
-    /// Ends control, and checks that all packets that came went.
+    /// Ends control, and checks that all received packets were sent.
     pub fn finish(self) -> Result<(), String> {
         drop(self.control);
         self.bed.finish()
     }
 }
 
-/// What it says where something took too long.
+/// The message if something took too long.
 pub fn waited(what: &str) -> String {
     format!("{what} took more than {WAIT_MAX:?}")
 }

@@ -12,7 +12,7 @@ use hotloop::stage::{Instant, drop_reasons};
 pub const FRAME_BYTES: usize = 60;
 
 thread_local! {
-    /// The packets that are neither in a burst nor in a stage.
+    /// The packets that are in no burst or stage.
     static TANK: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -43,7 +43,7 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// Steps the one core of `graph` as often as is asked.
+/// Steps the only core of `graph` `calls` times.
 fn play(calls: usize, burst: usize, graph: impl Graph) {
     fill_tank(burst, &udp().payload([0; FRAME_BYTES - 42]).build());
     let plan: Plan<_> =
@@ -69,7 +69,7 @@ pub fn fill_tank(count: usize, frame: &[u8]) {
     });
 }
 
-/// Moves the tank's packets into a burst, and calls `change` on each.
+/// Moves the tank's packets into a burst, and calls `change` for each.
 #[inline(always)]
 pub fn take_from_tank(burst: &mut Burst<Buffer>, mut change: impl FnMut(&mut Buffer)) {
     TANK.with_borrow_mut(|tank| {
@@ -89,7 +89,7 @@ fn send(_: &Core) -> Result<IntoTank, hotloop::Error> {
     Ok(IntoTank)
 }
 
-/// Takes so many packets at once from the tank, until it is stopped.
+/// Takes this many packets at a time from the tank, until it is stopped.
 struct FromTank(usize);
 
 impl Source for FromTank {
@@ -145,7 +145,7 @@ impl Stage<Buffer> for Pass {
 
 drop_reasons! { enum CheckDrop { Spent = "spent" } }
 
-/// A stage that may drop: it never does, but the compiler can't know.
+/// A stage that could drop: it never does, but the compiler can't know.
 struct Check(u64);
 
 fn check(_: &Core) -> Check {

@@ -1,9 +1,10 @@
-//! The hot functions, each called as often as is asked: `cargo xtask bench instructions` runs this
-//! program under callgrind and counts.
+//! The hot functions, each called a given number of times: `cargo xtask bench instructions` runs
+//! this program under callgrind and counts.
 //!
 //! `instructions CASE CALLS` prepares the same whatever the number of calls (at most
-//! [`CALLS_MAX`]), so that what twice the calls take more is the calls alone. Seeds are fixed,
-//! nothing is random, nothing reads the clock, and no case asks the processor what it can.
+//! [`CALLS_MAX`]), so that doubling the calls only adds the instructions of the calls. Seeds are
+//! fixed, nothing is random, nothing reads the clock, and no case depends on the processor's
+//! features.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,
@@ -39,7 +40,7 @@ use hotloop::packet::ipip::{self, Tunnel};
 use hotloop::packet::seed::Seed;
 use hotloop::ring::{Consumer, Producer, ring};
 
-/// As many calls as every case is prepared for.
+/// The number of calls that every case is prepared for.
 const CALLS_MAX: usize = 2000;
 
 const RING_BURST: usize = 32;
@@ -47,7 +48,7 @@ const FLOW_COUNT: u32 = 2048;
 const NOW_NS: u64 = 1_000_000_000;
 const SEED: Seed = Seed::new(42);
 
-/// A name, and what prepares and then makes so many calls.
+/// A name, and a function that prepares and then makes a number of calls.
 type Case = (String, Box<dyn Fn(usize)>);
 
 fn cases() -> Vec<Case> {
@@ -76,7 +77,7 @@ fn cases() -> Vec<Case> {
         let name = format!("ring push_from and pop_into by turns, {count} items");
         cases.push((name, Box::new(move |calls| move_bursts(calls, count))));
     }
-    // AVX2 is not on every processor of a kind, and the list must be the same on all.
+    // Not every processor of an architecture has AVX2, and the list must be the same on all.
     let is_everywhere = |backend: &Backend| backend.is_available() && *backend != Backend::Avx2;
     for backend in Backend::ALL.into_iter().filter(is_everywhere) {
         for (size, capacity) in [("in cache", 4096), ("large", 100_000)] {
@@ -119,7 +120,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Into a ring that has room for all: the consumer is not there.
+/// Into a ring with room for everything: the consumer does nothing.
 fn push_bursts(calls: usize) {
     let (mut producer, consumer) = ring(CALLS_MAX * RING_BURST);
     for _ in 0..calls {
@@ -128,7 +129,7 @@ fn push_bursts(calls: usize) {
     forget(producer, consumer);
 }
 
-/// Out of a ring that holds all: the producer is not there.
+/// Out of a ring that holds everything: the producer does nothing.
 fn pop_bursts(calls: usize) {
     let (mut producer, mut consumer) = ring(CALLS_MAX * RING_BURST);
     for _ in 0..CALLS_MAX {
@@ -140,12 +141,12 @@ fn pop_bursts(calls: usize) {
     forget(producer, consumer);
 }
 
-/// Leaves out the ring's end, which drops what is left: that depends on the number of calls.
+/// Skips the ring's drop, which drops remaining items: that depends on the number of calls.
 fn forget(producer: Producer<u64>, consumer: Consumer<u64>) {
     mem::forget((producer, consumer));
 }
 
-/// Through a ring of a usual length, round and round.
+/// Through a ring of a typical length, round and round.
 fn push_and_pop_bursts(calls: usize) {
     let (mut producer, mut consumer) = ring(1024);
     for _ in 0..calls {
@@ -154,10 +155,10 @@ fn push_and_pop_bursts(calls: usize) {
     }
 }
 
-/// As above, out of one burst and into another. libc copies in another way if the addresses of source
-/// and destination are near in their low 12 bits. The environment and the path of this program move
-/// the stack and small allocations, so the items start a page, and the ring and the burst are so
-/// large that each has pages of its own.
+/// As above, out of one burst and into another. libc uses another way of copying if the addresses
+/// of source and destination are close in their low 12 bits. The environment and the path of this
+/// program move the stack and small allocations, so the items start a page, and the ring and the
+/// burst are so large that each has pages of its own.
 fn move_bursts(calls: usize, count: usize) {
     #[repr(align(4096))]
     struct Page([u64; 64]);
@@ -200,8 +201,8 @@ fn pop(consumer: &mut Consumer<u64>) {
     black_box(sum);
 }
 
-/// In a table of so many flows, of which the first few thousand are there. In one that fits in the
-/// cache, hints are not used. The values of flows that are there are read.
+/// In a table with this capacity, filled with a few thousand flows. Hints are not used if the table
+/// fits the cache. Reads the values of known flows.
 fn find_burst(calls: usize, backend: Backend, capacity: usize, are_known: bool) {
     let mut table = table(Config::new(capacity, u64::MAX), backend, FLOW_COUNT);
     let first = if are_known { 0 } else { FLOW_COUNT };
@@ -224,7 +225,7 @@ fn find(table: &mut Table<FlowKeyV4, u32>, burst: &[FlowKeyV4], hints: &mut Hint
     sum
 }
 
-/// New flows come to a table, where each takes the place of another or finds room.
+/// New flows in a table, each replacing another or finding room.
 fn insert_ranked(calls: usize, backend: Backend, is_full: bool) {
     let capacity = if is_full { FLOW_COUNT } else { FLOW_COUNT + CALLS_MAX as u32 };
     let full = Full::Evict(Classes::ALL);
@@ -274,7 +275,7 @@ fn classify_it(calls: usize, builder: PacketBuilder) {
     }
 }
 
-/// What a stage does with a packet that another one classified.
+/// The key of a packet in a stage after the one that classified it.
 fn key_again(calls: usize, builder: PacketBuilder) {
     let frame = builder.build();
     let layout = classify(&frame, &SEED);

@@ -1,4 +1,4 @@
-//! nat44 on one core, from source to sink: a call is one burst of packets of connections that it knows.
+//! nat44 on one core, from source to sink: a call is one burst of packets of known connections.
 
 use crate::Case;
 use crate::buffer::Buffer;
@@ -65,7 +65,7 @@ fn nat(core: &Core) -> hotloop::Result<Nat> {
         wan: Neighbour { mac: WAN_MAC, address: [203, 0, 113, 1].into() },
         gateway: GATEWAY_MAC,
     };
-    // Not those of AVX2, which is not on every processor of a kind.
+    // Not AVX2, which not every processor of an architecture has.
     let mut backends = Backend::ALL.into_iter().rev();
     let backend = backends.find(|it| it.is_available() && *it != Backend::Avx2);
     let backend = backend.expect("a scalar one");
@@ -73,7 +73,7 @@ fn nat(core: &Core) -> hotloop::Result<Nat> {
     Ok(Nat::of(settings, Connections::new(core, table)?))
 }
 
-/// Every other connection is of UDP.
+/// Every other connection is UDP.
 fn builder(connection: u16, flags: u8) -> PacketBuilder {
     if connection.is_multiple_of(2) { udp() } else { tcp().tcp_flags(flags) }
 }
@@ -84,7 +84,7 @@ fn from_host(connection: u16, flags: u8) -> Frame {
     (frame(packet.from(from).to("192.0.2.1:443")), LAN_PORT)
 }
 
-/// Ports are given in their order, from the first that is not for services.
+/// Ports are assigned in order, from the first that is not reserved for services.
 fn from_server(connection: u16, flags: u8) -> Frame {
     let to = format!("203.0.113.1:{}", 1024 + connection);
     let packet = builder(connection, flags).macs(GATEWAY_MAC, WAN_MAC);
@@ -97,7 +97,7 @@ fn frame(packet: PacketBuilder) -> [u8; FRAME_BYTES] {
     frame.try_into().expect("it has been resized")
 }
 
-/// Receives frames in their order, those after the opening of connections again and again.
+/// Receives frames in order, repeating the ones after the opening of connections.
 struct Frames {
     frames: Vec<Frame>,
     next: usize,

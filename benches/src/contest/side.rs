@@ -4,13 +4,13 @@ use super::Bursts;
 use crate::slices::Slice;
 use std::time::Duration;
 
-/// How long a slice takes.
+/// Length of a slice.
 const SLICE: Duration = Duration::from_micros(400);
 
-/// The least that a warm-up takes.
+/// Minimum length of a warm-up.
 const WARM_UP_MIN: Duration = Duration::from_micros(50);
 
-/// Slices of one turn, where the warm-up takes longer than a slice: never more.
+/// Maximum number of slices in a turn if the warm-up takes longer than a slice.
 pub(super) const TURN_SLICES_MAX: u64 = 32;
 
 /// One way of doing the work.
@@ -18,12 +18,12 @@ pub struct Side<'a> {
     pub(super) name: String,
     pub(super) play: Box<dyn FnMut(u64) -> Duration + 'a>,
     pub(super) reset: Option<Box<dyn FnMut() + 'a>>,
-    /// Operations of a warm-up.
+    /// Number of operations of a warm-up.
     pub(super) pass: u64,
     pub(super) slice_ops: u64,
     pub(super) turn_slices: u64,
     pub(super) slices: Vec<Slice>,
-    /// Where `play` leaves the nanoseconds of each burst, where it does.
+    /// Where `play` stores the nanoseconds of each burst, if it does.
     pub(super) bursts: Option<&'a Bursts>,
     /// Whether `play` sleeps and warms up, outside of the time that it returns.
     pub(super) sleeps: bool,
@@ -53,30 +53,32 @@ impl<'a> Side<'a> {
         self
     }
 
-    /// The operations of one pass over the working set. It is the warm-up of a turn if it takes longer than 50 µs; the
-    /// slices of the turn then take about as long together, and are 32 at most.
+    /// Sets the operations of one pass over the working set. The pass is the warm-up of a turn if
+    /// it takes longer than 50 µs; the slices of the turn then take about the same time in total,
+    /// with a maximum of 32 slices.
     #[must_use]
     pub const fn pass(mut self, ops: u64) -> Self {
         self.pass = ops;
         self
     }
 
-    /// `play` sleeps and warms up itself, both outside of the time that it returns. A turn then begins without a warm-up,
-    /// and slices are kept although the thread gave up the CPU: `play` itself has to make sure that nothing else ran.
+    /// `play` sleeps and warms up itself, both outside of the time that it returns. A turn then
+    /// begins without a warm-up, and slices are kept although the thread gave up the CPU: `play`
+    /// itself must make sure that nothing else ran.
     #[must_use]
     pub const fn sleeps(mut self) -> Self {
         self.sleeps = true;
         self
     }
 
-    /// Is called before each turn, uncounted.
+    /// Calls `reset` before each turn, uncounted.
     #[must_use]
     pub fn reset(mut self, reset: impl FnMut() + 'a) -> Self {
         self.reset = Some(Box::new(reset));
         self
     }
 
-    /// Determines how many operations a slice has, and how many the warm-up.
+    /// Determines the number of operations of a slice and of the warm-up.
     pub(super) fn calibrate(&mut self) {
         self.clear();
         let mut ops = 64;
@@ -97,7 +99,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Begins a turn: operations that don't count.
+    /// Begins a turn with operations that don't count.
     pub(super) fn warm_up(&mut self) {
         if !self.sleeps {
             (self.play)(self.pass);

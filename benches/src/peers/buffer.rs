@@ -3,30 +3,30 @@
 use hotloop::packet::{NoRoom, PacketBuf, PortId, Room};
 use std::mem::offset_of;
 
-/// Bytes before a packet's data, as many as in a fresh mbuf.
+/// Bytes before a packet's data, like those of a fresh mbuf.
 pub const HEADROOM_BYTES: usize = 128;
 
-/// Bytes of a buffer, headroom included: a line more than an even number of them, so that packets
-/// one after the other don't share a few sets of the cache.
+/// Size of a buffer with headroom: an odd number of lines, so that consecutive packets don't share
+/// a few sets of the cache.
 const BUFFER_BYTES: usize = 2048 + 128;
 
-/// In place of a port's number.
+/// Stands for no port's number.
 const NO_PORT: u16 = u16::MAX;
 
-/// A packet in a buffer of its own: one segment, and like an mbuf a pointer to two lines that say
-/// what is in it, and the bytes after them.
+/// A packet in a buffer of its own: one segment, and like an mbuf a pointer to two lines with its
+/// fields, and the bytes after them.
 #[derive(Debug)]
 pub struct Buffer(Box<Memory>);
 
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Memory {
-    /// Where the data begins. Invariant: `start <= end`.
+    /// Start of the data. Invariant: `start <= end`.
     start: usize,
-    /// Where it ends. Invariant: `end <= BUFFER_BYTES`.
+    /// End of the data. Invariant: `end <= BUFFER_BYTES`.
     end: usize,
     metadata: [u8; 8],
-    /// The port that received it, as in an mbuf; [`NO_PORT`] where none did.
+    /// The port that received the packet, as in an mbuf, or [`NO_PORT`].
     ingress: u16,
     rest: [u8; 38],
     bytes: [u8; BUFFER_BYTES],
@@ -46,11 +46,11 @@ impl Buffer {
         }))
     }
 
-    /// Makes it a packet of `len_bytes` bytes after the headroom, which begins with these; the rest
-    /// holds anything.
+    /// Makes this a packet of `len_bytes` bytes after the headroom. Returns its first bytes to
+    /// write; the rest has unspecified values.
     ///
     /// # Panics
-    /// When it has no room for so many.
+    /// If there is no room for `len_bytes`.
     #[inline(always)]
     pub fn begin<const N: usize>(&mut self, len_bytes: usize) -> &mut [u8; N] {
         assert!(N <= len_bytes && len_bytes <= BUFFER_BYTES - HEADROOM_BYTES, "no such packet");
@@ -59,7 +59,7 @@ impl Buffer {
         self.0.bytes[HEADROOM_BYTES..].first_chunk_mut().expect("it has room for as many")
     }
 
-    /// Has it be received by this port.
+    /// Sets the receiving port.
     #[inline(always)]
     pub fn set_ingress(&mut self, port: PortId) {
         self.0.ingress = port.number();
@@ -77,7 +77,8 @@ impl Default for Buffer {
 }
 
 impl PacketBuf for Buffer {
-    /// As of an mbuf: the header, and where the data of a fresh buffer begins, by address alone.
+    /// As for an mbuf: the header, and the data's start in a fresh buffer, computed from the
+    /// address.
     #[inline(always)]
     fn first_places(&self) -> impl Iterator<Item = *const u8> {
         let header = (&raw const *self.0).cast::<u8>();

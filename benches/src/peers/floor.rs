@@ -1,4 +1,5 @@
-//! The least that a lookup in a large table can do: read a control byte, then the line it names.
+//! The minimum that a lookup in a large table can do: read a control byte, then the line it points
+//! to.
 
 use hotloop::arena::{Arena, ArenaBox, ArenaError};
 
@@ -6,7 +7,7 @@ use hotloop::arena::{Arena, ArenaBox, ArenaError};
 const GROUP_SLOTS: usize = 15;
 const GROUP_BYTES: usize = 16;
 
-/// Keys that are on their way at once.
+/// Number of keys in flight at once.
 const WINDOW: usize = 64;
 
 /// A line of an entry.
@@ -20,17 +21,17 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Bytes of an arena that this takes.
+    /// Number of bytes of an arena that this takes.
     #[must_use]
     pub fn bytes(slot_count: usize) -> usize {
         let group_count = slot_count.div_ceil(GROUP_SLOTS);
         group_count * (GROUP_BYTES + GROUP_SLOTS * size_of::<Line>()) + 4_096
     }
 
-    /// As large as a table of `slot_count` slots, in `arena`.
+    /// Memory of the size of a table with `slot_count` slots, in `arena`.
     ///
     /// # Errors
-    /// Where it does not fit.
+    /// If it does not fit.
     pub fn new(arena: &Arena, slot_count: usize) -> Result<Self, ArenaError> {
         let group_count = slot_count.div_ceil(GROUP_SLOTS);
         let mut control = arena.boxed_zeroed::<u8>(group_count * GROUP_BYTES)?;
@@ -42,8 +43,8 @@ impl Floor {
         Ok(Self { control, lines })
     }
 
-    /// Reads for each of these random numbers a control byte, then a line, all of a window at a time.
-    /// How many there were.
+    /// For each of these random numbers, reads a control byte, then a line, a window at a time.
+    /// Returns their number.
     #[must_use]
     pub fn read(&self, numbers: &[[u64; 2]]) -> u64 {
         let (control, lines) = (&self.control[..], &self.lines[..]);

@@ -3,7 +3,7 @@
 use hotloop::dpdk::{Port, RxQueue, TxQueue};
 use hotloop::stage::{BURST_CAPACITY, Core, Error, Limits, Sink, Source};
 
-/// The most packets of a burst that the loop in C has room for.
+/// Maximum burst of the loop in C.
 const BURST_MAX: u16 = 64;
 
 unsafe extern "C" {
@@ -12,7 +12,7 @@ unsafe extern "C" {
     fn peer_sink(from: u16, burst: u16, port: u16, bytes: &mut u64) -> u64;
 }
 
-/// The first RX queue of a port, which runs as long as this lives: nothing else polls it.
+/// The first RX queue of a port, which runs until this is dropped: nothing else polls the queue.
 #[derive(Debug)]
 pub struct From {
     pub(super) port: u16,
@@ -33,7 +33,7 @@ impl From {
     /// Claims the queue for the calling thread, and starts the port.
     ///
     /// # Errors
-    /// Where the queue is claimed already, or the port does not start.
+    /// If the queue is already claimed, or if the port does not start.
     pub fn claim(port: &Port) -> Result<Self, Error> {
         Self::claim_with(port, &LIMITS)
     }
@@ -41,7 +41,7 @@ impl From {
     /// Claims the queue for the calling thread, and starts the port with these limits.
     ///
     /// # Errors
-    /// As [`claim`](Self::claim).
+    /// As for [`claim`](Self::claim).
     pub fn claim_with(port: &Port, limits: &Limits) -> Result<Self, Error> {
         let mut queue = port.rx_queue(&Core::new(0, 1))?;
         queue.start(limits)?;
@@ -53,7 +53,7 @@ impl To {
     /// Claims the queue for the calling thread, and starts the port.
     ///
     /// # Errors
-    /// Where the queue is claimed already, or the port does not start.
+    /// If the queue is already claimed, or if the port does not start.
     pub fn claim(port: &Port) -> Result<Self, Error> {
         let mut queue = port.tx_queue(&Core::new(0, 1))?;
         queue.start(&LIMITS)?;
@@ -61,7 +61,7 @@ impl To {
     }
 }
 
-/// From one port to another.
+/// Forwards from one port to another.
 #[derive(Debug)]
 pub struct Loop {
     from: From,
@@ -72,35 +72,35 @@ impl Loop {
     /// Claims the first queue of each port, and starts both ports.
     ///
     /// # Errors
-    /// Where a queue is claimed already, or a port does not start.
+    /// If a queue is already claimed, or if a port does not start.
     pub fn new(from: &Port, to: &Port) -> Result<Self, Error> {
         Ok(Self { from: From::claim(from)?, to: To::claim(to)? })
     }
 
-    /// Forwards at least `count` packets in bursts of `burst`, and swaps their Ethernet addresses where
-    /// `swaps`. Returns how many.
+    /// Forwards at least `count` packets in bursts of `burst`, and swaps their Ethernet addresses
+    /// if `swaps`. Returns their number.
     ///
     /// # Panics
-    /// When `burst` is 0 or above 64.
+    /// If `burst` is 0 or above 64.
     pub fn forward(&mut self, count: u64, burst: u16, swaps: bool) -> u64 {
         assert!((1..=BURST_MAX).contains(&burst));
-        // SAFETY: 1. Both ports run, with a queue 0, as long as `from` and `to` are held. 2. These are held
-        // by this value alone, which is borrowed mutably: no other thread polls them. 3. `burst` fits
-        // the loop.
+        // SAFETY: 1. Both ports run, with a queue 0, as long as `from` and `to` are held. 2. Only
+        // this value holds these, and it is borrowed mutably: no other thread polls them. 3.
+        // `burst` fits the loop.
         unsafe { peer_forward(self.from.port, self.to.port, count, burst, i32::from(swaps)) }
     }
 }
 
 impl From {
-    /// Receives at least `count` packets in full bursts, and frees them. Returns how many.
+    /// Receives at least `count` packets in full bursts, and frees them. Returns their number.
     pub fn receive(&mut self, count: u64) -> u64 {
         // SAFETY: 1. The port runs, with a queue 0, as long as this is held. 2. It is borrowed mutably: no other thread
         // polls the queue. 3. The burst fits the loop.
         unsafe { peer_receive(self.port, count, BURST_MAX) }
     }
 
-    /// Receives a burst and frees it. Returns how many were datagrams to UDP port `port`, and adds the bytes of their
-    /// payloads to `payload_bytes`.
+    /// Receives a burst and frees it. Returns the number of datagrams to UDP port `port`, and adds
+    /// the bytes of their payloads to `payload_bytes`.
     pub fn sink(&mut self, port: u16, payload_bytes: &mut u64) -> u64 {
         // SAFETY: 1. The port runs, with a queue 0, as long as this is held. 2. It is borrowed mutably: no other thread
         // polls the queue. 3. The burst fits the loop.

@@ -1,26 +1,26 @@
-//! The least that looking something up in much memory can take: to fetch one random line.
+//! The minimum cost of a lookup in much memory: fetching one random line.
 
 use super::floor::prefetch;
 use hotloop::arena::{Arena, ArenaBox, ArenaError};
 
-/// Lines that are on their way at once.
+/// Number of lines in flight at once.
 const WINDOW: usize = 64;
 
 type Line = [u64; 8];
 
-/// Lines to be fetched at random.
+/// Lines to fetch at random.
 #[derive(Debug)]
 pub struct RandomLines {
     lines: ArenaBox<[Line]>,
     random: Random,
 }
 
-/// Random numbers, cheaply.
+/// A cheap random number generator.
 #[derive(Clone, Copy, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of a seed.
+    /// A generator with this seed.
     #[must_use]
     pub const fn seeded(seed: u64) -> Self {
         Self(seed)
@@ -37,17 +37,17 @@ impl Random {
 }
 
 impl RandomLines {
-    /// As many lines as `bytes` has, in `arena`, which has a page more.
+    /// Lines of `bytes` in total, in `arena`, which has a page more.
     ///
     /// # Errors
-    /// Where they don't fit.
+    /// If they don't fit.
     pub fn new(arena: &Arena, bytes: usize) -> Result<Self, ArenaError> {
         let mut lines = arena.boxed_zeroed::<Line>(bytes / size_of::<Line>())?;
         lines.fill([1; 8]);
         Ok(Self { lines, random: Random::seeded(1) })
     }
 
-    /// Fetches `count` lines, 64 at a time, and says what the sum of their first words is.
+    /// Fetches `count` lines, 64 at a time, and returns the sum of their first words.
     pub fn fetch(&mut self, count: u64) -> u64 {
         let Self { lines, random } = self;
         let bound = lines.len() as u32;

@@ -1,5 +1,5 @@
-//! What is not safe Rust among the peers: DPDK's structures in C, and code that reads memory as directly
-//! as can be.
+//! The peers that aren't safe Rust: DPDK's structures in C, and code that reads memory as directly
+//! as possible.
 
 pub mod buffer;
 pub mod floor;

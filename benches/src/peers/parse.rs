@@ -1,6 +1,7 @@
-//! A flow key read by hand: each field loaded once, straight from where it lies.
+//! A hand-written flow key parser: each field is loaded once, straight from its place.
 
-/// Bytes of the Ethernet and IPv4 headers of a usual packet, and of a UDP or TCP header after them.
+/// Bytes of the Ethernet and IPv4 headers of a common packet, and of a UDP or TCP header after
+/// them.
 const L4_OFFSET: usize = 34;
 const UDP_BYTES: usize = 8;
 const TCP_BYTES: usize = 20;
@@ -8,8 +9,8 @@ const TCP_BYTES: usize = 20;
 const UDP: u8 = 17;
 const TCP: u8 = 6;
 
-/// The key of a usual packet, as the words of our `FlowKeyV4`: IPv4 without options or fragments in
-/// Ethernet without tags, its TCP or UDP header whole, all lengths as they must be. `None` for any
+/// The key of a common packet, as the words of our `FlowKeyV4`: IPv4 without options or
+/// fragmentation, untagged Ethernet, whole TCP or UDP header, all lengths valid. `None` for any
 /// other frame.
 #[inline]
 #[must_use]
@@ -60,7 +61,7 @@ unsafe fn is_transport_whole(frame: &[u8], protocol: u8, l4_bytes: isize) -> boo
         let header_bytes = isize::from(words >> 4) * 4;
         header_bytes >= TCP_BYTES as isize && header_bytes <= l4_bytes
     } else if protocol == UDP {
-        // SAFETY: bytes 38 and 39 of at least 42, the caller's promise.
+        // SAFETY: bytes 38 and 39 of at least 42, by contract.
         let udp_bytes = u16::from_be(unsafe { read(frame, 38) }) as isize;
         udp_bytes >= UDP_BYTES as isize && udp_bytes <= l4_bytes
     } else {
@@ -68,7 +69,7 @@ unsafe fn is_transport_whole(frame: &[u8], protocol: u8, l4_bytes: isize) -> boo
     }
 }
 
-/// A number, of which any bits will do.
+/// A number type that accepts any bits.
 trait Number: Copy {}
 impl Number for u8 {}
 impl Number for u16 {}
@@ -83,6 +84,6 @@ impl Number for u64 {}
 unsafe fn read<T: Number>(frame: &[u8], offset: usize) -> T {
     debug_assert!(offset + size_of::<T>() <= frame.len());
     let place = frame.as_ptr().wrapping_add(offset).cast::<T>();
-    // SAFETY: 1. The caller's promise. 2. It may lie anywhere: unaligned. 3. Any bits are a number.
+    // SAFETY: 1. By contract. 2. The place may be unaligned. 3. Any bits are a number.
     unsafe { place.read_unaligned() }
 }

@@ -1,9 +1,9 @@
-//! DPDK's hash table with values beside it, in loops of C.
+//! DPDK's hash table with values beside it, in C loops.
 //!
-//! Used as a program in C would use it at its best: bursts of keys whose hashes are inlined CRC
-//! instructions, values in an array by the key's position, each on a line of its own and prefetched
-//! for the whole burst. Keys and values lie in memory of an arena of ours, on the same pages as all
-//! other tables: DPDK calls that an external heap.
+//! Used in the best way for a C program: bursts of keys hashed with inlined CRC instructions;
+//! values in an array indexed by the key's position, each on a line of its own and prefetched for
+//! the whole burst. Keys and values lie in memory of our arena, on the same pages as all other
+//! tables: in DPDK's terms, an external heap.
 
 use hotloop::arena::{Allocator, Arena, Obtained, Pages};
 use hotloop::dpdk::Eal;
@@ -36,18 +36,18 @@ unsafe extern "C" {
     ) -> u64;
 }
 
-/// A hash table of DPDK's.
+/// A hash table of DPDK.
 #[derive(Debug)]
 pub struct Hash {
     raw: NonNull<RawHash>,
-    /// All of its memory, which goes after it.
+    /// All of its memory, which is dropped after the table.
     _arena: Arena,
 }
 
 impl Hash {
-    /// Bytes that a table for `entries` keys takes, and a little more: buckets of 64 bytes for eight
-    /// keys, their number rounded up to a power of two; 32 bytes for a key; 64 for a value; 4 in a
-    /// ring of free positions, rounded up as well.
+    /// Bytes that a table for `entries` keys takes, and a little more: buckets of 64 bytes for
+    /// eight keys, their number rounded up to a power of two; 32 bytes for a key; 64 for a value; 4
+    /// in a ring of free positions, rounded up as well.
     #[must_use]
     pub fn bytes(entries: usize) -> usize {
         let slots = entries.next_power_of_two();
@@ -58,7 +58,7 @@ impl Hash {
     /// piece.
     ///
     /// # Errors
-    /// Where it has not, or DPDK refuses.
+    /// If it doesn't, or if DPDK refuses.
     pub fn new(_: Eal, entries: u32, (arena, got): (Arena, Obtained)) -> Result<Self, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let page_bytes: usize = if got.pages == Pages::Small { 4 << 10 } else { 2 << 20 };
@@ -79,40 +79,41 @@ impl Hash {
         Ok(Self { raw, _arena: arena })
     }
 
-    /// Adds a key whose value begins with `word`.
+    /// Adds a key with a value that begins with `word`.
     ///
     /// # Errors
-    /// Where the table is full.
+    /// If the table is full.
     pub fn add(&mut self, key: &[u64; 2], word: u64) -> Result<(), String> {
-        // SAFETY: 1. The table is alive, and `&mut self` its only user. 2. `key` is as C declares it.
+        // SAFETY: 1. The table is alive, and `&mut self` its only user. 2. `key` matches the
+        // declaration in C.
         match unsafe { peer_hash_add(self.raw.as_ptr(), key, word) } {
             0 => Ok(()),
             error => Err(format!("rte_hash takes no more keys (error {error})")),
         }
     }
 
-    /// Looks up keys in bursts of 64, the most that DPDK looks up at once and its best (a third quicker than 32);
-    /// the sum of the first words of the values found.
+    /// Looks up keys in bursts of 64, DPDK's maximum and its fastest (a third faster than 32).
+    /// Returns the sum of the first words of the values found.
     #[must_use]
     pub fn find(&mut self, keys: &[[u64; 2]]) -> u64 {
         self.find_at(keys, 0, 0)
     }
 
-    /// As [`find`](Self::find), and writes the time into each value found: `now`, which is not 0, for
-    /// the first burst, and `step` more for each further one.
+    /// [`find`](Self::find) that also writes the time into each value found: `now`, which is not 0,
+    /// for the first burst, and `step` more for each further one.
     #[must_use]
     pub fn find_at(&mut self, keys: &[[u64; 2]], now: u64, step: u64) -> u64 {
         let (raw, count) = (self.raw.as_ptr(), keys.len());
-        // SAFETY: 1. The table is alive, and `&mut self` its only user. 2. `keys` are `count` keys as
-        // C declares them.
+        // SAFETY: 1. The table is alive, and `&mut self` its only user. 2. `keys` are `count` keys
+        // that match the declaration in C.
         unsafe { peer_hash_find(raw, keys.as_ptr(), count, now, step) }
     }
 }
 
 impl Drop for Hash {
     fn drop(&mut self) {
-        // SAFETY: 1. `peer_hash_create` made it, and nobody uses it any more. 2. Its memory is still
-        // mapped: the arena goes after this.
+        // SAFETY: 1. `peer_hash_create` made it, and nobody uses it any more. 2. Its memory is
+        // still mapped: the arena is dropped after this.
         unsafe { peer_hash_free(self.raw.as_ptr()) }
     }
 }

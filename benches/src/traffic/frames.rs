@@ -1,15 +1,15 @@
 //! The frames of many flows, cheaply.
 //!
-//! Writing one is a copy of 64 bytes and a few numbers in it. Those that stand for the flow are set off
-//! against the IPv4 identification and the TCP sequence number, so that all frames of a size have the
-//! same checksums, and these are right.
+//! Writing a frame copies 64 bytes and sets a few numbers. The fields that identify the flow are
+//! balanced with the IPv4 identification and the TCP sequence number, so that all frames of a size
+//! have the same, correct checksums.
 
 use crate::peers::buffer::Buffer;
 use hotloop::packet::checksum::{checksum, transport_v4};
 use hotloop::packet::ip::protocol;
 use std::net::Ipv4Addr;
 
-/// The service of a number is at this address plus the number, on [`SERVICE_PORT`].
+/// A service's address is this plus its number, on [`SERVICE_PORT`].
 pub const SERVICES: Ipv4Addr = Ipv4Addr::new(10, 200, 0, 0);
 
 /// The TCP port of every service.
@@ -24,23 +24,23 @@ const CLIENT_PORT_MIN: u16 = 1024;
 /// Flows have numbers below this.
 pub const FLOWS_MAX: u32 = (u16::MAX - CLIENT_PORT_MIN) as u32 * 65_536;
 
-/// TCP's flag of a packet in the midst of a connection.
+/// TCP flags of a packet in the middle of a connection.
 pub const ACK: u8 = 0x10;
 
-/// TCP's flag of a connection's first packet.
+/// TCP flags of a connection's first packet.
 pub const SYN: u8 = 0x02;
 
-/// Bytes that are written of each frame.
+/// Number of bytes written in each frame.
 const HEAD_BYTES: usize = 64;
 
-/// How long frames are, in bytes, one after the other, round and round. Without a checksum of their
-/// own at the end, as a network function sees them.
+/// Lengths of consecutive frames in bytes, repeated in turn. Without the frame check sequence, as
+/// network functions see them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sizes {
-    /// The smallest that hold 10 bytes of payload.
+    /// The smallest frames with 10 bytes of payload.
     Small,
-    /// Seven of 64, four of 594, one of 1,494: the usual mixture. Its longest frame would fit the path's
-    /// 1,500 bytes only unwrapped, and is cut so that it fits wrapped, too.
+    /// Seven of 64, four of 594, one of 1,494: the usual mixture. Its longest frame would only fit
+    /// the path's 1,500 bytes unwrapped, and is shortened to fit wrapped, too.
     Imix,
 }
 
@@ -53,16 +53,16 @@ impl Sizes {
     }
 }
 
-/// Writes the frame of a flow.
+/// Writes the frames of flows.
 #[derive(Debug)]
 pub struct Writer {
     heads: Box<[Head]>,
-    /// Which head comes next.
+    /// Index of the next head.
     turn: usize,
     service_count: u32,
 }
 
-/// What frames of one size begin with, as flow 0 has it.
+/// The beginning of frames of one size, for flow 0.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     bytes: [u8; HEAD_BYTES],
@@ -70,14 +70,14 @@ struct Head {
 }
 
 impl Writer {
-    /// Frames of flows to so many services, at most 131,072.
+    /// Frames of flows to `service_count` services, at most 131,072.
     #[must_use]
     pub fn new(sizes: Sizes, service_count: u32) -> Self {
         let heads = sizes.bytes().iter().map(|&frame_bytes| Head::new(frame_bytes));
         Self { heads: heads.collect(), turn: 0, service_count }
     }
 
-    /// Makes `buffer` the next frame, of the flow with this number.
+    /// Writes the next frame into `buffer`, for the flow with this number.
     #[inline(always)]
     pub fn write(&mut self, buffer: &mut Buffer, flow: u32, flags: u8) {
         let head = &self.heads[self.turn];
@@ -92,17 +92,17 @@ impl Writer {
     }
 }
 
-/// The number of a flow's service: any, but always the same.
+/// The service of a flow: arbitrary, but always the same.
 #[inline(always)]
 const fn service(flow: u32, service_count: u32) -> u32 {
     ((flow.wrapping_mul(0x9e37_79b1) as u64 * service_count as u64) >> 32) as u32
 }
 
-/// Writes what differs between flows.
+/// Writes the fields that differ between flows.
 #[inline(always)]
 fn put_flow(bytes: &mut [u8; HEAD_BYTES], flow: u32, service: u32) {
-    // Clients of services above the first 65,536 are in the other network: what one address has more,
-    // the other has less.
+    // Clients of services above the first 65,536 are in the other network: the increase of one
+    // address is the decrease of the other.
     let client = CLIENTS.to_bits() - (service & 0xffff_0000) + (flow & 0xffff);
     let service = SERVICES.to_bits() + service;
     let port = CLIENT_PORT_MIN + (flow >> 16) as u16;
@@ -116,7 +116,7 @@ fn put_flow(bytes: &mut [u8; HEAD_BYTES], flow: u32, service: u32) {
     bytes[38..42].copy_from_slice(&sequence.to_be_bytes());
 }
 
-/// Writes TCP's flags, set off against the urgent pointer, which nobody reads without its flag.
+/// Writes TCP's flags, balanced with the urgent pointer, which is ignored without its flag.
 #[inline(always)]
 fn put_flags(bytes: &mut [u8; HEAD_BYTES], flags: u8) {
     bytes[47] = flags;
@@ -132,13 +132,13 @@ impl Head {
         let total_bytes = (frame_bytes - 14) as u16;
         bytes[14] = 0x45;
         bytes[16..18].copy_from_slice(&total_bytes.to_be_bytes());
-        // May not be fragmented.
+        // Don't fragment.
         bytes[20] = 0x40;
         (bytes[22], bytes[23]) = (64, protocol::TCP);
         bytes[26..30].copy_from_slice(&CLIENTS.octets());
         bytes[30..34].copy_from_slice(&SERVICES.octets());
         bytes[36..38].copy_from_slice(&SERVICE_PORT.to_be_bytes());
-        // Five words of header, a window, and what the flow and the flags are set off against.
+        // Five words of header, a window, and the fields that balance the flow and the flags.
         bytes[46] = 0x50;
         bytes[48..50].copy_from_slice(&[0xff, 0xff]);
         put_flow(&mut bytes, 0, 0);

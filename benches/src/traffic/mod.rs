@@ -1,6 +1,6 @@
 //! Packets of many flows, from memory and back into it: as cheap as real headers can be.
 //!
-//! A packet's buffer goes round: the source writes a frame's headers into it, the sink hands it back
+//! Packet buffers circulate: the source writes a frame's headers into a buffer, the sink returns it
 //! through a ring. That costs little, and the same for every network function between the two.
 
 mod frames;
@@ -18,26 +18,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The settings of a source that can change while it runs.
 #[derive(Debug)]
 pub struct Dial {
-    /// The next flow, where they come one after the other.
+    /// The next flow in sequential order.
     next: AtomicU32,
-    /// The flow after the last: of random ones, or of those that come one after the other.
+    /// The flow after the last: of random ones, or in sequential order.
     end: AtomicU32,
-    /// 1 where flows come in random order.
+    /// 1 if flows come in random order.
     is_random: AtomicU8,
     flags: AtomicU8,
 }
 
 impl Dial {
-    /// From now on: packets with these flags of random flows below `end`.
+    /// Switches to packets with these flags of random flows below `end`.
     pub fn random(&self, end: u32, flags: u8) {
         self.flags.store(flags, Relaxed);
         self.end.store(end, Relaxed);
         self.is_random.store(1, Release);
     }
 
-    /// From now on: a packet with these flags of each flow from `first` up to `end`, and then none.
+    /// Switches to one packet with these flags of each flow from `first` up to `end`, and then
+    /// none.
     pub fn one_of_each(&self, first: u32, end: u32, flags: u8) {
-        // None between the two.
+        // No packets between the two.
         self.end.store(0, Relaxed);
         self.is_random.store(0, Release);
         self.flags.store(flags, Relaxed);
@@ -45,19 +46,19 @@ impl Dial {
         self.end.store(end, Release);
     }
 
-    /// From now on: nothing.
+    /// Switches to no packets.
     pub fn pause(&self) {
         self.one_of_each(0, 0, 0);
     }
 
-    /// The next flow, where they come one after the other.
+    /// The next flow in sequential order.
     #[must_use]
     pub fn next(&self) -> u32 {
         self.next.load(Acquire)
     }
 }
 
-/// A source and a sink, and the buffers that go round between them.
+/// A source and a sink, and the buffers that circulate between them.
 #[derive(Debug)]
 pub struct Loop {
     dial: Arc<Dial>,
@@ -81,7 +82,7 @@ pub struct Collector {
 }
 
 impl Loop {
-    /// With so many buffers: no more packets are on their way at once.
+    /// With this many buffers, which limit the packets in flight.
     #[must_use]
     pub fn new(buffer_count: usize, writer: Writer) -> Self {
         let (mut producer, home) = ring(buffer_count);
@@ -110,7 +111,7 @@ impl Loop {
     /// The source, for one core.
     ///
     /// # Errors
-    /// Another has it.
+    /// It was already taken.
     pub fn source(&self, _: &Core) -> Result<Generator, Error> {
         take(&self.source)
     }
@@ -118,7 +119,7 @@ impl Loop {
     /// The sink, for one core.
     ///
     /// # Errors
-    /// Another has it.
+    /// It was already taken.
     pub fn sink(&self, _: &Core) -> Result<Collector, Error> {
         take(&self.sink)
     }

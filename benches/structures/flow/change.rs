@@ -1,4 +1,4 @@
-//! Tables that change: flows that come and go for long.
+//! Changing tables: flows come and go for a long time.
 
 use super::keys::key;
 use super::tables::{Hashbrown, Ours, START_NS};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const CHURN_FLOWS: u64 = 1_000_000;
 
-/// Flows that leave and come at once, where they do so in bursts.
+/// Number of flows that leave and come at once, in bursts.
 const BURST: usize = 64;
 
 /// The sides.
@@ -22,14 +22,14 @@ const OURS: &str = "hotloop";
 const WORN: &str = "hotloop, worn";
 const SINGLY: &str = "hotloop, one at a time";
 
-/// Flows that leave and come before each turn. hashbrown's removed entries slow it down until it clears them
-/// away, every 800,000 turnovers: short turns see all of that.
+/// Number of flows that leave and come before each turn. hashbrown's removed entries slow it down
+/// until it clears them away, every 800,000 turnovers: short turns cover all phases.
 const TURNOVERS: u64 = 100_000;
 
-/// Flows that have left and come in the worn table before anything is measured.
+/// Number of flows that have left and come in the worn table before the measurement.
 const TURNOVERS_WORN: u64 = 20_000_000;
 
-/// How many times as long the worn table may take as the other one.
+/// Limit for the worn table's time relative to the other's.
 const DECAY_MAX: f64 = 1.1;
 
 const HASHBROWN_AIM: f64 = 1.2;
@@ -41,8 +41,8 @@ struct Churned {
     refused_count: usize,
 }
 
-/// The oldest flows leave and new ones come, in a table that stays full: in bursts, as packets do,
-/// and one at a time, which is all that hashbrown can do.
+/// The oldest flows leave and new ones come, in a table that stays full: in bursts, like packets,
+/// and one at a time, which is all that hashbrown supports.
 pub fn churn(bench: &mut Bench, pages: Pages) {
     let fresh = || RefCell::new(Churned::new(pages));
     let (in_bursts, singly) = (LazyCell::new(fresh), LazyCell::new(fresh));
@@ -54,7 +54,7 @@ pub fn churn(bench: &mut Bench, pages: Pages) {
         RefCell::new(churned)
     });
     let hashbrown = LazyCell::new(|| {
-        // With room to grow, if what is left of removed entries makes it do so.
+        // With room to grow, in case the remains of removed entries cause that.
         let table = Hashbrown::with_spare(CHURN_FLOWS as usize, CHURN_FLOWS, pages);
         RefCell::new((table, 0))
     });
@@ -101,13 +101,13 @@ impl Churned {
         let Self { table: Ours(table), oldest, refused_count } = self;
         let (mut hints, mut placed) = (Hints::new(), [None; BURST]);
         turn_over(oldest, count, BURST as u64, |old| {
-            // Where the end of a flow shows in its packets, these are looked up anyway.
+            // If packets show the end of a flow, the flow is looked up anyway.
             table.hint_burst(old.clone().map(key), &mut hints);
             for (index, number) in old.clone().enumerate() {
                 black_box(table.find(&key(number), hints.at(index), START_NS));
             }
             for number in old.clone() {
-                // One that was refused is not there to be taken out.
+                // A flow that was refused can't be removed.
                 table.remove(&key(number));
             }
             let new = old.map(|number| (key(number + CHURN_FLOWS), [1; 5]));
@@ -119,13 +119,13 @@ impl Churned {
         let Self { table: Ours(table), oldest, .. } = self;
         turn_over(oldest, count, 1, |old| {
             table.remove(&key(old.start));
-            // A refused one is counted by the table.
+            // The table counts refused flows.
             let _ = table.insert(key(old.start + CHURN_FLOWS), [1; 5], START_NS);
         })
     }
 }
 
-/// Lets the oldest flows go for new ones, a burst at a time, so many of them.
+/// Replaces the oldest flows by new ones, a burst at a time, `count` in total.
 fn turn_over(
     oldest: &mut u64,
     count: u64,

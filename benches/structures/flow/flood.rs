@@ -1,5 +1,4 @@
-//! A flood of new flows: into a full table, where each takes the place of another, and into an empty
-//! one.
+//! A flood of new flows: into a full table, where each replaces another, and into an empty one.
 
 use super::keys::key;
 use super::tables::{Ours, START_NS};
@@ -13,22 +12,22 @@ use std::time::{Duration, Instant};
 
 const CAPACITY: usize = 1_000_000;
 
-/// New flows before those that are counted.
+/// Number of new flows before the counted ones.
 const PASS: u64 = 100_000;
 
 const FULL: &str = "full table";
 const EMPTY: &str = "empty table";
 
-/// Packets of a burst, each of a flow of its own.
+/// Number of packets in a burst, each from a flow of its own.
 const BURST: usize = 32;
 
-/// How many times as long it may take.
+/// Maximum time of the former relative to the latter.
 const LIMIT: f64 = 3.0;
 
-/// A table, and where the flood has come to.
+/// A table, and the flood's position.
 struct Flooded {
     table: Ours,
-    /// The first flow that `clear` takes out.
+    /// The first flow that `clear` removes.
     first: u64,
     next: u64,
     now_ns: u64,
@@ -61,7 +60,7 @@ pub fn bench(bench: &mut Bench, pages: Pages) {
 }
 
 impl Flooded {
-    /// Looks up and puts in so many new flows, or a few more; the time of exactly so many.
+    /// Looks up and inserts `count` new flows, or a few more. Returns the time for exactly `count`.
     fn flood(&mut self, count: u64) -> Duration {
         let key_count = count.next_multiple_of(BURST as u64);
         let keys: Vec<_> = (self.next..self.next + key_count).map(key).collect();
@@ -87,10 +86,10 @@ impl Flooded {
         taken.mul_f64(count as f64 / key_count as f64)
     }
 
-    /// Takes out all flows that were put in.
+    /// Removes all flows that were inserted.
     fn clear(&mut self) {
         for number in self.first..self.next {
-            // A flow that another replaced is not there.
+            // A flow that was replaced is not there.
             self.table.0.remove(&key(number));
         }
         self.first = self.next;

@@ -1,4 +1,4 @@
-//! Lookups in bursts: of flows that are there, and of flows that are not.
+//! Lookups in bursts: hits and misses.
 
 use super::keys::{BURST, Key, Stream};
 use super::tables::{Hashbrown, Ours, START_NS, Value, floor, rte_hash};
@@ -19,18 +19,18 @@ const UNIT: &str = "ns a lookup";
 /// DPDK's table.
 const RTE: &str = "rte_hash";
 
-/// Of misses, beside rte_hash.
+/// For misses, relative to rte_hash.
 const MISS_AIM: f64 = 1.0;
 
-/// At most 1.05 times the time without ageing; and places that it looks at a burst.
+/// At most 1.05 times the time without ageing; and the number of places aged per burst.
 const AGEING_AIM: f64 = 1.0 / 1.05;
 const AGEING_BUDGET: usize = 15;
 
-/// What a flow's entry, control bytes and free places may take, in bytes.
+/// Maximum bytes of a flow's entry, control bytes and free places.
 const FLOW_BYTES_MAX: f64 = 77.0;
 
-/// A size, the aims of hits beside rte_hash and hashbrown and of their instructions, and whether more than hits
-/// is measured.
+/// A size, the targets for hits relative to rte_hash and hashbrown and for their instructions, and
+/// whether more than hits is measured.
 struct Size {
     name: &'static str,
     flow_count: u64,
@@ -63,11 +63,11 @@ const SIZES: [Size; 3] = [
     },
 ];
 
-/// Flows of the tables in which the instructions of a hit in the larger ones are counted: enough for
+/// Number of flows of the tables that replace larger ones for counting instructions: enough for
 /// lookups in stages.
 const COUNTED_FLOWS: u64 = 200_000;
 
-/// At most 1.4 times the time of the floor.
+/// At most 1.4 times the floor's time.
 const FLOOR_AIM: f64 = 1.0 / 1.4;
 
 /// All tables of a size.
@@ -75,29 +75,29 @@ struct Tables {
     ours: Ours,
     hashbrown: Hashbrown,
     rte_hash: Hash,
-    /// Only beside the largest.
+    /// Only for the largest size.
     floor: Option<Floor>,
     now_ns: u64,
 }
 
-/// The tables, and the keys that are looked up in them.
+/// The tables, and the keys to look up in them.
 struct Set {
     tables: Tables,
     hits: Stream,
     misses: Stream,
 }
 
-/// A set is made when it is first used, which takes seconds for the largest: never where criterion's
-/// filter leaves it out.
+/// A set is made on first use, which takes seconds for the largest: never if criterion's filter
+/// leaves it out.
 type LazySet = LazyCell<RefCell<Set>, Box<dyn FnOnce() -> RefCell<Set>>>;
 
-/// What is looked up, and how.
+/// The kind of lookup.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Kind {
     Hit,
     Miss,
     Ageing,
-    /// Hits that are noted, as in all but a benchmark: the time goes on.
+    /// Hits that are recorded, as everywhere outside benchmarks: time advances.
     Seen,
 }
 
@@ -171,7 +171,7 @@ impl Measured {
             Kind::Ageing => ageing(&name("age"), set, pass),
             Kind::Seen => seen(&name("seen"), set, pass),
         };
-        // Of the tables that are larger than the core's own cache, each needs the shared one in its own way.
+        // Tables that are larger than the core's own cache differ in how they use the shared one.
         let is_alike = !self.size.has_more || kind == Kind::Ageing;
         if is_alike { contest } else { contest.visits_a_turn(2) }
     }
@@ -215,11 +215,11 @@ fn push(bench: &mut Bench, outcome: &Outcome, name: &str, peer: &str, aim: f64) 
     bench.table.rows.push(outcome.row(name, UNIT, ("hotloop", peer), aim));
 }
 
-/// What of a set is used: its tables, a stream, and the sum that each key of it adds.
+/// Selects from a set: its tables, a stream, and the sum that each key of the stream adds.
 type Of = fn(&mut Set) -> (&mut Tables, &mut Stream, u64);
 
-/// The time stands still: a flow that is found was seen at this time before. A warm-up goes
-/// over the stream once.
+/// Time stands still: a flow that is found was already seen at this time. A warm-up goes over the
+/// stream once.
 fn contest<'a>(name: &str, set: &'a LazySet, pass: u64, of: Of) -> Contest<'a> {
     let ours = move |count| {
         let set = &mut *set.borrow_mut();
@@ -242,7 +242,7 @@ fn contest<'a>(name: &str, set: &'a LazySet, pass: u64, of: Of) -> Contest<'a> {
         .with(Side::new(RTE, rte_hash).pass(pass))
 }
 
-/// Lookups with and without a call for ageing after each burst; no flow's time is up.
+/// Lookups with and without a call for ageing after each burst; no flow expires.
 fn ageing<'a>(name: &str, set: &'a LazySet, pass: u64) -> Contest<'a> {
     let with = Side::new("hotloop, ageing", move |count| {
         let Set { tables, hits, .. } = &mut *set.borrow_mut();
@@ -265,8 +265,7 @@ fn ageing<'a>(name: &str, set: &'a LazySet, pass: u64) -> Contest<'a> {
     Contest::new(name).with(with.pass(pass)).with(without.pass(pass))
 }
 
-/// The time goes on by a step from burst to burst: every table writes it into each flow that
-/// is found.
+/// Time advances by a step from burst to burst: every table writes it into each flow that is found.
 fn seen<'a>(name: &str, set: &'a LazySet, pass: u64) -> Contest<'a> {
     let ours = Side::new("hotloop", move |count| {
         let Set { tables, hits, .. } = &mut *set.borrow_mut();

@@ -1,4 +1,4 @@
-//! The flow table beside DPDK's and hashbrown's.
+//! The flow table compared with DPDK's and hashbrown's.
 
 mod change;
 mod flood;
@@ -10,10 +10,10 @@ use crate::Bench;
 use hotloop::arena::{Arena, Pages, Request};
 use hotloop_benches::hugepages::Reserved;
 
-/// Pages of 2 MiB that all tables take together.
+/// Number of 2 MiB pages for all tables together.
 const HUGEPAGE_COUNT: usize = 2_200;
 
-/// All rows of the flow table: lookups on the largest pages, hits on the smallest too, the rest on
+/// All rows of the flow table: lookups on the largest pages, hits on the smallest, too, the rest on
 /// the largest.
 pub fn bench(bench: &mut Bench) {
     let row_count = bench.table.rows.len();
@@ -29,7 +29,7 @@ pub fn bench(bench: &mut Bench) {
     }
 }
 
-/// The largest pages that are to be had without a reservation.
+/// The largest pages available without a reservation.
 fn without_reserved() -> Pages {
     let request = Request { pages: vec![Pages::Transparent], ..Request::new(4 << 20) };
     if Arena::new(request).is_ok() { Pages::Transparent } else { Pages::Small }

@@ -1,4 +1,4 @@
-//! The tables that are compared, each filled with the same flows and on the same pages.
+//! The compared tables, each filled with the same flows and on the same pages.
 
 use super::keys::{BURST, Key, key};
 use hashbrown::HashTable;
@@ -8,25 +8,25 @@ use hotloop::flow::{Config, HashSeed, Hints, Table, hash_words};
 use hotloop_benches::peers::floor::Floor;
 use hotloop_benches::peers::rte_hash::Hash;
 
-/// What a flow's entry holds beside its key; the first word is 1 in every flow.
+/// A flow's data beside its key; the first word is 1 in every flow.
 pub type Value = [u64; 5];
 
-/// The time at which flows are put in, in nanoseconds.
+/// The time of insertions, in nanoseconds.
 pub const START_NS: u64 = 1 << 40;
 
-/// How often a table is filled, where it does not take all flows.
+/// Maximum number of attempts to fill a table, if it refuses flows.
 const FILLS_MAX: usize = 8;
 
 /// The load of our table when it is full.
 const LOAD: f64 = 0.85;
 
-/// The seed of the hash that hashbrown's table is used with; ours has a random one of its own.
+/// The seed of the hash for hashbrown's table; ours has a random one of its own.
 const SEED: HashSeed = HashSeed::new(0x5851_f42d_4c95_7f2d);
 
 /// The flow table.
 pub struct Ours(pub Table<Key, Value>);
 
-/// An entry of hashbrown's table, on a line of its own as ours are.
+/// An entry of hashbrown's table, on a line of its own like ours.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub struct Entry {
@@ -38,17 +38,17 @@ pub struct Entry {
 /// hashbrown's table with the flow table's hash, so that only the tables differ.
 pub struct Hashbrown(pub HashTable<Entry, Arena>);
 
-/// Memory on these pages alone.
+/// Memory on only these pages.
 pub fn arena(bytes: usize, pages: Pages) -> (Arena, Obtained) {
     let request = Request { pages: vec![pages], ..Request::new(bytes) };
     Arena::new(request).unwrap_or_else(|error| panic!("{error}"))
 }
 
 impl Ours {
-    /// A table with the flows of the numbers below `flow_count` in it.
+    /// A table with the flows of the numbers below `flow_count`.
     ///
-    /// One that is filled to its capacity may find both groups of a last few flows taken; by another
-    /// seed they are others.
+    /// When filling it to its capacity, the last few flows may find both groups full; with another
+    /// seed, other flows do.
     pub fn new(config: Config, flow_count: u64, pages: Pages) -> Self {
         let bytes = Table::<Key, Value>::bytes(config.capacity).expect("can be addressed");
         for _ in 0..FILLS_MAX {
@@ -63,8 +63,8 @@ impl Ours {
         panic!("{FILLS_MAX} flow tables refused one of {flow_count} flows");
     }
 
-    /// Looks up bursts of keys; the sum of the first words found. Time goes on by `step_ns` from
-    /// burst to burst.
+    /// Looks up bursts of keys. Returns the sum of the first words found. Time advances by
+    /// `step_ns` from burst to burst.
     pub fn find(&mut self, keys: &[Key], now_ns: &mut u64, step_ns: u64) -> u64 {
         let mut hints = Hints::new();
         let mut sum = 0;
@@ -82,12 +82,12 @@ impl Ours {
 }
 
 impl Hashbrown {
-    /// Room for `capacity` flows, with those of the numbers below `flow_count` in it.
+    /// A table for `capacity` flows with those of the numbers below `flow_count`.
     pub fn new(capacity: usize, flow_count: u64, pages: Pages) -> Self {
         Self::filled(capacity, flow_count, arena(Self::bytes(capacity), pages).0)
     }
 
-    /// As [`new`](Self::new), with memory for a table of twice the size beside it: to grow into.
+    /// [`new`](Self::new) with additional memory for a table of twice the size, to grow into.
     pub fn with_spare(capacity: usize, flow_count: u64, pages: Pages) -> Self {
         let bytes = Self::bytes(capacity) + Self::bytes(2 * capacity);
         Self::filled(capacity, flow_count, arena(bytes, pages).0)
@@ -99,13 +99,14 @@ impl Hashbrown {
         table
     }
 
-    /// Its slots are a power of two, at most 7/8 of them used; a control byte for each.
+    /// The number of slots is a power of two, of which at most 7/8 are used; a control byte for
+    /// each.
     fn bytes(capacity: usize) -> usize {
         let slots = (capacity * 8).div_ceil(7).next_power_of_two();
         slots * (size_of::<Entry>() + 1) + (64 << 10)
     }
 
-    /// Puts in a key, or a new value where it is there already, as our table's `insert` does.
+    /// Inserts a key, or replaces its value, as our table's `insert` does.
     #[inline]
     pub fn insert(&mut self, key: Key) {
         let new = Entry { key, value: [1; 5], seen_ns: START_NS };
@@ -113,20 +114,21 @@ impl Hashbrown {
         place.insert(new);
     }
 
-    /// Takes out a key that is there.
+    /// Removes a key, which must be there.
     #[inline]
     pub fn remove(&mut self, key: &Key) {
         let entry = self.0.find_entry(hash(key), |entry| entry.key == *key);
         entry.unwrap_or_else(|_| panic!("the key is there")).remove();
     }
 
-    /// Looks up keys one by one, as its interface has it; the sum of the first words found.
+    /// Looks up keys one by one, as its interface requires. Returns the sum of the first words
+    /// found.
     pub fn find(&self, keys: &[Key]) -> u64 {
         let found = keys.iter().filter_map(|key| self.0.find(hash(key), |it| it.key == *key));
         found.map(|entry| entry.value[0]).sum()
     }
 
-    /// As [`find`](Self::find), and writes the time into each entry found.
+    /// [`find`](Self::find) that also writes the time into each entry found.
     pub fn find_at(&mut self, keys: &[Key], now_ns: &mut u64, step_ns: u64) -> u64 {
         let mut sum = 0;
         for burst in keys.chunks(BURST) {
@@ -142,7 +144,7 @@ impl Hashbrown {
     }
 }
 
-/// A hash table of DPDK's for `flow_count` flows, and these in it.
+/// A hash table of DPDK with the flows below `flow_count`.
 pub fn rte_hash(eal: Eal, flow_count: u64, pages: Pages) -> Hash {
     let bytes = Hash::bytes(flow_count as usize) + (4 << 20);
     let table = Hash::new(eal, flow_count as u32, arena(bytes, pages));
@@ -153,7 +155,7 @@ pub fn rte_hash(eal: Eal, flow_count: u64, pages: Pages) -> Hash {
     table
 }
 
-/// Bare control bytes and lines, as many as a full table of `flow_count` flows has.
+/// Bare control bytes and lines, of the size of a full table of `flow_count` flows.
 pub fn floor(flow_count: u64, pages: Pages) -> Floor {
     let slot_count = (flow_count as f64 / LOAD) as usize;
     let floor = Floor::new(&arena(Floor::bytes(slot_count), pages).0, slot_count);

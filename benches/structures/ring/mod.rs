@@ -1,8 +1,8 @@
-//! The ring between two cores, beside DPDK's and those of other crates.
+//! The ring between two cores, compared with DPDK's and those of other crates.
 //!
-//! One core sends numbers, the other adds them up; each fills or empties an array of `batch` numbers
-//! a step. An end that finds its ring full or empty pauses and tries again. What an end
-//! keeps to itself lies on lines of its own, as it does in a program whose ends belong to their threads.
+//! One core sends numbers, the other adds them up; each fills or empties an array of `batch`
+//! numbers per step. An end that finds its ring full or empty pauses and tries again. Each end's
+//! private data has lines of its own, as in a program with each end owned by a thread.
 
 mod transfers;
 mod turns;
@@ -27,11 +27,11 @@ const BATCH_MAX: usize = 64;
 
 const PEERS: [&str; 4] = ["rte_ring", "rtrb", "ringbuf", "ArrayQueue"];
 
-/// By batch: the aims beside `rte_ring`, between near cores and far ones.
+/// By batch: the targets relative to `rte_ring`, between near cores and far ones.
 const AIMS: [(usize, [f64; 2]); 4] =
     [(1, [2.6, 10.0]), (8, [1.0, 1.0]), (32, [1.3, 1.1]), (64, [1.7, 1.1])];
 
-/// Beside all others: never slower.
+/// Relative to all others: never slower.
 const OTHERS_AIM: f64 = 1.0;
 
 /// All batches.
@@ -74,7 +74,7 @@ fn hotloop(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
     }
 }
 
-/// Both ends of a ring, for bursts: what is pushed lies in one piece, and what is popped goes into one.
+/// Both ends of a ring, for bursts: items are pushed from one piece, and popped into one.
 fn hotloop_ends() -> (impl Push, impl Pop) {
     let (mut tx, mut rx) = apart(hotloop::ring::ring::<u64>(CAPACITY));
     let mut taken = Vec::with_capacity(BATCH_MAX);
@@ -85,7 +85,7 @@ fn hotloop_ends() -> (impl Push, impl Pop) {
     (move |mut items: &[u64]| tx.push_from(&mut items), pop)
 }
 
-/// Its loops are C, with the inline functions of `rte_ring.h` in them.
+/// Its loops are in C, and inline the functions of `rte_ring.h`.
 fn dpdk(eal: Eal, pair: Pair, batch: usize) -> Result<impl FnMut(u64) -> Duration, String> {
     let (mut tx, mut rx) = apart(rte_ring::ring(eal, CAPACITY as u32)?);
     let batch = batch as u32;
@@ -106,7 +106,7 @@ fn rtrb(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
     }
 }
 
-/// Slices, which it copies whole; they look at the other end's index only when they must.
+/// Slices, which are copied whole; an end reads the other's index only if necessary.
 fn rtrb_ends() -> (impl Push, impl Pop) {
     let (mut tx, mut rx) = apart(rtrb::RingBuffer::<u64>::new(CAPACITY));
     let push = move |items: &[u64]| tx.push_partial_slice(items).0.len();
@@ -122,7 +122,7 @@ fn ringbuf(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
     }
 }
 
-/// Slices, by the ends that remember the other end's index.
+/// Slices, with ends that remember the other end's index.
 fn ringbuf_ends() -> (impl Push, impl Pop) {
     let (mut tx, mut rx) = apart(HeapRb::<u64>::new(CAPACITY).split());
     (move |items: &[u64]| tx.push_slice(items), added_up(move |out| rx.pop_slice(out)))
@@ -137,7 +137,7 @@ fn array_queue(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
     }
 }
 
-/// It has no bursts: items go one by one, as often as the batch says.
+/// It has no bursts: items go one by one, `batch` times.
 fn array_queue_ends() -> (impl Push, impl Pop) {
     let tx = Arc::new(ArrayQueue::new(CAPACITY));
     let rx = Arc::clone(&tx);
@@ -193,9 +193,9 @@ trait Pop: FnMut(usize) -> (usize, u64) {}
 
 impl<F: FnMut(usize) -> (usize, u64)> Pop for F {}
 
-/// Pops into a vector, by `pop`, which returns how many items it has put there.
+/// Pops into a vector with `pop`, which returns the number of items popped.
 fn added_up(mut pop: impl FnMut(&mut [u64]) -> usize) -> impl Pop {
-    // On the heap, as what `hotloop_ends` pops into.
+    // On the heap, like the destination in `hotloop_ends`.
     let mut items = vec![0; BATCH_MAX];
     move |count_max| {
         let popped_count = pop(&mut items[..count_max]);
@@ -245,7 +245,7 @@ fn in_bursts(
     pair.run(produce, consume)
 }
 
-/// What the consumer must have got.
+/// The sum that the consumer must get.
 fn sum_below(count: u64) -> u64 {
     count * (count - 1) / 2
 }

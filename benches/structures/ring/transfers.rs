@@ -1,25 +1,25 @@
-//! Counts the cache lines that move between two cores for each batch, by a model. A core that writes a line takes it
-//! from the other core's cache, and each ring reads and writes lines as its source does. Unlike times, the counts do not
-//! depend on how far apart the cores are.
+//! Counts the cache lines that move between two cores for each batch, with a model. A core that
+//! writes a line takes it from the other core's cache, and each ring reads and writes lines as its
+//! source does. Unlike times, the counts do not depend on the cores' distance.
 
 use super::{CAPACITY, PEERS};
 use std::collections::HashMap;
 
 const BATCHES: [usize; 3] = [8, 32, 64];
 
-/// As many batches, after which the ring has been gone round several times.
+/// Number of batches, in which the ring is gone round several times.
 const BATCH_COUNT: usize = 1_000;
 
 const LINE_ITEMS: usize = 8;
 
-/// A line: of items, by its number, or one that has an index.
+/// A line: of items, identified by its number, or with an index.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 enum Line {
     Items(usize),
     Index(&'static str),
 }
 
-/// Which cores have a line.
+/// The cores that have a line.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Holders {
     Both,
@@ -62,8 +62,8 @@ impl Caches {
     }
 }
 
-/// The lines that change hands for a batch, by its size and by ring. The consumer looks for one in vain before each is
-/// pushed.
+/// The lines that change hands for a batch, by its size and by ring. Before each push, the consumer
+/// looks for an item in vain.
 pub fn note() -> String {
     let batches = BATCHES.map(|batch| {
         let rings: [fn(usize, usize, &mut Caches); 5] =
@@ -90,10 +90,10 @@ fn lines(first: usize, count: usize, line_items: usize, line_count: usize) -> Ve
     (first / line_items..end).map(|line| line % line_count).collect()
 }
 
-/// hotloop: lines that begin with a header, or records of several with one. The header after them is cleared before they
-/// are shown. The consumer waits for the next header.
+/// hotloop: lines that begin with a header, or records of several lines with one. The header after
+/// them is cleared before they are shown. The consumer waits for the next header.
 fn records(number: usize, batch: usize, caches: &mut Caches) {
-    /// As a ring for [`CAPACITY`] items has.
+    /// The number in a ring for [`CAPACITY`] items.
     const LINE_COUNT: usize = 227;
     const LONG: usize = 28;
     let items = if batch < LONG {
@@ -122,12 +122,13 @@ fn rte_ring(number: usize, batch: usize, caches: &mut Caches) {
     indices(number, batch, true, caches);
 }
 
-/// rtrb and ringbuf: the producer reads the consumer's index only if the last one that it knows leaves no room.
+/// rtrb and ringbuf: the producer reads the consumer's index only if the last one it knows leaves
+/// no room.
 fn late_indices(number: usize, batch: usize, caches: &mut Caches) {
     indices(number, batch, number * batch % CAPACITY < batch, caches);
 }
 
-/// A ring in which each end has an index, and the consumer reads the producer's for each batch.
+/// A ring with an index for each end; the consumer reads the producer's for each batch.
 fn indices(number: usize, batch: usize, looks_for_room: bool, caches: &mut Caches) {
     let items = lines(number * batch, batch, LINE_ITEMS, CAPACITY / LINE_ITEMS);
     caches.read(End::Consumer, Line::Index("producer"));
@@ -141,7 +142,7 @@ fn indices(number: usize, batch: usize, looks_for_room: bool, caches: &mut Cache
     caches.write(End::Consumer, Line::Index("consumer"));
 }
 
-/// ArrayQueue: a stamp beside each item, which both ends write, and which both look at.
+/// ArrayQueue: a stamp beside each item, which both ends read and write.
 fn stamps(number: usize, batch: usize, caches: &mut Caches) {
     let items = lines(number * batch, batch, LINE_ITEMS / 2, CAPACITY / LINE_ITEMS * 2);
     caches.read(End::Consumer, Line::Items(items[0]));

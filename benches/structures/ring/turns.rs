@@ -1,5 +1,5 @@
-//! Both ends of a ring by turns on one core: what a batch takes where no line has to cross, with instructions that are
-//! exact.
+//! Both ends of a ring alternating on one core: the cost of a batch if no line has to cross, with
+//! exact instruction counts.
 
 use super::{
     BATCH_MAX, CAPACITY, OTHERS_AIM, PEERS, Pop, Push, array_queue_ends, hotloop_ends,
@@ -11,7 +11,7 @@ use hotloop_benches::contest::Contest;
 use hotloop_benches::peers::rte_ring;
 use std::time::{Duration, Instant};
 
-/// The batches that a core has in one piece.
+/// Sizes of batches that lie in one piece.
 const BATCHES: [usize; 2] = [32, 64];
 
 pub fn bench(bench: &mut Bench) -> Result<(), String> {

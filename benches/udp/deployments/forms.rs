@@ -1,4 +1,4 @@
-//! The same network function in all its forms, on the same wire and with no kernel in between.
+//! The same network function in all its forms, on the same wire and without a kernel in between.
 
 use super::reflector::{NAME, PIPELINE_2, PIPELINE_3, RAW, RAW_WHOLE, WHOLE};
 use crate::Bed;
@@ -16,45 +16,45 @@ use std::time::{Duration, Instant};
 
 const ROUND_COUNT: usize = 2 * QUARTER_COUNT;
 
-/// How long all run before they are measured, and for how long they are.
+/// How long all run before they are measured, and how long they are measured.
 const WARM_UP: Duration = Duration::from_millis(1_000);
 const MEASURED: Duration = Duration::from_millis(1_000);
 
-/// Beside RAW sockets: on the wire, and with no kernel in between.
+/// Relative to RAW sockets: on the wire, and without a kernel in between.
 const WIRE_AIM: f64 = 1.0;
 const MEMORY_AIM: f64 = 10.0;
 
-/// Cores of those forms in which each does all, where the machine has so many.
+/// Numbers of cores for forms in which each does everything, as far as the machine has them.
 const CORE_COUNTS: [usize; 4] = [1, 2, 4, 8];
 
-/// The CPUs of the three that receive, look up and send, on a machine of two.
+/// The CPUs of the three that receive, look up and send, on a machine with two.
 const THREE_CPUS: [usize; 3] = [RECEIVER_CPU, SENDER_CPU, RECEIVER_CPU];
 
-/// Frames that are received over and over, each of a flow of its own.
+/// Number of frames that are received over and over, each from a flow of its own.
 const FRAME_COUNT: u16 = 64;
 
 /// A form of the network function.
 struct Form {
     name: String,
     way: &'static str,
-    /// Where it receives, and where it sends.
+    /// The receiving and the sending device.
     devices: [String; 2],
-    /// The CPUs of its threads, where they are pinned.
+    /// The CPUs that its threads are pinned to, if any.
     cpus: Vec<usize>,
     is_on_wire: bool,
 }
 
-/// What is shown beside what, by their places: the form, the better one of its peers, the aim.
+/// A comparison by indices: the form, the candidates for its best peer, the target.
 struct Comparison {
     form: usize,
     peers: Vec<usize>,
     aim: f64,
 }
 
-/// Rows of each form of the engine beside one over RAW sockets.
+/// Rows of each form of the engine compared with one over RAW sockets.
 ///
 /// # Errors
-/// What a program says that fails.
+/// The error message of a program that fails.
 pub fn rows(bed: &Bed) -> Result<Vec<Row>, String> {
     let (forms, comparisons) = forms(bed.folder())?;
     let mut rates = vec![Vec::new(); forms.len()];
@@ -126,7 +126,7 @@ fn forms(folder: &Path) -> Result<(Vec<Form>, Vec<Comparison>), String> {
     }
     let cpu_count = available_parallelism().map_or(1, usize::from);
     for count in CORE_COUNTS.into_iter().filter(|count| *count <= cpu_count) {
-        // The sender's CPU is the last that is shared.
+        // The sender's CPU is the last to be shared.
         let cpus: Vec<_> = (0..count).map(|index| (RECEIVER_CPU + index) % cpu_count).collect();
         let raw = format!("threads over a RAW socket: {count}, each does all");
         forms.push(on_wire(&raw, RAW_WHOLE, "", &cpus));
@@ -140,7 +140,7 @@ fn forms(folder: &Path) -> Result<(Vec<Form>, Vec<Comparison>), String> {
     Ok((forms, comparisons))
 }
 
-/// Datagrams a second that it sends back.
+/// Datagrams a second that the form sends back.
 fn measure(bed: &Bed, form: &Form) -> Result<f64, String> {
     let program = bed.folder().join(NAME);
     let program = program.to_str().ok_or("the temporary folder has a name that is no text")?;
@@ -163,14 +163,14 @@ fn measure(bed: &Bed, form: &Form) -> Result<f64, String> {
     }
 }
 
-/// What comes back to the sender's end of the wire.
+/// The rate of datagrams that return to the sender's end of the wire.
 fn on_wire(bed: &Bed) -> Result<f64, String> {
     bed.wire.steer(None)?;
     let _source = Source::start(Some(&bed.wire.sender), bed.folder(), &poll_sender())?;
     rate(|| returned(&bed.wire))
 }
 
-/// What the process says that it has sent.
+/// The rate of datagrams that the process reports as sent.
 fn in_memory(process: &mut Child) -> Result<f64, String> {
     let (stdin, stdout) = (process.stdin.as_mut(), process.stdout.as_mut());
     let (stdin, stdout) = stdin.zip(stdout).ok_or("it has no pipes")?;
@@ -182,7 +182,7 @@ fn in_memory(process: &mut Child) -> Result<f64, String> {
     })
 }
 
-/// What is counted in a second, after the warm-up.
+/// The count during a second, after the warm-up.
 fn rate(mut count: impl FnMut() -> Result<f64, String>) -> Result<f64, String> {
     sleep(WARM_UP);
     let (start, before) = (Instant::now(), count()?);

@@ -1,9 +1,9 @@
-//! The chart of loads: what is received of what is offered.
+//! The chart of loads: received rates over offered rates.
 
 use super::sweep::Sweep;
 use hotloop_benches::svg::{line, text};
 
-/// Of the chart, and from its edges to the axes.
+/// Size of the chart, and margins from its edges to the axes.
 const SIZE: [f64; 2] = [760.0, 380.0];
 const LEFT: f64 = 50.0;
 const RIGHT: f64 = 30.0;
@@ -12,7 +12,7 @@ const BOTTOM: f64 = 50.0;
 
 const COLOURS: [&str; 4] = ["#d62728", "#ff7f0e", "#1f77b4", "#2ca02c"];
 
-/// A line for each receiver, in millions of datagrams a second, and the one on which nothing is lost.
+/// A line for each receiver, in millions of datagrams a second, and the line without loss.
 pub fn svg(all: &[Sweep]) -> String {
     let steps = || all.iter().flat_map(|sweep| &sweep.steps);
     let most = steps().map(|step| step.sent_pps / 1e6).fold(0.1, f64::max);

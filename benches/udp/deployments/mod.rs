@@ -1,5 +1,6 @@
-//! Receive, look up, send: as threads over RAW sockets and in the engine's deployments; receivers under more and more load;
-//! and what a packet costs by the work that is done for it and by whether it crosses to another core.
+//! Receive, look up, send: as threads over RAW sockets and in the engine's deployments; receivers
+//! under increasing load; and the cost of a packet, depending on the work for it and on whether it
+//! crosses to another core.
 
 mod forms;
 mod lines;
@@ -14,10 +15,10 @@ use hotloop_benches::table::{Table, markdown, write};
 /// The name of the group.
 pub const NAME: &str = "deployments";
 
-/// Measures all of it.
+/// Measures everything.
 ///
 /// # Errors
-/// What a program says that fails, and where the tables can't be written.
+/// The error message of a program that fails; and if the tables can't be written.
 pub fn run(bed: &Bed) -> Result<(), String> {
     let rows = forms::rows(bed)?;
     let sweeps = sweep::sweep(bed)?;

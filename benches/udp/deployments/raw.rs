@@ -1,5 +1,5 @@
-//! The network function as threads over RAW sockets: three, of which one receives, one looks up, one sends; or several
-//! that do all of it, and share a socket.
+//! The network function as threads over RAW sockets: three, for receiving, looking up and sending;
+//! or several that do everything and share a socket.
 
 use super::reflector::{Flows, wait_for_end};
 use core_affinity::CoreId;
@@ -15,16 +15,16 @@ use std::sync::Arc;
 use std::thread;
 use udp::stamp::now_ns;
 
-/// Packets between two threads.
+/// Capacity of the queue between two threads, in packets.
 const QUEUE_LEN: usize = 4_096;
 
-/// The longest packet that is passed on, in bytes.
+/// Maximum length of a packet that is passed on, in bytes.
 const PACKET_BYTES: usize = 256;
 
-/// What passes between threads.
+/// A queue between threads.
 type Queue = Arc<ArrayQueue<Packet>>;
 
-/// What a thread does.
+/// A thread's work.
 type Work = Box<dyn FnOnce() + Send>;
 
 struct Packet {
@@ -32,17 +32,19 @@ struct Packet {
     len: usize,
 }
 
-/// The kernel answers datagrams to a port without a socket: this is one that receives next to nothing.
+/// The kernel answers datagrams to a port without a socket. This socket prevents that, and receives
+/// next to nothing.
 fn hold_port() -> Result<UdpSocket, String> {
     let holder = UdpSocket::bind("0.0.0.0:4321").map_err(|error| error.to_string())?;
     set_socket_recv_buffer_size(&holder, 0).map_err(|error| error.to_string())?;
     Ok(holder)
 }
 
-/// Runs a thread on each of these CPUs, until standard input ends: each receives, looks up and sends.
+/// Runs a thread on each of these CPUs, until standard input ends: each receives, looks up and
+/// sends.
 ///
 /// # Errors
-/// Where RAW sockets can't be opened.
+/// If RAW sockets can't be opened.
 pub fn run_whole(cpus: &[usize]) -> Result<(), String> {
     let _holder = hold_port()?;
     let sockets = Arc::new((open(ipproto::UDP)?, open(ipproto::RAW)?));
@@ -65,10 +67,10 @@ fn do_all(receiving: &OwnedFd, sending: &OwnedFd, mut flows: Flows) {
     }
 }
 
-/// Runs the three threads, on these CPUs where there are any, until standard input ends.
+/// Runs the three threads, on these CPUs if any, until standard input ends.
 ///
 /// # Errors
-/// Where RAW sockets can't be opened.
+/// If RAW sockets can't be opened.
 pub fn run(cpus: &[usize]) -> Result<(), String> {
     let _holder = hold_port()?;
     let [received, looked_up]: [Queue; 2] =
@@ -87,7 +89,7 @@ pub fn run(cpus: &[usize]) -> Result<(), String> {
     Ok(())
 }
 
-/// Starts a thread, on this CPU where there is one.
+/// Starts a thread, on this CPU if given.
 fn start(cpu: Option<usize>, work: Work) {
     thread::spawn(move || {
         cpu.map(|id| core_affinity::set_for_current(CoreId { id }));
@@ -106,7 +108,7 @@ fn receive(socket: &OwnedFd, received: &Queue) {
         let mut packet = Packet { bytes: [0; PACKET_BYTES], len: 0 };
         if let Ok((len, _)) = recv(socket, &mut packet.bytes, RecvFlags::empty()) {
             packet.len = len;
-            // Lost where the next thread is slower.
+            // Lost if the next thread is slower.
             let _ = received.push(packet);
         }
     }
@@ -136,6 +138,6 @@ fn send(socket: &OwnedFd, looked_up: &Queue) {
 
 fn send_one(socket: &OwnedFd, packet: &[u8]) {
     let to = Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]);
-    // Lost where the device has no room.
+    // Lost if the device has no room.
     let _ = sendto(socket, packet, SendFlags::empty(), &SocketAddrV4::new(to, 0));
 }

@@ -1,5 +1,5 @@
-//! Receive, look up, send: a network function that sends datagrams back to where they came from, as three threads over
-//! RAW sockets, and as a graph of hotloop in three deployments.
+//! Receive, look up, send: a network function that returns datagrams to their senders, as three
+//! threads over RAW sockets, and as a hotloop graph in three deployments.
 
 use super::raw;
 use hotloop::arena::Arena;
@@ -15,27 +15,27 @@ use std::io::{Read, stdin};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// The name by which this program is the network function.
+/// The name under which this program is the network function.
 pub const NAME: &str = "udp-reflector";
 
-/// Its deployments: three threads over RAW sockets, of which each does a part; threads of which each does all; cores of
-/// the engine of which each does all; and pipelines of two and three.
+/// Its deployments: three threads over RAW sockets, each doing a part; threads that each do
+/// everything; cores of the engine that each do everything; and pipelines of two and three.
 pub const RAW: &str = "raw";
 pub const RAW_WHOLE: &str = "raw-whole";
 pub const WHOLE: &str = "whole";
 pub const PIPELINE_2: &str = "pipeline-2";
 pub const PIPELINE_3: &str = "pipeline-3";
 
-/// Flows, and how long one may be silent.
+/// Number of flows, and their idle timeout.
 const FLOW_COUNT: usize = 4_096;
 const IDLE_NS: u64 = 60_000_000_000;
 
-/// Runs until standard input ends, and answers each line that comes by it with the number of packets sent so far. The
-/// arguments are how it is deployed; the devices that it receives from and sends to; and the CPUs of its threads, where
-/// they are to be pinned.
+/// Runs until standard input ends, and answers each input line with the number of packets sent so
+/// far. The arguments are the deployment; the receiving and the sending device; and the CPUs of the
+/// threads, if they should be pinned.
 ///
 /// # Errors
-/// What it lacks.
+/// The reason why it can't run.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let [way, from, to, cpus @ ..] = arguments else { return Err("say which way".to_owned()) };
     let cpus: Vec<usize> = cpus.iter().filter_map(|cpu| cpu.parse().ok()).collect();
@@ -92,11 +92,11 @@ fn key(index: u32) -> FlowKeyV4 {
     FlowKeyV4::new(from, Ipv4Addr::LOCALHOST, 10_000, 4321, protocol::UDP)
 }
 
-/// The flows that were seen.
+/// The flows seen so far.
 pub struct Flows(Table<FlowKeyV4, u64>);
 
 impl Flows {
-    /// None.
+    /// An empty table.
     ///
     /// # Errors
     /// There is no memory for them.
@@ -104,7 +104,7 @@ impl Flows {
         Ok(Self(Table::new(Arena::on(None)?, Config::new(FLOW_COUNT, IDLE_NS))?))
     }
 
-    /// As many as there is room for, which [`look_up`](Self::look_up) finds.
+    /// A full table, with flows that [`look_up`](Self::look_up) finds.
     ///
     /// # Errors
     /// There is no memory for them.
@@ -124,8 +124,8 @@ impl Flows {
         assert!(found.is_some(), "none has been idle for long");
     }
 
-    /// Looks up the flow of an IPv4 packet, and swaps its addresses and ports, which no checksum notices. Returns whether
-    /// it has any.
+    /// Looks up the flow of an IPv4 packet, and swaps its addresses and ports, which leaves
+    /// checksums right. Returns whether the packet has ports.
     pub fn turn_back(&mut self, packet: &mut [u8], now_ns: u64) -> bool {
         let Some(headers) = headers_to_ports(packet) else { return false };
         let address = |at: usize| {
@@ -144,7 +144,8 @@ impl Flows {
 drop_reasons! {
     /// Why a packet is not sent back.
     pub enum ReflectorDrop {
-        /// It is neither UDP nor TCP over IPv4 without options, or there is no room for its flow.
+        /// The packet is neither UDP nor TCP over IPv4 without options, or there is no room for its
+        /// flow.
         Other = "other",
     }
 }

@@ -1,5 +1,5 @@
-//! What a packet costs, fitted to the work that is done for it and to the share of packets that cross to another core; and
-//! what follows for more cores.
+//! The cost of a packet, fitted to the work for it and to the share of packets that cross to
+//! another core; and predictions for more cores.
 
 use super::reflector::Flows;
 use hotloop::dpdk::{Eal, Mbuf, Port};
@@ -11,49 +11,49 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Look-ups in a flow table for each packet.
+/// Numbers of look-ups in a flow table for each packet.
 const WORKS: [u32; 4] = [1, 2, 4, 8];
 
-/// Of four packets, those that cross.
+/// Number of packets out of four that cross.
 const SHARES: [u32; 4] = [0, 1, 2, 4];
 const SHARE_OF: u32 = 4;
 
-/// Look-ups for each packet that has crossed, where the second core is the limit.
+/// Numbers of look-ups for each packet that has crossed, if the second core is the limit.
 const WORKS_AFTER: [u32; 4] = [2, 4, 8, 16];
 
-/// Look-ups of what is foreseen.
+/// Number of look-ups for predictions.
 const WORK_FORESEEN: u32 = 4;
 
-/// Cores that it is foreseen for.
+/// Numbers of cores for predictions.
 const CORE_COUNTS: [usize; 5] = [1, 2, 4, 8, 15];
 
 const ROUND_COUNT: usize = 8;
 
-/// How long an engine runs before it is measured, and for how long it is.
+/// How long an engine runs before it is measured, and how long it is measured.
 const WARM_UP: Duration = Duration::from_millis(50);
 const WINDOW: Duration = Duration::from_millis(150);
 
-/// What is measured of an engine.
+/// The parameters of a measured engine.
 #[derive(Clone, Copy)]
 struct Setting {
-    /// Cores that receive, and those that packets cross to.
+    /// Receiving cores, and cores that packets cross to.
     groups: [usize; 2],
     work_before: u32,
     share: u32,
     work_after: u32,
 }
 
-/// A fit: what each term costs, in nanoseconds, and how far points are from it.
+/// A fit: the cost of each term in nanoseconds, and the residuals of points.
 struct Fit<const N: usize> {
     costs_ns: [f64; N],
-    /// The root of the mean square, and the largest, in shares of what was measured.
+    /// The root mean square and the maximum, relative to the measured values.
     residuals: [f64; 2],
 }
 
-/// The points, the fits, and what follows, in Markdown.
+/// The points, the fits, and the predictions, in Markdown.
 ///
 /// # Errors
-/// Where an engine does not start.
+/// If an engine does not start.
 pub fn text() -> hotloop::Result<String> {
     let cpus: Vec<_> = core_affinity::get_core_ids().unwrap_or_default();
     let cpus: Vec<_> = cpus.iter().map(|cpu| cpu.id).collect();
@@ -93,7 +93,7 @@ pub fn text() -> hotloop::Result<String> {
             rounds_ns.push(setting.packet_ns(eal, &cpus)?);
         }
     }
-    // What disturbs a round makes it slower, never faster.
+    // Disturbances make a round slower, never faster.
     let packets_ns: Vec<_> = rounds_ns.iter().map(|rounds| lower_quartile(rounds)).collect();
     let (before_ns, rest_ns) = packets_ns.split_at(before.len());
     let (after_ns, whole_ns) = rest_ns.split_at(WORKS_AFTER.len());
@@ -145,7 +145,7 @@ fn fits_text(points: &[([f64; 3], f64)], receiver: &Fit<3>, worker: &Fit<2>) -> 
     )
 }
 
-/// What follows for so many cores, beside what was measured on them.
+/// Predictions for these numbers of cores, compared with measurements.
 fn foresee(
     text: &mut String,
     receiver: &Fit<3>,
@@ -182,9 +182,9 @@ fn foresee(
     Ok(())
 }
 
-/// The costs with the least squares of what is left, in shares of what was measured.
+/// The costs with the least squares of relative residuals.
 fn fit<const N: usize>(points: &[([f64; N], f64)]) -> Fit<N> {
-    // Each row is a term's normal equation, and what it comes to.
+    // Each row is a term's normal equation, and its right side.
     let (mut rows, mut sums) = ([[0.0; N]; N], [0.0; N]);
     for (terms, ns) in points {
         for ((row, sum), term) in rows.iter_mut().zip(&mut sums).zip(terms) {
@@ -213,7 +213,8 @@ fn fit<const N: usize>(points: &[([f64; N], f64)]) -> Fit<N> {
 }
 
 impl Setting {
-    /// Nanoseconds a packet of the core that is the limit; of all together, where each does all.
+    /// Nanoseconds per packet of the core that is the limit; of all cores together if each does
+    /// everything.
     fn packet_ns(self, eal: Eal, cpus: &[usize]) -> hotloop::Result<f64> {
         let open = |index| Port::open(eal, &format!("net_null{index},size=64,copy=0"));
         let (from, to) = (open(0)?, open(1)?);
@@ -234,7 +235,7 @@ impl Setting {
     }
 }
 
-/// The time in which one more is counted.
+/// Runs an engine and measures the time per packet counted.
 fn run(
     graph: impl Graph,
     deployment: Deployment,
@@ -258,17 +259,17 @@ fn run(
 drop_reasons! {
     /// Why a packet goes no further.
     pub enum WorkDrop {
-        /// It is one of those that don't cross.
+        /// The packet is one of those that don't cross.
         Kept = "kept",
     }
 }
 
-/// Looks up flows for each packet, and passes some of four on.
+/// Looks up flows for each packet, and passes some out of four on.
 struct Work {
     flows: Flows,
     work: u32,
     share: u32,
-    /// Which flow is looked up next, and which packet comes next.
+    /// The next flow to look up, and the next packet's number.
     flow: u32,
     packet: u32,
 }

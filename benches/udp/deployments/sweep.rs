@@ -1,23 +1,24 @@
-//! More and more datagrams: what arrives, and what is lost where, through the kernel and in poll mode.
+//! Increasing load: the datagrams that arrive, and where others are lost, through the kernel and in
+//! poll mode.
 
 use crate::Bed;
 use crate::programs::{Measured, Window, measure, words};
 use crate::wire::{ADDRESSES, RECEIVER, RECEIVER_CPU, poll_sender};
 use std::fmt::Write;
 
-/// What is offered, of what a receiver takes at best. A sender that can do less sends less.
+/// Offered load relative to a receiver's maximum. A sender that can't reach it sends less.
 const SHARES: [f64; 10] = [0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 1.75, 2.0];
 
-/// How often the best is measured.
+/// Number of measurements of the maximum.
 const BEST_COUNT: usize = 3;
 
-/// A receiver under more and more load.
+/// A receiver under increasing load.
 pub struct Sweep {
     pub name: &'static str,
-    /// Where the kernel processes what is received.
+    /// The CPU on which the kernel processes received packets.
     softirq_cpu: Option<usize>,
     sink: Vec<String>,
-    /// What was measured at each step.
+    /// The measurements of each step.
     pub steps: Vec<Measured>,
 }
 
@@ -37,10 +38,10 @@ fn receivers() -> Vec<Sweep> {
     ]
 }
 
-/// Offers each receiver more and more.
+/// Offers each receiver an increasing load.
 ///
 /// # Errors
-/// What a program says that fails.
+/// The error message of a program that fails.
 pub fn sweep(bed: &Bed) -> Result<Vec<Sweep>, String> {
     let mut sweeps = receivers();
     let mut best_pps = Vec::new();
@@ -71,7 +72,7 @@ fn step(bed: &Bed, sweep: &Sweep, rate: Option<f64>) -> Result<Measured, String>
     measure(bed.folder(), Window::LONG, (Some(&bed.wire.receiver), &sweep.sink), source)
 }
 
-/// A line for each load that was offered.
+/// A line for each load offered.
 pub fn table(sweeps: &[Sweep]) -> String {
     let mut text = "| receiver | sent, Mpps | received, Mpps | lost, of all sent | where |\n|---|---|---|---|---|\n"
         .to_owned();

@@ -1,4 +1,5 @@
-//! What sleeping costs and saves: `--idle adaptive` beside `spin`, over a ring in memory.
+//! The cost and the savings of sleeping: `--idle adaptive` compared with `spin`, over a ring in
+//! memory.
 
 use super::sleeper;
 use crate::programs::{SINK, number};
@@ -10,35 +11,37 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs at full rate between near cores that are enough, of each mode; and rounds at most.
+/// Number of runs at full rate between near cores that is enough, for each mode; and the maximum
+/// number of rounds.
 const FULL_COUNT: usize = 4 * QUARTER_COUNT;
 const FULL_ROUNDS_MAX: usize = 24;
 
-/// Rounds at a hundredth of the rate.
+/// Number of rounds at a hundredth of the rate.
 const ROUND_COUNT: usize = 9;
 
-/// Tries to take a round of latencies at most: one counts where the machine wakes those that sleep in time.
+/// Maximum number of attempts for a round of latencies: one counts if the machine wakes sleepers in
+/// time.
 const LATENCY_TRIES: usize = 400;
 
-/// How long runs take, in seconds. At full rate, while the cores stay as near as they are. For latencies, while the
-/// machine wakes those that sleep in time.
+/// Length of runs in seconds. At full rate, short enough for the cores to stay near. For latencies,
+/// short enough for the machine to wake sleepers in time.
 const FULL_SECONDS: &str = "0.3";
 const SHARE_SECONDS: &str = "0.7";
 const LATENCY_SECONDS: &str = "0.1";
 
-/// The share of spinning's rate at full load.
+/// Target share of spinning's rate at full load.
 const FULL_AIM: f64 = 0.95;
 
-/// The most of a core's time at a hundredth of the full rate.
+/// Maximum share of a core's time at a hundredth of the full rate.
 const SHARE_MAX: f64 = 0.15;
 
 const SPIN: &str = "spin";
 const ADAPTIVE: &str = "adaptive";
 
-/// The rows, and what could not be shown. `folder` has the program.
+/// The rows, and the ones that could not be shown. `folder` has the program.
 ///
 /// # Errors
-/// What the program says that fails, and datagrams that were lost.
+/// The error message of a program that fails; and lost datagrams.
 pub fn rows(folder: &Path, unshown: &mut Vec<String>) -> Result<Vec<Row>, String> {
     let full = full_mpps(folder)?;
     let spin_mpps = full.near.as_ref().map_or(full.spin_max_mpps, |[spin, _]| spin.value);
@@ -75,8 +78,8 @@ pub fn rows(folder: &Path, unshown: &mut Vec<String>) -> Result<Vec<Row>, String
     Ok(rows)
 }
 
-/// What sleeping adds to the latency of 99.9 % of spinning, in nanoseconds, by rounds in which bare sleeps before and
-/// after all ended in time; nothing where there was none.
+/// The latency that sleeping adds to spinning's at 99.9 %, in nanoseconds, over rounds in which
+/// bare sleeps before and after all ended in time; `None` if there was none.
 fn added_latency_ns(folder: &Path, rate: Option<u64>) -> Result<Option<Figure>, String> {
     let mut latencies_ns = [Vec::new(), Vec::new()];
     for attempt in 0..LATENCY_TRIES {
@@ -103,11 +106,11 @@ fn added_latency_ns(folder: &Path, rate: Option<u64>) -> Result<Option<Figure>, 
     Ok(Some(of_adaptive_ns.with(&of_spin_ns, |ours, theirs| ours - theirs)))
 }
 
-/// What runs at full rate came to, in millions of datagrams a second.
+/// The results of runs at full rate, in millions of datagrams a second.
 struct Full {
-    /// Of spinning and of sleeping, between near cores; nothing where these hardly ever were.
+    /// For spinning and for sleeping, between near cores; `None` if these were hardly ever near.
     near: Option<[Figure; 2]>,
-    /// The most of any run of spinning.
+    /// The maximum over all runs of spinning.
     spin_max_mpps: f64,
 }
 
@@ -128,7 +131,7 @@ fn full_mpps(folder: &Path) -> Result<Full, String> {
             break;
         }
     }
-    // What disturbs a run makes it slower, never faster.
+    // Disturbances make a run slower, never faster.
     let near = runs_ns.iter().all(|it| it.len() >= QUARTER_COUNT).then(|| {
         runs_ns.map(|runs_ns| {
             let quarter = |index| index * QUARTER_COUNT / runs_ns.len();
@@ -140,7 +143,7 @@ fn full_mpps(folder: &Path) -> Result<Full, String> {
     Ok(Full { near, spin_max_mpps })
 }
 
-/// What `act` returns, and whether the cores were near before it and after.
+/// The result of `act`, and whether the cores were near before and after it.
 fn look_at_distance<T>(act: impl FnOnce() -> Result<T, String>) -> Result<(bool, T), String> {
     let (seen, done) = around(act)?;
     Ok((seen.distance() == Some(Distance::Near), done))

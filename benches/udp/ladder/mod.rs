@@ -1,4 +1,4 @@
-//! Every rung in turn, several times.
+//! Measures every rung in turn, several times.
 
 mod idle;
 mod page;
@@ -15,13 +15,13 @@ use rungs::{Part, Rung};
 /// How often each rung is measured, in turn with the others.
 const ROUND_COUNT: usize = 2 * QUARTER_COUNT;
 
-/// A rung, and what was measured in each round.
+/// A rung, and its measurements in each round.
 struct Climbed<'r> {
     rung: &'r Rung,
-    /// How far apart the cores were, where nothing else is between sender and receiver.
+    /// The cores' distance, if nothing else is between sender and receiver.
     distance: Option<Distance>,
     rounds: Vec<Measured>,
-    /// Why the latest round that failed did.
+    /// The error of the latest round that failed.
     failure: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl Climbed<'_> {
         Figure::of_rounds(&self.rounds.iter().map(of).collect::<Vec<_>>())
     }
 
-    /// The round in the middle.
+    /// The median round.
     fn middle(&self) -> Option<&Measured> {
         let rates: Vec<_> = self.rounds.iter().map(|it| it.received_pps).collect();
         let middle = if rates.is_empty() { 0.0 } else { median(&rates) };
@@ -45,10 +45,10 @@ impl Climbed<'_> {
     }
 }
 
-/// Climbs the ladder, and measures what sleeping costs and how exact rates are.
+/// Climbs the ladder, and measures the cost of sleeping and the precision of rates.
 ///
 /// # Errors
-/// What a program says that fails, and where the tables can't be written.
+/// The error message of a program that fails; and if the tables can't be written.
 pub fn run(bed: &Bed) -> Result<(), String> {
     let folder = bed.folder().to_str().ok_or("the temporary folder has a name that is no text")?;
     let rungs = rungs::all(folder);
@@ -60,7 +60,7 @@ pub fn run(bed: &Bed) -> Result<(), String> {
             let distance = climbed.as_ref().map_or(None, |(_, distance)| *distance);
             let mut of_rung = all.iter_mut().filter(|it| std::ptr::eq(it.rung, rung));
             match climbed {
-                // Between cores whose distance changed it counts for neither.
+                // If the distance of the cores changed, the round counts for neither.
                 Ok((measured, _)) => of_rung
                     .find(|it| it.distance == distance)
                     .into_iter()
@@ -77,7 +77,7 @@ pub fn run(bed: &Bed) -> Result<(), String> {
     page::publish(&all, rows, unshown)
 }
 
-/// One for each distance of cores, where that matters.
+/// One for each distance of cores, if that matters.
 fn entries(rung: &Rung) -> Vec<Climbed<'_>> {
     let climbed = |distance| Climbed { rung, distance, rounds: Vec::new(), failure: None };
     match rung.part {
@@ -86,7 +86,7 @@ fn entries(rung: &Rung) -> Vec<Climbed<'_>> {
     }
 }
 
-/// What was measured, and between cores of what distance, where that matters and did not change.
+/// The measurement, and the distance of the cores, if that matters and did not change.
 fn climb(bed: &Bed, rung: &Rung) -> Result<(Measured, Option<Distance>), String> {
     let Bed { wire, .. } = bed;
     if rung.part == Part::Memory {

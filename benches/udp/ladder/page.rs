@@ -1,4 +1,4 @@
-//! What came of the ladder: the comparisons with their aims, a table of all rungs, and a chart.
+//! The ladder's results: the comparisons with their targets, a table of all rungs, and a chart.
 
 use super::Climbed;
 use super::rungs::{Part, UNSHOWN};
@@ -8,18 +8,18 @@ use hotloop_benches::row::Row;
 use hotloop_benches::table::{Table, markdown, write};
 use std::fmt::Write as _;
 
-/// What poll mode by the wire receives, over the best rung of the kernel from the same sender; and what a ring in memory
-/// does, over the best rung of the kernel.
+/// The target of poll mode on the wire, relative to the kernel's best rung with the same sender;
+/// and the target of a ring in memory, relative to the kernel's best rung.
 const POLL_AIM: f64 = 1.7;
 const MEMORY_AIM: f64 = 100.0;
 
-/// A sender is the limit where this share of what it sends arrives.
+/// The sender counts as the limit if this share of its datagrams arrives.
 const ARRIVES_WHOLE: f64 = 0.99;
 
 /// Prints the tables, and writes them with the chart.
 ///
 /// # Errors
-/// Where a file can't be written.
+/// If a file can't be written.
 pub fn publish(all: &[Climbed<'_>], more: Vec<Row>, unshown: Vec<String>) -> Result<(), String> {
     let mut table = comparisons(all);
     table.rows.extend(more);
@@ -37,7 +37,7 @@ pub fn publish(all: &[Climbed<'_>], more: Vec<Row>, unshown: Vec<String>) -> Res
     written.map_err(|error| format!("the table can't be written: {error}"))
 }
 
-/// The rung of these parts on which most datagrams arrive.
+/// The rung of these parts with the highest received rate.
 fn best<'a, 'r>(all: &'a [Climbed<'r>], parts: &[Part]) -> Option<&'a Climbed<'r>> {
     let of_parts = all.iter().filter(|it| parts.contains(&it.rung.part) && !it.rounds.is_empty());
     let rate = |it: &Climbed<'_>| it.figure(|measured| measured.received_pps).value;
@@ -63,7 +63,7 @@ fn comparisons(all: &[Climbed<'_>]) -> Table {
     table
 }
 
-/// A line for each rung: the round in the middle, by its rate.
+/// A line for each rung: the median round by rate.
 fn rungs(all: &[Climbed<'_>]) -> String {
     let mut text = "| rung | received, Mpps | spread | sent, Mpps | lost, of all sent | where | ns of the process | \
                     ns of softirqs | shares |\n|---|---|---|---|---|---|---|---|---|\n"
@@ -90,12 +90,12 @@ fn rungs(all: &[Climbed<'_>]) -> String {
     text + "\nRates are those of 1.2 s, or of 0.4 s without a wire, losses those of a whole run. ns: CPU time for each datagram received.\n"
 }
 
-/// Whether the sender is the limit: then the receiver could do more.
+/// Whether the sender is the limit, so that the receiver could do more.
 fn limit(measured: &Measured) -> &'static str {
     if measured.received_pps >= measured.sent_pps * ARRIVES_WHOLE { " (the limit)" } else { "" }
 }
 
-/// The share of each thread, where there are several.
+/// The share of each thread, if there are several.
 fn shares(measured: &Measured) -> String {
     let all: u64 = measured.shares.iter().sum();
     if measured.shares.len() < 2 {

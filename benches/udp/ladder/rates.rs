@@ -1,4 +1,4 @@
-//! How exactly the source keeps a rate, over any ten seconds.
+//! The precision of the source's rate, over any ten seconds.
 
 use crate::programs::Source;
 use hotloop_benches::figure::{Figure, QUARTER_COUNT};
@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 /// Datagrams a second.
 const RATES: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
 
-/// Ten seconds: windows of that begin one second after the other.
+/// Length of the windows, which begin one second after the other.
 const WINDOW_S: usize = 10;
 const STEP: Duration = Duration::from_secs(1);
 
-/// By how much a window may be off, in percent.
+/// Maximum deviation of a window, in percent.
 const OFF_MAX: f64 = 1.0;
 
 /// A row for each rate, on net_null.
 ///
 /// # Errors
-/// What the source says that does not start.
+/// The error message of the source, if it does not start.
 pub fn rows(folder: &Path) -> Result<Vec<Row>, String> {
     RATES.into_iter().map(|rate| row(folder, rate)).collect()
 }
@@ -40,7 +40,7 @@ fn row(folder: &Path, rate: u64) -> Result<Row, String> {
         (sent_pps / rate as f64 - 1.0).abs() * 100.0
     };
     let off: Vec<_> = looks.iter().zip(&looks[WINDOW_S..]).map(off).collect();
-    // Each window counts: the worst of them is what is promised.
+    // Each window counts: the guarantee is for the worst.
     let worst = off.iter().copied().fold(0.0, f64::max);
     let figure = Figure { value: worst, ..Figure::of_rounds(&off) };
     let name = format!("rate of {rate} a second, the worst of {} windows of 10 s", off.len());

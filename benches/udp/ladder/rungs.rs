@@ -1,19 +1,19 @@
-//! The rungs of the ladder: how datagrams are sent and received on each.
+//! The rungs of the ladder: each a way to send and receive datagrams.
 
 use crate::programs::words;
 use crate::wire::{ADDRESSES, RECEIVER, RECEIVER_CPU, SENDER_CPU, poll_sender};
 
-/// Where the source's datagrams come from.
+/// The source's port.
 const SOURCE_PORT: &str = "65400";
 
-/// Which side of the comparison a rung belongs to.
+/// The side of the comparison that a rung belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Part {
-    /// The kernel sends and receives: the essay's.
+    /// The kernel sends and receives, as in the essay.
     Essay,
-    /// A poll-mode sender, and the kernel receives.
+    /// A poll-mode sender; the kernel receives.
     KernelFedByPoll,
-    /// A poll-mode sender, and poll mode receives by the same wire.
+    /// A poll-mode sender; poll mode receives on the same wire.
     Poll,
     /// No kernel in between.
     Memory,
@@ -21,13 +21,13 @@ pub enum Part {
 
 /// A rung.
 pub struct Rung {
-    /// What it shows.
+    /// A description of the rung.
     pub name: &'static str,
     pub part: Part,
-    /// Where the kernel processes what is received.
+    /// The CPU on which the kernel processes received packets.
     pub softirq_cpu: Option<usize>,
     pub sink: Vec<String>,
-    /// Nothing where the sink sends to itself.
+    /// `None` if the sink sends to itself.
     pub source: Option<Vec<String>>,
 }
 
@@ -82,8 +82,8 @@ fn essay() -> Vec<Rung> {
     ]
 }
 
-/// The kernel receives what a sender in poll mode sends. On veth, the sender's CPU does the receiver's softirqs, unless
-/// they are steered to another.
+/// The kernel receives from a sender in poll mode. On veth, the sender's CPU does the receiver's
+/// softirqs, unless they are steered to another.
 fn fed_by_poll() -> Vec<Rung> {
     let [first, _] = ADDRESSES;
     let rung = |name, softirq_cpu| Rung {
@@ -99,7 +99,7 @@ fn fed_by_poll() -> Vec<Rung> {
     ]
 }
 
-/// Poll mode by the same wire, from the same sender.
+/// Poll mode on the same wire, from the same sender.
 fn poll() -> Vec<Rung> {
     let rung = |name, device: &str, more: &str| Rung {
         name,
@@ -142,7 +142,8 @@ fn memory(folder: &str) -> Vec<Rung> {
     ]
 }
 
-/// Rungs of the essay that a wire of one queue on a machine of one node doesn't have, and why.
+/// Rungs of the essay that are impossible on a single-queue wire on a machine with a single node,
+/// and why.
 pub const UNSHOWN: [&str; 2] = [
     "the receiver on another NUMA node, or on the sibling of the softirq's core: this bench uses two CPUs of one node",
     "hardware queues, RSS by `ethtool -N DEVICE rx-flow-hash udp4 sdfn`, and NOTRACK: a veth has neither a NIC's hash \

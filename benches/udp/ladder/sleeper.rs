@@ -1,4 +1,4 @@
-//! How late the machine wakes a thread that sleeps and does nothing else.
+//! How late the machine wakes a thread that only sleeps.
 
 use hotloop::engine::Idle;
 use hotloop_benches::cores::Pair;
@@ -6,19 +6,19 @@ use std::num::NonZeroU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How late a sleep may end, for latencies to be those of the programs and not of the machine.
+/// Maximum delay of a sleep's end: with more, latencies are the machine's, not the programs'.
 pub const LATE_MAX: Duration = Duration::from_micros(100);
 
-/// Sleeps of each core: some 0.07 s.
+/// Number of sleeps on each core: some 0.07 s.
 const SLEEP_COUNT: usize = 300;
 
-/// Whether bare sleeps on both cores all end in time just now.
+/// Whether bare sleeps on both cores currently all end in time.
 ///
 /// # Errors
-/// Where the kernel refuses to pin a thread.
+/// If the kernel refuses to pin a thread.
 ///
 /// # Panics
-/// When a sleeper does.
+/// If a sleeper panics.
 pub fn is_in_time() -> Result<bool, String> {
     let both = || {
         let Some(pair) = Pair::pin()? else { return Ok(false) };
@@ -26,11 +26,11 @@ pub fn is_in_time() -> Result<bool, String> {
         pair.run(|| there = latest(), || here = latest());
         Ok(there.max(here) <= LATE_MAX)
     };
-    // In a thread of its own: the calling one stays free.
+    // In a thread of its own: the calling one stays unpinned.
     thread::scope(|scope| scope.spawn(both).join()).expect("sleepers don't panic")
 }
 
-/// How late the latest of several sleeps of the calling thread ended.
+/// The maximum delay over several sleeps of the calling thread.
 fn latest() -> Duration {
     // As the engine's cores do.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));

@@ -1,4 +1,4 @@
-//! Katran's XDP program, which the kernel runs by `BPF_PROG_TEST_RUN`, and its driver.
+//! Katran's XDP program, which the kernel runs through `BPF_PROG_TEST_RUN`, and its driver.
 //!
 //! Nothing of Katran or of libbpf is linked: the benchmark compiles `katran/csrc/side.c` when it runs, and the
 //! functions of `side.h` are loaded from there.
@@ -16,22 +16,23 @@ use std::time::Duration;
 
 use packets::{FRAME_BYTES, check_wrapped, frame};
 
-/// Times that are taken one after the other in one run of the program: their median counts.
+/// Number of times taken one after the other in one run of the program: their median counts.
 const SEGMENT_COUNT: u32 = 16;
 
-/// The largest packet that comes back, in bytes.
+/// Maximum length of a returned packet, in bytes.
 const OUT_BYTES_MAX: usize = 256;
 
-/// The seed of the driver's random flows, as of those between our source and sink.
+/// The seed of the driver's random flows, the same as between our source and sink.
 const SEED: u64 = 7;
 
-/// Packets that come in one run while the table of connections is filled: fewer than Katran enters in a second.
+/// Number of packets in one run while the connection table is filled: fewer than Katran enters in a
+/// second.
 const FILL_COUNT: u32 = 100_000;
 
-/// How long Katran takes to enter that number again.
+/// Time until Katran enters that number again.
 const FILL_PAUSE: Duration = Duration::from_millis(1_010);
 
-/// The files that Katran and its driver are loaded from.
+/// The files of Katran and its driver.
 #[derive(Clone, Debug)]
 pub struct Files {
     /// `side.c` as a shared object.
@@ -45,11 +46,11 @@ pub struct Files {
 /// Katran's configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How many VIPs.
+    /// Number of VIPs.
     pub service_count: u32,
-    /// How many backends each of them has: the same for all.
+    /// Number of backends of each VIP, the same for all.
     pub backend_count: u32,
-    /// How many connections its table has room for.
+    /// Capacity of its connection table.
     pub connections_max: u32,
 }
 
@@ -59,11 +60,11 @@ pub struct Settings {
 pub struct Counts {
     /// Packets to its VIPs.
     pub packets: u64,
-    /// Those of connections that it did not know.
+    /// Packets of connections that it did not know.
     pub misses: u64,
-    /// Those for which it found no table of connections.
+    /// Packets for which it found no connection table.
     pub fallbacks: u64,
-    /// Those that it has sent to a backend.
+    /// Packets that it has sent to a backend.
     pub sent: u64,
 }
 
@@ -93,22 +94,22 @@ struct Functions {
     play: unsafe extern "C" fn(*mut Side, u64, u64, u32, c_int) -> f64,
     packet: unsafe extern "C" fn(*const Side, *mut u8) -> u32,
     counts: unsafe extern "C" fn(*const Side, *mut Counts) -> c_int,
-    /// They are gone with it.
+    /// Keeps the functions loaded.
     _library: Library,
 }
 
 /// Katran in the kernel, with its driver.
 pub struct Katran {
     functions: Functions,
-    /// Invariant: of `open`, until `close` when this is dropped.
+    /// Invariant: returned by `open`, valid until `close` on drop.
     side: *mut Side,
     settings: Settings,
 }
 
-/// Whether this process may load BPF programs.
+/// Checks that this process may load BPF programs.
 ///
 /// # Errors
-/// It may not, or the library can't be loaded.
+/// The process may not, or the library can't be loaded.
 pub fn probe(library: &Path) -> Result<(), String> {
     let functions = Functions::load(library)?;
     // SAFETY: 1. `side_probe` takes nothing.
@@ -142,18 +143,19 @@ impl Functions {
         })
     }
 
-    /// Why the last call failed.
+    /// The error of the last call.
     fn why(&self) -> String {
         // SAFETY: 1. `side_why` takes nothing.
         let text = unsafe { (self.why)() };
-        // SAFETY: 1. It returns a text that ends with a zero. 2. No other call changes it meanwhile.
+        // SAFETY: 1. It returns a text that ends with a zero. 2. No other call changes it
+        // meanwhile.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 }
 
 impl Katran {
-    /// Loads Katran and its driver, and compares the driver's frames with those of our source and Katran's packets with
-    /// these.
+    /// Loads Katran and its driver, and compares the driver's frames with our source's, and
+    /// Katran's packets with these.
     ///
     /// # Errors
     /// The kernel refuses, or a frame or packet differs.
@@ -180,7 +182,7 @@ impl Katran {
         Ok(katran)
     }
 
-    /// Compares frames of the driver with those of our source, and Katran's packets with these.
+    /// Compares the driver's frames with our source's, and Katran's packets with these.
     fn compare(&self) -> Result<(), String> {
         let Settings { service_count, backend_count, connections_max } = self.settings;
         let drawn = Random::seeded(SEED).below(connections_max);
@@ -190,7 +192,7 @@ impl Katran {
             let frame = frame(service_count, flow);
             self.dial_each(flow, ACK);
             self.compare_driven(flow, &frame)?;
-            // Other flows than those that are measured would take their places.
+            // Flows other than the measured ones would take their places.
             if flow < connections_max / 2 {
                 self.send_each(flow, 1)?;
                 let wrapped = check_wrapped(&frame, &self.packet(), backend_count);
@@ -200,7 +202,7 @@ impl Katran {
         Ok(())
     }
 
-    /// Has the driver write one frame, and compares it.
+    /// Makes the driver write one frame, and compares it.
     fn compare_driven(&self, flow: u32, frame: &[u8]) -> Result<(), String> {
         self.play(0, 0, 0, false)?;
         let driven = self.packet();
@@ -212,8 +214,8 @@ impl Katran {
         Ok(())
     }
 
-    /// Plays a packet of each flow below `flow_count`, and Katran enters them. If `is_limited`, no more packets come in a
-    /// second than it may enter.
+    /// Plays a packet of each flow below `flow_count`, which Katran enters. If `is_limited`,
+    /// packets don't exceed the number that it may enter per second.
     ///
     /// # Errors
     /// The kernel refuses, or Katran does not send a packet.
@@ -240,26 +242,27 @@ impl Katran {
         self.play(u64::from(count) - 1, 0, 0, true).map(drop)
     }
 
-    /// Selects random flows below `end`, and these flags, for the packets to come.
+    /// Selects random flows below `end`, and these flags, for the following packets.
     pub fn dial_random(&self, end: u32, flags: u8) {
-        // SAFETY: 1. `side` is of `open`.
+        // SAFETY: 1. `side` comes from `open`.
         unsafe { (self.functions.dial)(self.side, 0, end, 1, u32::from(flags)) }
     }
 
-    /// Selects one flow after the other, starting with `first`, and these flags, for the packets to come.
+    /// Selects one flow after the other, starting with `first`, and these flags, for the following
+    /// packets.
     pub fn dial_each(&self, first: u32, flags: u8) {
-        // SAFETY: 1. `side` is of `open`.
+        // SAFETY: 1. `side` comes from `open`.
         unsafe { (self.functions.dial)(self.side, first, 0, 0, u32::from(flags)) }
     }
 
-    /// How many packets a run of [`time`](Self::time) has.
+    /// Number of packets in a run of [`time`](Self::time).
     #[must_use]
     pub const fn packets_of(warm_count: u64, count: u64) -> u64 {
         warm_count + count * SEGMENT_COUNT as u64 + 1
     }
 
-    /// Times `count` packets, driver included, after `warm_count` that warm up: with Katran, or with a program that only
-    /// sends them.
+    /// Times `count` packets, driver included, after `warm_count` for warming up: with Katran, or
+    /// with a program that only sends them.
     ///
     /// # Errors
     /// The kernel refuses, or the last packet is not sent.
@@ -275,15 +278,15 @@ impl Katran {
         with_katran: bool,
     ) -> Result<Duration, String> {
         let with_katran = c_int::from(with_katran);
-        // SAFETY: 1. `side` is of `open`.
+        // SAFETY: 1. `side` comes from `open`.
         let ns = unsafe { (self.functions.play)(self.side, warm, count, segments, with_katran) };
         if ns < 0.0 { Err(self.functions.why()) } else { Ok(Duration::from_secs_f64(ns / 1e9)) }
     }
 
-    /// The last packet, as it was sent.
+    /// The last packet sent.
     fn packet(&self) -> Vec<u8> {
         let mut bytes = vec![0; OUT_BYTES_MAX];
-        // SAFETY: 1. `side` is of `open`. 2. It writes at most as many bytes as there are.
+        // SAFETY: 1. `side` comes from `open`. 2. The call writes at most `OUT_BYTES_MAX` bytes.
         let len = unsafe { (self.functions.packet)(self.side, bytes.as_mut_ptr()) };
         bytes.truncate(len as usize);
         bytes
@@ -295,7 +298,7 @@ impl Katran {
     /// The kernel refuses.
     pub fn counts(&self) -> Result<Counts, String> {
         let mut counts = Counts::default();
-        // SAFETY: 1. `side` is of `open`. 2. `Counts` is `struct counts` of `side.h`.
+        // SAFETY: 1. `side` comes from `open`. 2. `Counts` is `struct counts` of `side.h`.
         let status = unsafe { (self.functions.counts)(self.side, &raw mut counts) };
         if status == 0 { Ok(counts) } else { Err(self.functions.why()) }
     }
@@ -303,17 +306,17 @@ impl Katran {
 
 impl Drop for Katran {
     fn drop(&mut self) {
-        // SAFETY: 1. `side` is of `open`, and used no more.
+        // SAFETY: 1. `side` comes from `open`, and is not used any more.
         unsafe { (self.functions.close)(self.side) }
     }
 }
 
 impl Counts {
-    /// Checks the packets since `before`: none was lost, none had no table of connections, and Katran did not know the
-    /// connections of `miss_count`.
+    /// Checks the packets since `before`: none was lost, none had no connection table, and Katran
+    /// did not know the connections of `miss_count`.
     ///
     /// # Errors
-    /// The counters say otherwise.
+    /// The counters differ.
     pub fn check_since(&self, before: &Self, miss_count: u64) -> Result<(), String> {
         let misses = self.misses - before.misses;
         if misses != miss_count || self.fallbacks != 0 || self.sent != self.packets {

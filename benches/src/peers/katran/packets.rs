@@ -1,4 +1,4 @@
-//! The frames that both sides get, and the packets that Katran makes of them.
+//! The frames that both sides get, and the packets that Katran makes from them.
 
 use crate::peers::buffer::Buffer;
 use crate::traffic::{ACK, Sizes, Writer};
@@ -13,20 +13,20 @@ pub const FRAME_BYTES: usize = 64;
 const ETHERNET_BYTES: usize = 14;
 const IPV4_BYTES: usize = 20;
 
-/// The next hop, as both balancers have it.
+/// The next hop of both balancers.
 const NEXT_HOP: [u8; 6] = [2, 0, 0, 0, 0, 3];
 
 /// The backends have the addresses after this one.
 const BACKENDS: u32 = 0x0a64_0000;
 
-/// The frame of a flow, as our source writes it.
+/// The frame of a flow, as written by our source.
 pub fn frame(service_count: u32, flow: u32) -> [u8; FRAME_BYTES] {
     let mut buffer = Buffer::new();
     Writer::new(Sizes::Small, service_count).write(&mut buffer, flow, ACK);
     *buffer.data().first_chunk().expect("a frame of 64 bytes")
 }
 
-/// Checks that a packet is the frame in an outer IPv4 header to one of so many backends.
+/// Checks that a packet is the frame in an outer IPv4 header to one of `backend_count` backends.
 pub fn check_wrapped(frame: &[u8], packet: &[u8], backend_count: u32) -> Result<(), String> {
     let fail = |what: &str| Err(format!("{what}: {packet:02x?}"));
     if packet.len() != frame.len() + IPV4_BYTES {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
     use hotloop::packet::checksum::checksum;
 
-    /// The frame wrapped, as Katran does it.
+    /// The frame wrapped in Katran's way.
     fn wrapped(frame: &[u8]) -> Vec<u8> {
         let mut packet = frame[..ETHERNET_BYTES].to_vec();
         packet[..6].copy_from_slice(&NEXT_HOP);
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(check_wrapped(&frame, &packet, 10), Ok(()));
         assert!(check_wrapped(&frame, &packet, 2).unwrap_err().starts_with("to no backend"));
         assert!(check_wrapped(&frame, &packet[..83], 10).is_err());
-        // The source of the Ethernet header is of no interest.
+        // The source of the Ethernet header doesn't matter.
         for at in (0..packet.len()).filter(|at| !(6..12).contains(at)) {
             let mut changed = packet.clone();
             changed[at] ^= 1;
