@@ -1,17 +1,17 @@
-//! One engine at a time, and none for ever.
+//! One engine at a time, with a time limit.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a test may take: far longer than any does, so that only what hangs is ended.
+/// Time limit for a test: far longer than any takes, so that only a hanging test is ended.
 const HANG_SECONDS: u64 = 300;
 
-/// Runs `body` while no other test of this process is in one. What hangs must fail: a body that
+/// Runs `body` while no other test of this process runs one. A hanging test must fail: a body that
 /// takes longer than five minutes ends the process.
 ///
 /// # Panics
-/// As `body` does.
+/// If `body` panics.
 #[allow(clippy::print_stderr, reason = "the last words of a test that hangs")]
 pub fn alone<T>(body: impl FnOnce() -> T) -> T {
     static ONE: Mutex<()> = Mutex::new(());

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// A thread in a network of its own, which does what it is asked to. It ends when this is dropped.
+/// A thread in a network of its own that runs tasks. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Host {
     tasks: Option<Sender<Task>>,
@@ -14,10 +14,11 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host that gets these interfaces of the calling thread's network, in one with IPv6.
+    /// A host in a new network with IPv6, which gets these interfaces from the calling thread's
+    /// network.
     ///
     /// # Panics
-    /// Where there can be no other network, or there are no such interfaces.
+    /// If the network can't be made, or if there are no such interfaces.
     #[must_use]
     pub fn start(interfaces: &[&str]) -> Self {
         let (ready, is_ready) = channel();
@@ -35,10 +36,10 @@ impl Host {
         Self { tasks: Some(tasks), thread: Some(thread) }
     }
 
-    /// Does something in its network, and waits until that is done.
+    /// Runs a task in the host's network, and waits until it is done.
     ///
     /// # Panics
-    /// As `task` does.
+    /// If `task` panics.
     pub fn does<T: Send + 'static>(&self, task: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, result) = channel();
         let task = move || drop(done.send(task()));

@@ -1,20 +1,19 @@
-//! What the tests of the whole engine share.
+//! Shared code of the tests of the whole engine.
 //!
 //! The tests run network functions on virtual devices of DPDK, which need neither privileges nor
 //! hugepages:
 //!
-//! - `tests/devices` compares what comes out of every deployment, packet by packet.
+//! - `tests/devices` compares the output of every deployment, packet by packet.
 //! - `tests/ledger.rs` breaks the ledger on purpose in each place, `tests/cycles.rs` stops and
 //!   reopens ports that hold packets.
 //! - `tests/steady` counts allocations and system calls.
 //!
-//! Here is what they share:
+//! This crate has their shared code:
 //!
 //! - One process has one EAL: [`eal`]. Devices have names of their own: [`device`].
 //! - [`alone`] keeps the tests of a process from running engines side by side, which would share
 //!   CPUs, and ends a process that hangs.
-//! - [`planted`] is a forwarder in which something goes wrong at one place; the program
-//!   `planted-forwarder` is made of it.
+//! - [`planted`] is a forwarder with a fault at one place; the program `planted-forwarder` uses it.
 //!
 //! ```
 //! use hotloop::prelude::*;
@@ -32,12 +31,12 @@
 //! # Ok::<(), hotloop::Error>(())
 //! ```
 //!
-//! - [`network`] gives a test interfaces of the kernel, where it may make them.
+//! - [`network`] gives a test interfaces of the kernel, if it may make them.
 //! - [`schema`] keeps the names of metrics, drop reasons and keys of JSON.
-//! - [`prometheus`] scrapes a program, where there is a Prometheus.
+//! - [`prometheus`] scrapes a program, if there is a Prometheus.
 //!
-//! Where there are fewer than two CPUs, or nobody may be traced, a part of `tests/steady` is skipped,
-//! and says so.
+//! With fewer than two CPUs, or if tracing is not allowed, a part of `tests/steady` is skipped with
+//! the reason.
 
 #![forbid(unsafe_code)]
 
@@ -59,7 +58,7 @@ pub use host::Host;
 pub use malformed::malformed_frames;
 pub use program::{Program, wait_until};
 pub use siege::{besiege, deliver};
-// The one way to start programs of the system.
+// The only way to start programs of the system.
 pub use hotloop_test_tools::tool;
 
 use hotloop::dpdk::Eal;
@@ -75,18 +74,18 @@ pub const DEPLOYMENTS: [Deployment; 5] = [
     Deployment::pipeline([2, 2]),
 ];
 
-/// The EAL of this process, with memory for the pools of as many tests as run at the same time.
+/// The EAL of this process, with memory for the pools of all tests that run at the same time.
 ///
 /// # Panics
-/// When it does not start.
+/// If EAL does not start.
 #[must_use]
 pub fn eal() -> Eal {
     let started = Eal::with_args(&["--no-pci", "--no-huge", "-m", "4096"]);
     started.or_else(|error| Eal::current().ok_or(error)).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A device string with a name that no other has: the driver's, a number, and the arguments, which
-/// begin with a comma where there are any.
+/// A device string with a unique name: the driver's, a number, and the arguments, which begin with
+/// a comma unless empty.
 #[must_use]
 pub fn device(driver: &str, arguments: &str) -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);

@@ -1,19 +1,19 @@
-//! Frames that no sender means to send.
+//! Frames that no correct sender sends.
 
 use hotloop::packet::build::{
     arp_request, echo_request, protocol, tcp, time_exceeded, too_big, udp, unreachable,
 };
 use hotloop::testing::Rng;
 
-/// The shortest frame, in bytes: one with a VLAN tag that is shorter is dropped by the kernel before
-/// any socket, and counted nowhere.
+/// Minimum length of a frame in bytes: the kernel drops a shorter one with a VLAN tag before any
+/// socket, and counts it nowhere.
 const FRAME_BYTES_MIN: usize = 20;
 
-/// The longest frame that an interface with an MTU of 1,500 bytes sends, in bytes.
+/// Maximum length of a frame in bytes that an interface with an MTU of 1,500 bytes sends.
 const FRAME_BYTES_MAX: usize = 1514;
 
-/// Frames made of packets of all kinds, each with some bytes of its headers changed, and some shorter
-/// or longer than they say: the same for the same seed.
+/// Frames made from packets of all kinds, each with some bytes of its headers changed, and some
+/// with a wrong length: the same for the same seed.
 #[must_use]
 pub fn malformed_frames(seed: u64, count: usize) -> Vec<Vec<u8>> {
     let (mut rng, whole) = (Rng::seeded(seed), templates());

@@ -1,4 +1,4 @@
-//! A network of a test's own: a namespace, interfaces in pairs, and a peer that sends.
+//! A network for a test: a namespace, interfaces in pairs, and a peer that sends.
 
 use crate::{device, eal};
 use hotloop::dpdk::{Mempool, MempoolConfig, TxQueue};
@@ -10,8 +10,8 @@ use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
 use std::process::{Child, Stdio};
 
-/// A network namespace without IPv6, so that the kernel sends nothing of its own. It is gone when
-/// this is dropped, and also when the process dies.
+/// A network namespace without IPv6, so that the kernel sends nothing of its own. It disappears
+/// when this is dropped, and also when the process dies.
 #[derive(Debug)]
 pub struct Network {
     /// Keeps the namespace for as long as its standard input is open.
@@ -23,7 +23,7 @@ impl Network {
     /// network namespace.
     ///
     /// # Errors
-    /// Why that can't be done here.
+    /// Why that is impossible here.
     pub fn enter() -> Result<Self, String> {
         tool("ip")?;
         let mut keeper = tool("unshare")?
@@ -43,16 +43,16 @@ impl Network {
             .map_err(|error| format!("the network namespace: {error}"))?;
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
             .map_err(|error| format!("no right to enter a network namespace: {error}"))?;
-        // Read by the thread's own namespace. Where the file is missing, so is IPv6.
+        // `/proc/sys` shows the thread's own namespace. If the file is missing, so is IPv6.
         let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
         Ok(network)
     }
 
-    /// As [`enter`](Self::enter), with IPv6: addresses are used at once, without a search for others that
-    /// have them (RFC 4862, section 5.4). Everybody may ping, and the loopback interface is up.
+    /// [`enter`](Self::enter) with IPv6: addresses are used at once, without duplicate address
+    /// detection (RFC 4862, section 5.4). Everybody may ping, and the loopback interface is up.
     ///
     /// # Errors
-    /// Why that can't be done here.
+    /// Why that is impossible here.
     pub fn with_ipv6() -> Result<Self, String> {
         let network = Self::enter()?;
         for of in ["default", "all", "lo"] {
@@ -64,7 +64,7 @@ impl Network {
         Ok(network)
     }
 
-    /// The process whose namespace this is, as `ip link set … netns` takes it.
+    /// The process of this namespace, as an argument for `ip link set … netns`.
     #[must_use]
     pub fn process(&self) -> u32 {
         self.keeper.id()
@@ -73,7 +73,7 @@ impl Network {
     /// Makes two interfaces that are each other's wire, and takes them up.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// The error message of `ip`.
     pub fn pair(&self, one: &str, other: &str) -> Result<(), String> {
         ip(&["link", "add", "name", one, "type", "veth", "peer", "name", other])?;
         for name in [one, other] {
@@ -93,7 +93,7 @@ impl Drop for Network {
 /// Runs `ip`.
 ///
 /// # Errors
-/// What it says.
+/// Its error message.
 pub fn ip(arguments: &[&str]) -> Result<(), String> {
     let output = tool("ip")?.args(arguments).output();
     let output = output.map_err(|error| format!("ip: {error}"))?;
@@ -106,7 +106,7 @@ pub fn ip(arguments: &[&str]) -> Result<(), String> {
 /// The MAC address of an interface of the thread's network.
 ///
 /// # Panics
-/// Where there is no such interface.
+/// If there is no such interface.
 #[must_use]
 pub fn mac(interface: &str) -> String {
     let mut ip = tool("ip").expect("it made the interface");
@@ -116,28 +116,28 @@ pub fn mac(interface: &str) -> String {
     mac.expect("the interface has an address").to_owned()
 }
 
-/// Packets that the kernel says an interface of the thread's network has sent.
+/// Number of packets that an interface of the thread's network has sent, according to the kernel.
 ///
 /// # Panics
-/// Where there is no such interface.
+/// If there is no such interface.
 #[must_use]
 pub fn kernel_sent(interface: &str) -> u64 {
     kernel_count(interface, 9)
 }
 
-/// As [`kernel_sent`], for packets received.
+/// [`kernel_sent`] for received packets.
 ///
 /// # Panics
-/// Where there is no such interface.
+/// If there is no such interface.
 #[must_use]
 pub fn kernel_received(interface: &str) -> u64 {
     kernel_count(interface, 1)
 }
 
-/// As [`kernel_sent`], for packets to be sent that were dropped.
+/// [`kernel_sent`] for packets that were dropped instead of sent.
 ///
 /// # Panics
-/// Where there is no such interface.
+/// If there is no such interface.
 #[must_use]
 pub fn kernel_send_dropped(interface: &str) -> u64 {
     kernel_count(interface, 11)
@@ -153,11 +153,11 @@ fn kernel_count(interface: &str, column: usize) -> u64 {
         .expect("a table of numbers")
 }
 
-/// Packets that the kernel took in to put fragments together, less those that came out of it, in the
-/// thread's network. Packet sockets that share an interface's packets never see the former.
+/// Packets that the kernel took in for reassembly, minus those that came out of it, in the thread's
+/// network. Packet sockets that share an interface's packets never see the former.
 ///
 /// # Panics
-/// Where the kernel does not say.
+/// If the kernel does not report it.
 #[must_use]
 pub fn reassembled() -> u64 {
     let table = fs::read_to_string("/proc/thread-self/net/snmp").expect("proc is mounted");
@@ -183,7 +183,7 @@ impl Peer {
     /// A peer that sends into this interface.
     ///
     /// # Panics
-    /// Where there is no such interface.
+    /// If there is no such interface.
     #[must_use]
     pub fn new(interface: &str) -> Self {
         let port = Port::open(eal(), &device("net_pcap", &format!(",iface={interface}")));
@@ -197,10 +197,10 @@ impl Peer {
         Self { port, queue, pool }
     }
 
-    /// Sends each frame, and says how many the kernel took.
+    /// Sends each frame, and returns the number that the kernel took.
     ///
     /// # Panics
-    /// With a frame that is longer than an mbuf.
+    /// If a frame is longer than an mbuf.
     pub fn send<'a>(&mut self, frames: impl IntoIterator<Item = &'a [u8]>) -> u64 {
         let before = self.port.stats().expect("it runs").sent;
         for frame in frames {

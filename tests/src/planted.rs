@@ -1,4 +1,4 @@
-//! A forwarder in which one packet meets with something that must not happen.
+//! A forwarder with a planted fault that affects one packet.
 
 use hotloop::dpdk::{Mempool, MempoolConfig, PacketBuf};
 use hotloop::engine::{Deployment, Graph};
@@ -7,15 +7,15 @@ use hotloop::testing::{Plant, PlantedBurstStage, PlantedSink, PlantedSource, Pla
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-/// The packet of a core that the fault befalls: one in the middle of a burst.
+/// The index of a core's packet that is affected: one in the middle of a burst.
 const FATEFUL: u64 = 999;
 
-/// Where a fault is planted.
+/// The place of a fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
     /// Between the RX queue and the engine.
     Source,
-    /// In a stage before the boundary, which answers for each packet.
+    /// In a stage before the boundary, which returns a verdict for each packet.
     Stage,
     /// In a stage after the boundary, which takes bursts.
     BurstStage,
@@ -23,7 +23,7 @@ pub enum Place {
     Sink,
 }
 
-/// What happens there.
+/// The kind of fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Deed {
     /// A packet is freed and counted nowhere.
@@ -36,17 +36,17 @@ pub enum Deed {
     Panic,
 }
 
-/// What goes wrong with one packet of each core.
+/// A fault that affects one packet of each core.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Fault {
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// What.
+    /// The kind.
     pub deed: Deed,
 }
 
 impl Fault {
-    /// Every place with every deed; panics in stages alone.
+    /// Every place with every kind; panics only in stages.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let places = [Place::Source, Place::Stage, Place::BurstStage, Place::Sink];
@@ -55,7 +55,7 @@ impl Fault {
         all.filter(|fault| fault.deed != Deed::Panic || fault.place == Place::Stage).collect()
     }
 
-    /// The packet at which the plant at `place` springs.
+    /// The packet that triggers the plant at `place`.
     fn at(fault: Option<Self>, place: Place) -> u64 {
         let is_planted = fault.is_some_and(|it| it.place == place && it.deed != Deed::Panic);
         if is_planted { FATEFUL } else { u64::MAX }
@@ -73,7 +73,7 @@ impl Fault {
 impl FromStr for Fault {
     type Err = hotloop::Error;
 
-    /// As [`Debug`] writes place and deed, with a dot between them: `Sink.Forget`.
+    /// Place and kind in [`Debug`]'s form, with a dot between them: `Sink.Forget`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let is_meant = |fault: &Self| format!("{:?}.{:?}", fault.place, fault.deed) == text;
         let found = Self::all().into_iter().find(is_meant);
@@ -81,7 +81,8 @@ impl FromStr for Fault {
     }
 }
 
-/// The deployment of so many cores: workers, or dispatchers and workers with a plus between them.
+/// Parses a deployment: the number of workers, or of dispatchers and workers with a plus between
+/// them.
 ///
 /// # Errors
 /// A text of another form.
@@ -97,8 +98,8 @@ pub fn deployment(text: &str) -> hotloop::Result<Deployment> {
     })
 }
 
-/// Forwards from one port to the other what has an odd number, spread over workers by number, with
-/// the fault planted; the others are dropped as `even`.
+/// Forwards packets with odd numbers from one port to the other, spread over workers by number,
+/// with the fault planted; the others are dropped as `even`.
 pub fn forwarder<'a>(lan: &'a Port, wan: &'a Port, fault: Option<Fault>) -> impl Graph + 'a {
     let plant = Fault::plant(fault);
     let panics = fault.is_some_and(|fault| fault.deed == Deed::Panic);
@@ -119,7 +120,7 @@ pub fn forwarder<'a>(lan: &'a Port, wan: &'a Port, fault: Option<Fault>) -> impl
 drop_reasons! {
     /// Why the forwarder drops.
     pub enum NumberDrop {
-        /// It has an even number.
+        /// The number is even.
         Even = "even",
     }
 }
@@ -146,7 +147,7 @@ impl Stage<Packet> for Number {
     }
 }
 
-/// A copy in a pool of its own, so that the ports' pools can be whole beside it.
+/// Copies a packet into a pool of its own, so that the ports' pools can be whole all the same.
 fn copy(packet: &Packet) -> Packet {
     static POOL: OnceLock<Mempool> = OnceLock::new();
     let pool = POOL.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! What the threads of a running program may do: `/proc/PID/task/*/status`.
+//! The privileges of a running program's threads: `/proc/PID/task/*/status`.
 
 use crate::tool;
 use std::collections::BTreeSet;
@@ -15,10 +15,10 @@ pub const NET_RAW: u64 = 1 << 13;
 const NET_ADMIN: u64 = 1 << 12;
 const IPC_LOCK: u64 = 1 << 14;
 
-/// What the control thread of every program keeps.
+/// The capabilities that the control thread of every program keeps.
 pub const CONTROL: u64 = NET_ADMIN | NET_RAW | IPC_LOCK;
 
-/// A program that is ended with the test.
+/// A program that ends with the test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -31,7 +31,7 @@ impl Drop for Running {
 struct Thread {
     name: String,
     is_main: bool,
-    /// Permitted, effective, inheritable and ambient ones.
+    /// The union of the permitted, effective, inheritable and ambient ones.
     capabilities: u64,
     no_new_privs: bool,
 }
@@ -55,18 +55,18 @@ fn threads(process: u32) -> Vec<Thread> {
     tasks.map(|task| thread(task.unwrap())).collect()
 }
 
-/// Starts a program and, once it runs, looks at its threads: they have names of their own, the main
-/// thread has the capabilities in `kept` of those that it was given, those that `others` name have
-/// theirs, and all other threads have none. What the program says of it is true.
+/// Starts a program and checks its threads once it runs: they have names of their own, the main
+/// thread has those capabilities in `kept` that it was given, the threads in `others` have theirs,
+/// and all other threads have none. The program's own report of them must be true.
 ///
 /// # Panics
-/// If one of that is not so.
+/// If any of that doesn't hold.
 pub fn keep_only(command: &mut Command, kept: u64, others: &[(&str, u64)]) {
     let given = threads(std::process::id())[0].capabilities;
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let errors = BufReader::new(child.stderr.take().unwrap());
     let running = Running(child);
-    // What is to be said of the machine is another matter.
+    // Warnings about the machine are another matter.
     let is_of_machine = |line: &str| line.contains("hotloop-doctor");
     let mut said = errors
         .lines()
@@ -93,7 +93,7 @@ pub fn keep_only(command: &mut Command, kept: u64, others: &[(&str, u64)]) {
     for (name, _) in others {
         assert!(names.contains(name), "{names:?}");
     }
-    // Whatever else it says, nothing of it is a warning of a thread.
+    // Whatever else it prints, there is no warning about a thread.
     let kill = format!("kill {}", running.0.id());
     assert!(tool("sh").unwrap().args(["-c", &kill]).status().unwrap().success());
     said.for_each(drop);

@@ -1,4 +1,4 @@
-//! A program that runs while a test does.
+//! A program that runs during a test.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a program may take to start, or a test to see what it waits for.
+/// Time limit for a program's start, and for conditions that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A program with a control socket, which does not outlive the test.
@@ -21,10 +21,10 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it, and waits until it answers at its control socket.
+    /// Starts the program, and waits until it answers at its control socket.
     ///
     /// # Panics
-    /// Where it ends instead.
+    /// If it ends instead.
     #[must_use]
     pub fn start(mut command: Command, control: &Path) -> Self {
         let name = command.get_program().to_owned();
@@ -38,11 +38,11 @@ impl Program {
         program
     }
 
-    /// Starts it, and waits for a moment before it runs: `is_early` is asked with the number of its process.
-    /// It can only be ended.
+    /// Starts the program, and waits for a moment before it runs: until `is_early` returns true for
+    /// its process number. The only further operation is ending it.
     ///
     /// # Panics
-    /// Where it ends before, or the moment does not come within a minute.
+    /// If it ends before, or if the moment does not come within a minute.
     #[must_use]
     pub fn begin(mut command: Command, mut is_early: impl FnMut(u32) -> bool) -> Self {
         let name = command.get_program().to_owned();
@@ -58,23 +58,23 @@ impl Program {
         program
     }
 
-    /// The number of its process.
+    /// Its process number.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The signal that has killed it.
+    /// The signal that killed it.
     ///
     /// # Panics
-    /// Where that cannot be found out.
+    /// If that can't be determined.
     pub fn killed_by(&mut self) -> Option<Signal> {
         let status = self.child.try_wait().expect("it is a child")?;
         Signal::from_named_raw(status.signal()?)
     }
 
-    /// What it answers to a command without arguments; nothing, and a line for a test that fails, where it
-    /// does not.
+    /// Its answer to a command without arguments; if there is none, prints a line for the failing
+    /// test and returns `None`.
     #[must_use]
     #[allow(clippy::print_stdout, reason = "why there is no answer")]
     pub fn ask(&self, command: &str) -> Option<Value> {
@@ -88,10 +88,10 @@ impl Program {
         answer.ok()
     }
 
-    /// Asks it to end, and returns its report and what it wrote on standard error.
+    /// Asks it to end, and returns its report and its standard error.
     ///
     /// # Panics
-    /// Where it fails.
+    /// If it fails.
     #[must_use]
     pub fn end(self) -> (Value, String) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it still runs");
@@ -101,7 +101,7 @@ impl Program {
     /// Waits until it ends by itself, and returns the same.
     ///
     /// # Panics
-    /// Where it fails, or does not end within a minute.
+    /// If it fails, or does not end within a minute.
     #[must_use]
     pub fn wait(mut self) -> (Value, String) {
         wait_until("it ends", || self.child.try_wait().expect("it is a child").is_some());
@@ -127,10 +127,10 @@ impl Drop for Program {
     }
 }
 
-/// Waits until it is so, and says how long that took.
+/// Waits until a condition holds, and returns how long that took.
 ///
 /// # Panics
-/// Where it is not so within a minute.
+/// If it doesn't hold within a minute.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     let started = Instant::now();
     while !is_so() {

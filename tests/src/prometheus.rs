@@ -1,4 +1,4 @@
-//! A Prometheus of a test's own, where the machine has one.
+//! A Prometheus for a test, if the machine has one.
 
 use crate::free_address;
 use hotloop_test_tools::tool;
@@ -8,18 +8,18 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// How long an answer over HTTP may take.
+/// Time limit for an answer over HTTP.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The body of `GET path` at an address, which answers with 200.
+/// The body of `GET path` at an address, which must answer with 200.
 ///
 /// # Errors
-/// What went wrong, or the answer that came instead.
+/// The error, or the answer that came instead.
 pub fn get(address: SocketAddr, path: &str) -> Result<String, String> {
     let asked = || {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        // An answer to HTTP/1.0 comes in one piece.
+        // HTTP/1.0 answers are not chunked.
         write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).map(|_| answer)
@@ -43,20 +43,20 @@ pub struct Prometheus {
 /// A sample of the answer to a query.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Its labels, the name of the metric among them.
+    /// Its labels, including the metric's name.
     pub labels: Value,
     /// Its value.
     pub value: f64,
 }
 
 impl Prometheus {
-    /// Starts it. It scrapes the metrics at `target`.
+    /// Starts Prometheus, which scrapes the metrics at `target`.
     ///
     /// # Errors
-    /// Why there can be none: it is not installed.
+    /// Why that is impossible: it is not installed.
     ///
     /// # Panics
-    /// Where it is installed and does not start.
+    /// If it is installed but does not start.
     pub fn start(target: SocketAddr) -> Result<Self, String> {
         let mut prometheus = tool("prometheus")?;
         tool("promtool")?;
@@ -84,10 +84,10 @@ impl Prometheus {
         Ok(prometheus)
     }
 
-    /// The samples that an expression returns at the moment.
+    /// The samples that an expression currently returns.
     ///
     /// # Panics
-    /// Where Prometheus refuses the expression, or it returns no vector.
+    /// If Prometheus refuses the expression, or if the result is not a vector.
     #[must_use]
     pub fn query(&self, expression: &str) -> Vec<Sample> {
         let encoded: String = expression.bytes().map(|byte| format!("%{byte:02X}")).collect();
@@ -102,10 +102,10 @@ impl Prometheus {
         samples.collect()
     }
 
-    /// The value of an expression that returns one; nothing where it returns none.
+    /// The value of an expression with one result; `None` if there is none.
     ///
     /// # Panics
-    /// Where it returns more.
+    /// If there are several results.
     #[must_use]
     pub fn value(&self, expression: &str) -> Option<f64> {
         let samples = self.query(expression);
@@ -121,13 +121,13 @@ impl Drop for Prometheus {
     }
 }
 
-/// What promtool finds fault with in metrics, in Prometheus's text format: nothing where all is well.
+/// promtool's complaints about metrics in Prometheus's text format: empty if they are fine.
 ///
 /// # Errors
 /// It is not installed.
 ///
 /// # Panics
-/// Where it can't be run.
+/// If it can't be run.
 pub fn promtool(metrics: &str) -> Result<String, String> {
     let mut promtool = tool("promtool")?;
     promtool.args(["check", "metrics"]).stdin(Stdio::piped());

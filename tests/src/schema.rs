@@ -1,9 +1,10 @@
-//! The names that programs are known by: those of metrics, of drop reasons, and the keys of JSON in
+//! The names in programs' interfaces: those of metrics, of drop reasons, and the keys of JSON in
 //! reports and in answers to `ctl`.
 //!
 //! `docs/schema.json` has them, with a version. Each program has a test that runs it and calls
-//! [`check`]. Where something has changed, it fails until the test is run with `HOTLOOP_SCHEMA=write`,
-//! which writes what is under the version after [`SCHEMA_VERSION`]; that has to follow by hand.
+//! [`check`]. After a change, the test fails until it is run with `HOTLOOP_SCHEMA=write`, which
+//! writes the current names under the version after [`SCHEMA_VERSION`]; that must be updated by
+//! hand.
 
 use crate::prometheus::get;
 use crate::{Program, free_address, wait_until};
@@ -14,13 +15,13 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::process::Command;
 
-/// Where it is.
+/// The path of the schema.
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/schema.json");
 
-/// Objects whose keys are the names of other things.
+/// Objects with keys that are names of other things.
 const MAPS: [&str; 3] = ["dropped", "gauges", "xstats"];
 
-/// What a program is seen to say.
+/// The outputs of a program.
 #[derive(Debug)]
 pub struct Said {
     /// Its metrics, in Prometheus's text format.
@@ -31,10 +32,10 @@ pub struct Said {
     pub answers: Vec<(&'static str, Value)>,
 }
 
-/// Runs a program with these arguments, and checks what it says.
+/// Runs a program with these arguments, and checks its outputs.
 ///
 /// # Panics
-/// As [`check`].
+/// As for [`check`].
 pub fn run_and_check(name: &str, program: &str, arguments: &[&str]) {
     let folder = tempfile::tempdir().expect("there is room for files");
     let control = folder.path().join("program.sock");
@@ -54,14 +55,14 @@ pub fn run_and_check(name: &str, program: &str, arguments: &[&str]) {
     check(name, &Said { metrics, report, answers });
 }
 
-/// Compares what a program says with the schema.
+/// Compares a program's outputs with the schema.
 ///
 /// # Panics
-/// Where they differ, or the schema was changed without its version.
+/// If they differ, or if the schema was changed without its version.
 pub fn check(program: &str, said: &Said) {
     let found = found(said);
     let mut file = File::options().read(true).write(true).open(PATH).expect("there is a schema");
-    // Tests of several programs run at a time.
+    // Tests of several programs run at the same time.
     file.lock().expect("it can be locked");
     let mut text = String::new();
     file.read_to_string(&mut text).expect("it is text");
@@ -87,7 +88,7 @@ pub fn check(program: &str, said: &Said) {
     assert_eq!(schema["version"], SCHEMA_VERSION, "SCHEMA_VERSION of hotloop-ops has to follow");
 }
 
-/// What the schema says of a metric.
+/// The schema's entry for a metric.
 fn described(metric: &Metric) -> (&'static str, String) {
     let kind = match metric.kind {
         MetricKind::Counter => "counter",
@@ -96,7 +97,7 @@ fn described(metric: &Metric) -> (&'static str, String) {
     (metric.name, format!("{kind} {{{}}}", metric.labels.join(",")))
 }
 
-/// What the schema has of a program.
+/// The schema's entry for a program.
 fn found(said: &Said) -> Value {
     let mut types = BTreeMap::new();
     let mut metrics = BTreeMap::new();
@@ -160,7 +161,7 @@ fn keys(value: &Value) -> BTreeSet<String> {
             }
             Value::Array(elements) => {
                 let inner = format!("{path}[]");
-                // Of lists that are empty here, no more is known.
+                // Nothing is known about the elements of a list that is empty here.
                 let are_objects = elements.iter().any(Value::is_object);
                 elements.iter().for_each(|element| add(element, &inner, paths));
                 if !are_objects {
@@ -177,7 +178,7 @@ fn keys(value: &Value) -> BTreeSet<String> {
     paths
 }
 
-/// FNV-1a of everything but the digest itself: it says that the version belongs to the rest.
+/// FNV-1a of everything except the digest itself: shows that the version belongs to the rest.
 fn digest(schema: &Value) -> String {
     let text = json!([schema["version"], schema["metrics"], schema["programs"]]).to_string();
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

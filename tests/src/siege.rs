@@ -1,4 +1,4 @@
-//! A program that is sent malformed frames, and has to account for each.
+//! A program that receives malformed frames, and must account for each.
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
@@ -9,21 +9,21 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Frames sent to each program on each device.
+/// Number of frames sent to each program on each device.
 const FRAME_COUNT: usize = 10_000;
 
-/// Frames sent before the peer waits: no more than a device's ring holds.
+/// Number of frames sent before the peer waits: no more than a device's ring holds.
 const VOLLEY: usize = 64;
 
-/// How long nothing may come before all has.
+/// How long the rate must be zero before everything counts as received.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// Has programs receive 10,000 malformed frames from the other end of a wire, through packet sockets
-/// and through XDP, and compares what was sent with what the program says of itself. `program` starts
-/// one on a device, with a control socket at a path, and a report in JSON.
+/// Makes programs receive 10,000 malformed frames from the other end of a wire, through packet
+/// sockets and through XDP, and compares the frames sent with the program's counts. `program`
+/// starts one on a device, with a control socket at a path, and a report in JSON.
 ///
 /// # Panics
-/// Where a packet is missing, or the program fails.
+/// If a packet is missing, or if the program fails.
 pub fn besiege(program: impl Fn(&str, &Path) -> Command) {
     for device in ["net_af_packet0,iface=a", "net_af_xdp0,iface=a,force_copy=1"] {
         let made = Network::enter().and_then(|network| network.pair("a", "b").map(|()| network));
@@ -34,11 +34,11 @@ pub fn besiege(program: impl Fn(&str, &Path) -> Command) {
     }
 }
 
-/// Sends frames over a wire, whose other end is `interface`, and waits until the program has received what it will. Returns
-/// how many the kernel took.
+/// Sends frames over a wire with `interface` at the other end, and waits until the program's count
+/// stands still. Returns the number that the kernel took.
 ///
 /// # Panics
-/// Where the program goes on receiving for a minute.
+/// If the program goes on receiving for a minute.
 pub fn deliver(frames: &[Vec<u8>], peer: &mut Peer, interface: &str, program: &Program) -> u64 {
     let (before, mut sent) = (kernel_received(interface), 0);
     for volley in frames.chunks(VOLLEY) {

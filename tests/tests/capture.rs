@@ -1,4 +1,5 @@
-//! `ctl capture` of a running engine: what its files hold, against tcpdump's verdict on the same frames.
+//! `ctl capture` on a running engine: the content of its files, compared with tcpdump's verdict on
+//! the same frames.
 #![allow(clippy::print_stdout, reason = "a test says what it skips")]
 
 use hotloop::engine::{Control, Report};
@@ -21,7 +22,7 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// With commas between; the first is that of everything.
+/// Separated by commas; the first matches everything.
 const EXPRESSIONS: &str = ", ip, ip6, arp, tcp, udp, icmp, icmp6, vlan, vlan 7 and tcp, host 198.51.100.7, \
      src host 198.51.100.7, dst net 203.0.113.0/24, net 2001:db8::/32, port 443, src port 53, \
      dst portrange 400-500, tcp port 443 and host 198.51.100.7, udp and not port 53, not ip, \
@@ -29,7 +30,7 @@ const EXPRESSIONS: &str = ", ip, ip6, arp, tcp, udp, icmp, icmp6, vlan, vlan 7 a
      tcp[tcpflags] & (tcp-syn|tcp-fin) != 0, icmp[icmptype] = icmp-unreach, ip[8] < 10, \
      udp[8:2] = 0x0707, (tcp and port 80) or (udp and port 53) or arp";
 
-/// Frames of many kinds, each of them different.
+/// Frames of many kinds, all different.
 fn frames() -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for number in 1..=100_u16 {
@@ -54,7 +55,7 @@ fn frames() -> Vec<Vec<u8>> {
     frames
 }
 
-/// Yields frames once it may, and then has ended.
+/// Yields frames once it may, and then ends.
 struct Gated<'a> {
     frames: &'a [Vec<u8>],
     next: usize,
@@ -86,7 +87,7 @@ impl Source for Gated<'_> {
 
 drop_reasons! { enum LongDrop { TooLong = "too_long" } }
 
-/// Drops what is longer than 500 bytes.
+/// Drops packets longer than 500 bytes.
 struct Short;
 
 impl Stage<MemPacket> for Short {
@@ -112,7 +113,7 @@ impl Sink for Taker<'_> {
     }
 }
 
-/// A program that can be asked.
+/// A program that answers queries.
 struct Bench {
     frames: Vec<Vec<u8>>,
     folder: TempDir,
@@ -136,8 +137,8 @@ impl Bench {
         self.folder.path().join("out.pcapng")
     }
 
-    /// Runs the program until the frames have passed, or `is_over` where they go round, with `client` beside
-    /// it.
+    /// Runs the program until the frames have passed, or until `is_over` if they repeat, with
+    /// `client` beside it.
     fn run<T: Send>(
         &self,
         is_over: Option<&AtomicBool>,
@@ -168,7 +169,7 @@ impl Bench {
         })
     }
 
-    /// What `ctl capture` is called with.
+    /// The arguments for `ctl capture`.
     fn args(&self, expression: &str) -> CaptureArgs {
         CaptureArgs {
             expression: Some(expression.to_owned()).filter(|it| !it.is_empty()),
@@ -187,7 +188,7 @@ impl Bench {
         CommonCommand::Capture(args).ask("nf", &ctl)
     }
 
-    /// Captures all frames that pass, and returns those in the file.
+    /// Captures all frames that pass, and returns the ones in the file.
     fn captured(&self, args: &CaptureArgs) -> Vec<Vec<u8>> {
         let _ = fs::remove_file(self.file());
         let (report, code) = self.run(None, || {
@@ -209,7 +210,7 @@ fn tcpdump_is_missing() -> bool {
     tool("tcpdump").inspect_err(|why| println!("skipped: {why}")).is_err()
 }
 
-/// The frames of a file that match, as tcpdump has it.
+/// The frames of a file that match according to tcpdump.
 fn tcpdump(path: &Path, expression: &str) -> Vec<Vec<u8>> {
     let output = tempfile::NamedTempFile::new().unwrap();
     let status = tool("tcpdump")
@@ -239,7 +240,7 @@ fn captures_equal_what_passed_by_tcpdumps_own_verdict() {
         for expression in EXPRESSIONS.split(", ") {
             let captured = bench.captured(&bench.args(expression));
             assert!(captured == tcpdump(&all, expression), "{expression}: {}", captured.len());
-            // It reads the file that was written, too.
+            // tcpdump can also read the file that was written.
             assert!(tcpdump(&bench.file(), "") == captured, "{expression}");
         }
     });
@@ -294,7 +295,7 @@ fn what_is_wrong_is_refused_and_costs_nothing() {
     });
 }
 
-/// Reads the answer and whatever else has come within a moment.
+/// Reads the answer and everything else that comes within a moment.
 fn begin_by_hand(bench: &Bench) -> UnixStream {
     let mut stream = UnixStream::connect(bench.socket()).unwrap();
     std::io::Write::write_all(&mut stream, b"{\"command\": \"capture\"}\n").unwrap();
@@ -313,9 +314,9 @@ fn a_client_that_reads_no_more_loses_records_and_the_program_no_packets() {
             let mut stream = begin_by_hand(&bench);
             bench.is_open.store(true, Relaxed);
             let before = bench.sent.load(Relaxed);
-            // As many bytes as all pages and sockets hold, several times.
+            // Several times the bytes that all pages and sockets hold.
             wait_until("packets pass", || bench.sent.load(Relaxed) > before + 200_000);
-            // The program answers others meanwhile.
+            // The program answers other clients meanwhile.
             let status = ask(&bench.socket(), &Request::new("status")).unwrap();
             assert_eq!(status["is_plausible"], true);
             stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -339,7 +340,7 @@ fn a_client_that_goes_away_ends_its_capture() {
         let is_over = AtomicBool::new(false);
         bench.run(Some(&is_over), || {
             bench.is_open.store(true, Relaxed);
-            // More one after the other than there may be at a time.
+            // More in sequence than may run at a time.
             for _ in 0..40 {
                 wait_until("a capture begins", || {
                     let mut stream = UnixStream::connect(bench.socket()).unwrap();

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 const CYCLE_COUNT: usize = 1000;
 
-/// How many of the cycles stop a port and start the same one again; the others open it anew.
+/// Number of cycles that restart the same port before it is opened anew.
 const RESTARTS_PER_PORT: usize = 4;
 
-/// Packets that a ring of net_ring holds.
+/// Capacity of a ring of net_ring, in packets.
 const DEVICE_RING_COUNT: u64 = 1023;
 
-/// Small pools make it cheap to look at each mbuf.
+/// Small pools make it cheap to check each mbuf.
 fn small() -> PortConfig {
     PortConfig {
         rx_descriptor_count: 64,
@@ -26,7 +26,7 @@ fn small() -> PortConfig {
     }
 }
 
-/// From a port that always has more, through rings of 64, into one that nobody receives from.
+/// From a port that always has packets, through rings of 64, into one that nobody receives from.
 fn graph<'a>(full: &'a Port, stuck: &'a Port, next: &'a AtomicUsize) -> impl Graph + 'a {
     source(|core| full.rx_queue(core))
         .shard_by(|_| Shard::Worker(next.fetch_add(1, Relaxed)))
@@ -34,7 +34,7 @@ fn graph<'a>(full: &'a Port, stuck: &'a Port, next: &'a AtomicUsize) -> impl Gra
         .sink(|core| stuck.tx_queue(core))
 }
 
-/// The same with another boundary, to one core that sends.
+/// The same with another boundary, to one sending core.
 fn three_groups<'a>(full: &'a Port, stuck: &'a Port, next: &'a AtomicUsize) -> impl Graph + 'a {
     source(|core| full.rx_queue(core))
         .shard_by(|_| Shard::Worker(next.fetch_add(1, Relaxed)))
@@ -78,14 +78,15 @@ fn a_thousand_stops_and_restarts_leave_everything_whole() {
                 } else {
                     cycle(graph(&full, &stuck, &next), deployment)
                 };
-                // What was sent is what the device's rings still held when it was stopped.
+                // The packets sent are those that the device's rings still held when it was
+                // stopped.
                 let senders = deployment.cores_in(deployment.group_count() - 1);
                 let held_max = DEVICE_RING_COUNT * senders as u64;
                 assert!(report.sent > 0 && report.sent <= held_max, "{report}");
                 ring_full_count += report.dropped.get("ring_full").copied().unwrap_or_default();
             }
         }
-        // The rings between cores were full at times, and so when some runs were stopped.
+        // The rings between cores were full at times, also when some runs were stopped.
         assert!(ring_full_count > 0);
     });
 }
@@ -103,7 +104,7 @@ fn a_panic_amid_full_rings_loses_nothing() {
                     let mut count = 0;
                     each(move |packet: Packet| {
                         count += 1;
-                        // While it sleeps, the dispatcher fills the ring.
+                        // While this core sleeps, the dispatcher fills the ring.
                         if count == 500 {
                             std::thread::sleep(Duration::from_millis(20));
                             panic!("amid a burst");
@@ -121,7 +122,7 @@ fn a_panic_amid_full_rings_loses_nothing() {
     });
 }
 
-/// Opens, uses, stops and closes ports of every kind, on a thread that comes and goes too.
+/// Opens, uses, stops and closes ports of every kind, on a thread that also comes and goes.
 fn come_and_go(stop: &AtomicBool) -> u64 {
     let mut count = 0;
     while !stop.load(Relaxed) {
@@ -158,7 +159,7 @@ fn ports_come_and_go_beside_a_running_engine() {
                     });
                 let plan = Engine::plan(graph(&full, &stuck, &next), Deployment::pipeline([1, 1]));
                 let report = plan.unwrap().run(|control| {
-                    // A port under use is not stopped, by whatever name it is asked for.
+                    // A port in use is not stopped, whatever name it is requested by.
                     assert!(matches!(full.stop(), Err(Error::QueuesHeld { .. })));
                     let again = Port::open(eal(), full.name());
                     assert!(matches!(again, Err(Error::DeviceInUse { .. })));
@@ -195,7 +196,7 @@ fn packets_outlive_the_engine_and_its_ports() {
                 std::thread::yield_now();
             }
         });
-        // One mbuf of the pool was not the engine's, and it says that it is not home.
+        // The engine did not own one mbuf of the pool, and reports that it is not back.
         let error = run.expect_err("a packet is out");
         assert!(error.report().is_some_and(|report| report.balanced && !report.pools_whole));
         drop((full, stuck));

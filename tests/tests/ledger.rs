@@ -1,5 +1,5 @@
-//! The ledger with real ports: whole when a program ends under load, and not when a packet
-//! is lost, forgotten or doubled in any place, or a stage panics.
+//! The ledger with real ports: whole when a program ends under load, and not when a packet is lost,
+//! forgotten or duplicated in any place, or a stage panics.
 
 use hotloop::engine::RunError;
 use hotloop::prelude::*;
@@ -12,13 +12,14 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// How a program ended: its exit code and its report.
+/// A program's exit code and report.
 struct Ended {
     code: Option<i32>,
     report: Value,
 }
 
-/// Runs the forwarder as a program, ends it by SIGINT once it is under load, and takes its report.
+/// Runs the forwarder as a program, ends it with SIGINT once it is under load, and returns its
+/// report.
 fn run_program(cores: &str, fault: Option<Fault>) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_planted-forwarder"));
     command.arg(cores).args(fault.map(|fault| format!("{:?}.{:?}", fault.place, fault.deed)));
@@ -65,7 +66,7 @@ fn a_program_in_which_anything_goes_wrong_ends_with_a_code_that_says_so() {
         assert_eq!(code, Some(1), "{cores} {fault:?}: {report}");
         let findings = report["findings"].as_array().expect("a list");
         assert!(!findings.is_empty(), "{cores} {fault:?}: {report}");
-        // Only what was forgotten is missing in a pool; what a panic unwinds goes home.
+        // Only forgotten packets are missing in a pool; packets dropped while unwinding return.
         assert_eq!(
             report["pools_whole"],
             fault.deed != Deed::Forget,
@@ -76,7 +77,7 @@ fn a_program_in_which_anything_goes_wrong_ends_with_a_code_that_says_so() {
     }
 }
 
-/// Runs until every core that the fault is planted on has met it, and returns the result.
+/// Runs until the fault has been triggered on every core that has it, and returns the result.
 fn run(deployment: Deployment, fault: Option<Fault>) -> Result<Report, RunError> {
     let [lan, wan] = [0, 1].map(|_| Port::open(eal(), &device("net_null", "")).unwrap());
     let plan = Engine::plan(forwarder(&lan, &wan, fault), deployment).unwrap();
@@ -107,7 +108,7 @@ fn what_goes_wrong_is_named_by_its_place_in_every_deployment() {
     }
 }
 
-/// What the report says of a fault.
+/// The report's findings for a fault.
 fn findings(fault: Fault) -> Vec<&'static str> {
     let mut findings = match (fault.place, fault.deed) {
         (_, Deed::Panic) => vec!["Number on ", "panicked: planted"],
@@ -124,7 +125,7 @@ fn findings(fault: Fault) -> Vec<&'static str> {
     findings
 }
 
-/// Keeps the first packet of a core for ever, and says that it does or that it does not.
+/// Keeps the first packet of a core for ever, and reports that it does or that it does not.
 struct Holder {
     kept: Option<Packet>,
     is_honest: bool,
@@ -176,7 +177,7 @@ fn a_packet_kept_to_the_end_is_found_whatever_its_keeper_says() {
         let error = error.expect_err("a packet is kept");
         let report = error.report().unwrap_or_else(|| panic!("it did not run: {error}"));
         assert!(report.findings.iter().any(|text| text == finding), "{report}");
-        // The stage is gone, and with it what it kept.
+        // The stage is gone, and with it the packet it kept.
         assert!(!report.balanced && report.pools_whole, "{report}");
     }
 }
@@ -187,7 +188,7 @@ fn a_packet_that_somebody_else_has_is_missing_until_it_comes_home() {
         let (sender, receiver) = channel::<Packet>();
         let port = Port::open(eal(), &device("net_null", "")).unwrap();
         let (sender, lender) = (&sender, &port);
-        // One packet goes to the test, and another one goes on in its place.
+        // One packet goes to the test, and another one is passed on in its place.
         let swap = move |packet: Packet| {
             sender.send(packet).expect("the test receives it");
             lender.mempool().and_then(|pool| pool.alloc()).expect("the pool is large enough")
@@ -210,7 +211,7 @@ fn a_packet_that_somebody_else_has_is_missing_until_it_comes_home() {
         let report = error.report().unwrap_or_else(|| panic!("it did not run: {error}"));
         assert!(report.balanced && !report.pools_whole, "{report}");
         let pool = port.mempool().expect("it was started");
-        // Held over the end of its port, and dropped on another thread.
+        // Held beyond the end of its port, and dropped on another thread.
         drop(port);
         let packet = receiver.try_recv().expect("it was sent");
         assert!(!pool.report().is_whole());

@@ -1,4 +1,4 @@
-//! The tests of the whole engine that allocate as they like, in one program: each links DPDK's wrapper, the
+//! Tests of the whole engine that may allocate, in one program: each links DPDK's wrapper, the
 //! engine and the programs anew.
 
 mod capture;

@@ -1,10 +1,10 @@
-//! `soak`, for a moment.
+//! A short `soak`.
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 use std::process::{Command, Stdio};
 
-/// As few as open all lasting connections in both deployments, and then some.
+/// Just enough to open all lasting connections in both deployments.
 const PACKETS: &str = "44000";
 
 #[test]

@@ -1,4 +1,4 @@
-//! The tutorial, followed from nothing: its blocks pasted in order, its commands run.
+//! Follows the tutorial from scratch: pastes its blocks in order, runs its commands.
 
 use hotloop_tests::tool;
 use std::fs;
@@ -9,9 +9,9 @@ const TUTORIAL: &str = include_str!("../../docs/tutorial.md");
 /// A block of the page.
 #[derive(Debug, PartialEq)]
 enum Block<'a> {
-    /// A file, as the sentence before it names it.
+    /// A file, named by the sentence before it.
     File(&'a str, String),
-    /// Commands, and what they print among other things.
+    /// Commands, and parts of their output.
     Commands(Vec<&'a str>, Vec<&'a str>),
 }
 
@@ -45,11 +45,11 @@ fn named(sentence: &str) -> &str {
     name.unwrap_or_else(|| panic!("no file is named before a block: {sentence}"))
 }
 
-/// Runs the commands in `folder` and returns the folder that they end in.
+/// Runs the commands in `folder` and returns their final folder.
 fn run(folder: &Path, commands: &[&str], printed: &[&str]) -> PathBuf {
     let script = format!("exec 2>&1\n{}\necho \"folder: $PWD\"", commands.join("\n"));
     let mut shell = tool("bash").unwrap();
-    // The registry was asked when hotloop was built. Nobody debugs these programs.
+    // The registry was read when hotloop was built. Nobody debugs these programs.
     shell
         .env("CARGO_NET_OFFLINE", "true")
         .env("CARGO_PROFILE_DEV_DEBUG", "none")
@@ -89,7 +89,7 @@ fn the_blocks_pasted_in_order_are_a_nat_that_works() {
     assert_eq!(test_count, 3);
 }
 
-/// Lets a project use what was built for hotloop's own tests: it takes seconds then.
+/// Lets a project use the build artefacts of hotloop's own tests, so that it takes seconds.
 fn share_target(project: &Path) {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("where cargo builds");
     let link = project.join("target");

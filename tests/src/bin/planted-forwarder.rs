@@ -1,12 +1,13 @@
 //! A forwarder as a program: `planted-forwarder CORES [FAULT]` forwards between two virtual devices
-//! until SIGINT, prints its report as a line of JSON, and ends with exit code 0 where all is whole.
+//! until SIGINT, prints its report as a line of JSON, and ends with exit code 0 if everything is
+//! whole.
 #![allow(clippy::print_stdout, reason = "what its tests read")]
 
 use hotloop::prelude::*;
 use hotloop_tests::planted::{Fault, deployment, forwarder};
 use std::time::Duration;
 
-/// How many packets are sent before it says that it runs: many bursts of each core.
+/// Number of packets sent before it reports that it runs: many bursts of each core.
 const LOAD_COUNT: u64 = 20_000;
 
 fn main() -> hotloop::Result<()> {

@@ -14,17 +14,17 @@ use std::thread::ThreadId;
 
 const FRAME_COUNT: usize = 3000;
 
-/// What came of a replay.
+/// The results of a replay.
 struct Replayed {
     report: Report,
-    /// What each TX queue wrote.
+    /// The frames that each TX queue wrote.
     outputs: Vec<Vec<Vec<u8>>>,
-    /// The threads on which stages were made.
+    /// The threads that made stages.
     threads: HashSet<ThreadId>,
 }
 
-/// Ports, one for each index of a core: it reads the file of the receiver of that index and writes
-/// that of the worker of that index.
+/// Ports, one for each index of a core: it reads the file of the receiver with that index and
+/// writes the file of the worker with that index.
 fn ports(folder: &Path, inputs: &[PathBuf], worker_count: usize) -> (Vec<Port>, Vec<PathBuf>) {
     let outputs = (0..worker_count).map(|index| folder.join(format!("out{index}.pcap")));
     let outputs = outputs.collect::<Vec<_>>();
@@ -93,7 +93,7 @@ fn finish(plan: Plan<impl Graph>) -> Report {
     report.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Replays the frames by what `run` does with the ports and the set of threads. The cores of
+/// Replays the frames with `run`, which gets the ports and the set of threads. The cores of
 /// `last_group` send.
 fn replay_to(
     frames: &[Frame],
@@ -110,7 +110,7 @@ fn replay_to(
     Replayed { report, outputs, threads: threads.into_inner().unwrap() }
 }
 
-/// What must come out, and how often what is dropped for each reason.
+/// The expected output, and the expected number of drops for each reason.
 fn oracle(frames: &[Frame]) -> (Vec<Vec<u8>>, BTreeMap<String, u64>) {
     let (mut out, mut dropped) = (Vec::new(), BTreeMap::new());
     for frame in frames {
@@ -133,7 +133,7 @@ fn assert_as_expected(replayed: &Replayed, frames: &[Frame]) {
     assert_eq!(report.devices.received, Some(frames.len() as u64));
     assert_eq!(report.devices.sent, Some(expected.len() as u64));
     assert_eq!((report.nic_loss.imissed, report.nic_loss.rx_nombuf), (Some(0), 0));
-    // Each pair of addresses came out by one queue, and there in order.
+    // Each pair of addresses came out by one queue, and in order there.
     let mut found = BTreeMap::new();
     for output in &replayed.outputs {
         for (addresses, frames) in by_addresses(output.iter().cloned()) {
@@ -183,7 +183,7 @@ fn three_groups_give_the_packets_that_are_expected() {
     });
 }
 
-/// Each core had a thread, an lcore and a share of its own.
+/// Checks that each core had a thread, an lcore and a share of its own.
 fn assert_cores(replayed: &Replayed, deployment: Deployment) {
     let cores = &replayed.report.cores;
     let core_count = deployment.core_count();
@@ -242,7 +242,7 @@ fn what_found_no_mbuf_is_reported_beside_what_was_received() {
         let plan = Engine::plan(graph(&ports, &threads), Deployment::run_to_completion(1)).unwrap();
         let mut held: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
         let report = plan.run(|control| {
-            // Until some frames have been lost, no mbuf is there; then all are.
+            // Until some frames have been lost, no mbuf is available; then all are.
             while ports[0].stats().unwrap().rx_nombuf < 10 {
                 std::thread::yield_now();
             }

@@ -1,4 +1,4 @@
-//! A small network function, and what is expected of it, said in another way.
+//! A small network function, and an independent definition of its expected output.
 
 use hotloop::packet::checksum::checksum;
 use hotloop::packet::ethernet::{self, ETHERTYPE_IPV4};
@@ -12,12 +12,12 @@ drop_reasons! {
     pub enum HopDrop {
         /// Neither IPv4 nor IPv6.
         NotIp = "not_ip",
-        /// It may not be forwarded once more.
+        /// The packet may not be forwarded once more.
         TtlExpired = "ttl_expired",
     }
 }
 
-/// A router's hop: swaps the Ethernet addresses and counts the TTL down.
+/// A router's hop: swaps the Ethernet addresses and decrements the TTL.
 pub struct Hop;
 
 impl<P: PacketBuf> Stage<Classified<P>> for Hop {
@@ -48,7 +48,7 @@ fn spend_hop(frame: &mut [u8]) -> bool {
     }
 }
 
-/// What must come out of the frame, byte by byte: the header's checksum is summed up anew.
+/// The expected output for the frame, byte by byte: the header's checksum is computed from scratch.
 pub fn expected(frame: &Frame) -> Result<Vec<u8>, HopDrop> {
     let mut bytes = frame.bytes.clone();
     let ttl_at = match bytes[12..14] {

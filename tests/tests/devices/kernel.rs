@@ -1,4 +1,4 @@
-//! Interfaces of the kernel: what gets lost before the engine, and what counts it.
+//! Interfaces of the kernel: losses before the engine, and their counters.
 
 use super::shapes::{End, flows, send, wait_until, wired};
 use hotloop::dpdk::{Mbuf, RxQueue};
@@ -12,7 +12,7 @@ use hotloop_tests::{alone, device, eal, tool};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Runs an engine until it has received, or the port has lost, so many packets.
+/// Runs an engine until it has received, or the port has lost, `count` packets.
 fn receive(port: &Port, deployment: Deployment, count: u64, meanwhile: impl FnOnce()) -> Report {
     let graph = source(|core| port.rx_queue(core))
         .shard_by(|packet: &Packet| u32::from(*packet.data().last().unwrap_or(&0)) << 24)
@@ -35,12 +35,12 @@ fn what_the_kernel_drops_is_reported_as_lost_by_the_device() {
         let Some(_network) = wired() else { return };
         let port = Port::open(eal(), &device("net_af_packet", ",iface=a")).unwrap();
         let mut peer = Peer::new("b");
-        // The ring has room for 512 frames until somebody polls.
+        // The ring has room for 512 frames until it is polled.
         send(&mut peer, &flows(5000));
         let report = receive(&port, Deployment::run_to_completion(1), 5000, || ());
         assert_eq!((report.received, report.nic_loss.imissed), (512, Some(4488)), "{report}");
 
-        // Each start counts anew, and reading twice counts once.
+        // Each start resets the counts, and reading twice counts once.
         let report = receive(&port, Deployment::run_to_completion(1), 100, || {
             send(&mut peer, &flows(100));
             assert_eq!(port.stats().unwrap(), port.stats().unwrap());
@@ -66,7 +66,7 @@ fn what_no_descriptor_was_free_for_is_known_to_the_packet() {
             let mut peer = Peer::new(other_end);
             send(&mut peer, &flows(20_000));
             let mut received = 0;
-            // More polls than bursts that any of them keeps.
+            // More polls than the number of bursts that any of them keeps.
             for _ in 0..10_000 {
                 received += rx.poll(&mut Burst::new()) as u64;
             }
@@ -121,7 +121,8 @@ fn frames_are_cut_to_what_the_port_says() {
             let core = Core::new(0, 1);
             let (mut rx, tx) = (port.rx_queue(&core).unwrap(), port.tx_queue(&core).unwrap());
             rx.start(&Limits { in_flight_max: 64, thread_count: 1, is_pipeline: false }).unwrap();
-            // With several queues, every version of the driver has the kernel put them together.
+            // With several queues, every version of the driver makes the kernel reassemble
+            // fragments.
             let fragments = udp().payload([7; 3000]).build_fragments(1400);
             send(&mut Peer::new("b"), &fragments);
             let mut burst = Burst::new();
@@ -205,7 +206,8 @@ fn malformed_frames_are_received_or_known_to_be_lost_to_the_packet() {
             });
             let loss = report.nic_loss;
             let lost = loss.imissed.unwrap() + loss.rx_nombuf + loss.rx_malformed;
-            // With several queues, the driver has the kernel put fragments together, and hand on whole datagrams alone.
+            // With several queues, the driver makes the kernel reassemble fragments, and pass on
+            // only whole datagrams.
             let kept = if driver == "net_af_packet" { reassembled() } else { 0 };
             assert_eq!(report.received + lost + kept, 2000, "{driver}: {kept} kept; {report}");
             assert_eq!(kept > 0, driver == "net_af_packet");
@@ -213,7 +215,7 @@ fn malformed_frames_are_received_or_known_to_be_lost_to_the_packet() {
     });
 }
 
-/// A burst a millisecond, so that the sending ring has room when its interface goes.
+/// A burst a millisecond, so that the sending ring has room when its interface disappears.
 struct Paced {
     queue: RxQueue,
     next: Option<Instant>,
@@ -262,7 +264,7 @@ fn what_a_device_took_when_its_interface_had_gone_is_reported_as_failed() {
     });
 }
 
-/// Deletes the interface `a`, makes it anew, and has the device opened again, as a program does it.
+/// Deletes the interface `a`, makes it anew, and reopens the device, as a program does.
 fn delete_and_reopen(network: &Network, device: &dyn Device) {
     ip(&["link", "delete", "dev", "a"]).unwrap();
     wait_until(|| device.link_state() == Some(LinkState::Gone));
@@ -332,7 +334,7 @@ fn a_queue_that_has_nothing_to_send_lets_its_device_be_opened_again() {
             let device = control.devices().into_iter().find(|device| device.name() == port.name());
             let device = device.unwrap();
             delete_and_reopen(&network, device.as_ref());
-            // What comes to a port that only sends is freed meanwhile, not only when it stops.
+            // Packets to a port that only sends are freed meanwhile, not only when it stops.
             send(&mut Peer::new("b"), &flows(100));
             wait_until(|| device.counters().rx_unclaimed == 100);
             assert_eq!(kernel_received("a"), 100);

@@ -1,5 +1,5 @@
-//! Packets that the network function makes itself and sends round through rings of the device, and
-//! devices that always have more.
+//! Packets that the network function creates and sends round through rings of the device, and
+//! devices that always have packets.
 
 use hotloop::dpdk::{Mempool, MempoolConfig, PortConfig};
 use hotloop::engine::{Graph, Shard};
@@ -7,13 +7,13 @@ use hotloop::prelude::*;
 use hotloop_tests::{DEPLOYMENTS, alone, device, eal};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Packets that each receiving core makes.
+/// Number of packets that each receiving core creates.
 const MADE_COUNT: u64 = 500;
 
 /// How often each comes back before it is dropped.
 const ROUND_COUNT: u8 = 40;
 
-/// Emits what comes and makes packets until it has made its share.
+/// Passes packets on, and creates some until it has created its share.
 struct Maker {
     pool: Mempool,
     made_count: u64,
@@ -48,7 +48,7 @@ impl BurstStage<Packet> for Maker {
 drop_reasons! {
     /// Why packets leave the loop.
     pub enum LoopDrop {
-        /// They have been round often enough.
+        /// The packet has been round often enough.
         Done = "done",
     }
 }
@@ -82,8 +82,8 @@ fn circle<'a>(port: &'a Port, pool: &'a Mempool) -> impl Graph + 'a {
 fn packets_go_round_through_the_devices_rings() {
     alone(|| {
         for deployment in DEPLOYMENTS {
-            // Of what a core sends, the core that polls the same ring receives it: the rings have
-            // as many readers as writers.
+            // The core that polls a ring receives the packets that another core sends into it: the
+            // rings have equal numbers of readers and writers.
             if deployment.cores_in(0) != deployment.cores_in(1) {
                 continue;
             }
@@ -124,12 +124,12 @@ fn the_ledger_is_whole_under_load() {
                     packet
                 })
             })
-            // In turn: a worker by its number.
+            // In turn: each worker by its number.
             .shard_by(|_| Shard::Worker(next.fetch_add(1, Relaxed)))
             .sink(|core| wan.tx_queue(core));
             let plan = Engine::plan(graph, deployment).unwrap().ring_capacity(64).unwrap();
             let report = plan.run(|control| {
-                // Once at least, however late this thread gets to run.
+                // At least once, however late this thread runs.
                 loop {
                     let counts = control.snapshot();
                     assert!(counts.is_plausible(), "{counts:?}");

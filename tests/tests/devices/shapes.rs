@@ -1,6 +1,6 @@
-//! Every device of the table in docs/devices.md, in each shape that a port may have: received from and sent to, or
-//! one of both. Those of net_memif stand in the tests of udp-sink and udp-source, which share one, and
-//! in `hotloop-dpdk`.
+//! Every device of the table in docs/devices.md, in each shape of a port: receiving, sending, or
+//! both. net_memif is covered by the tests of udp-sink and udp-source, which share one, and by
+//! `hotloop-dpdk`.
 
 use hotloop::engine::NicLoss;
 use hotloop::packet::build::udp;
@@ -11,13 +11,13 @@ use hotloop_tests::{alone, device, eal};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Packets in each direction.
+/// Number of packets in each direction.
 const COUNT: usize = 100;
 
 drop_reasons! {
     /// Why packets end here.
     pub enum EndDrop {
-        /// Every one does.
+        /// All of them do.
         Counted = "counted",
     }
 }
@@ -34,7 +34,7 @@ impl Stage<Packet> for End {
     }
 }
 
-/// Datagrams of so many flows.
+/// Datagrams of `count` flows.
 pub fn flows(count: usize) -> Vec<Vec<u8>> {
     let flow = |index: usize| udp().from(format!("198.51.100.7:{}", 1000 + index)).build();
     (0..count).map(flow).collect()
@@ -46,7 +46,7 @@ pub fn send(peer: &mut Peer, frames: &[Vec<u8>]) {
     assert_eq!(count, frames.len() as u64, "the kernel takes every frame");
 }
 
-/// Waits until it is so, for ten seconds at most.
+/// Waits until a condition holds, for ten seconds at most.
 pub fn wait_until(is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !is_so() && Instant::now() < deadline {
@@ -54,13 +54,13 @@ pub fn wait_until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// A network with a wire between `a` and `b`, or why there is none here.
+/// A network with a wire between `a` and `b`; `None` if that is impossible here.
 pub fn wired() -> Option<Network> {
     let made = Network::enter().and_then(|network| network.pair("a", "b").map(|()| network));
     made.map_err(|why| println!("skipped: {why}")).ok()
 }
 
-/// What a port is claimed for.
+/// The queues that are claimed.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     Receives,
@@ -68,7 +68,7 @@ enum Shape {
     Both,
 }
 
-/// Runs an engine with the port in this shape. What a sending port sends comes from a file.
+/// Runs an engine with the port in this shape. A sending port sends frames from a file.
 fn run(text: &str, shape: Shape, folder: &Path, control: impl FnOnce(&Control<'_>)) -> Report {
     let port = Port::open(eal(), text).unwrap_or_else(|error| panic!("{error}"));
     let nothing = Port::open(eal(), &device("net_null", "")).unwrap();
@@ -88,14 +88,14 @@ fn run(text: &str, shape: Shape, folder: &Path, control: impl FnOnce(&Control<'_
     report.unwrap_or_else(|error| panic!("{text} {shape:?}: {error}"))
 }
 
-/// Waits until as many were sent as there are in the file.
+/// Waits until all frames of the file were sent.
 fn all_sent(control: &Control<'_>) {
     wait_until(|| control.snapshot().sent >= COUNT as u64);
 }
 
-/// Runs each shape of an interface of the kernel, each time in a network of its own, for net_af_xdp
-/// does not give an interface back before the process ends. The device's other end is `peer`.
-/// Whether what arrives unasked is found is said by `notices`.
+/// Runs each shape of an interface of the kernel, each time in a network of its own, because
+/// net_af_xdp does not release an interface before the process ends. The device's other end is
+/// `peer`. `notices` is whether unrequested packets are counted.
 fn check_interface(driver: &str, arguments: &str, peer: &str, notices: bool) {
     let folder = tempfile::tempdir().unwrap();
     for shape in [Shape::Receives, Shape::Sends, Shape::Both] {
@@ -104,7 +104,7 @@ fn check_interface(driver: &str, arguments: &str, peer: &str, notices: bool) {
         let report = run(&device(driver, arguments), shape, folder.path(), |control| {
             send(&mut Peer::new(peer), &flows(COUNT));
             wait_until(|| control.snapshot().sent >= COUNT as u64);
-            // The kernel hands frames on at its leisure.
+            // The kernel passes frames on with a delay.
             std::thread::sleep(Duration::from_millis(200));
             passed = kernel_received(peer);
         });
@@ -142,7 +142,7 @@ fn tap_receives_and_sends_and_does_either() {
 
 #[test]
 fn pcap_receives_and_sends_and_does_either() {
-    // Where no RX queue is claimed, the driver looks at nothing that arrives.
+    // If no RX queue is claimed, the driver ignores all arrivals.
     alone(|| check_interface("net_pcap", ",iface=a", "b", false));
 }
 
@@ -183,7 +183,7 @@ fn null_and_ring_receive_and_send_and_do_either() {
         }
         let report = run(&device("net_null", ""), Shape::Sends, folder.path(), all_sent);
         assert_eq!(report.sent, COUNT as u64, "{report}");
-        // What is sent into a ring stays there until it is received, which `loops` does.
+        // Packets sent into a ring stay there until they are received, which `loops` does.
         for (shape, sent) in [(Shape::Receives, 0), (Shape::Sends, COUNT as u64), (Shape::Both, 0)]
         {
             let report = run(&device("net_ring", ""), shape, folder.path(), |control| {

@@ -9,13 +9,13 @@ use hotloop_ops::capture::{read_frames, write_frames};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What the network function classifies with.
+/// The network function's seed for classification.
 pub const SEED: u64 = 7;
 
 const FLOW_COUNT: usize = 200;
 
 /// Frames of 200 flows in a random order, numbered within their flow, of 60 to 3,000 bytes: some in
-/// one mbuf, some in two. Among them are some that are dropped, for each reason.
+/// one mbuf, some in two. Some are dropped, at least one for each reason.
 pub fn frames(count: usize) -> Vec<Frame> {
     let mut rng = Rng::seeded(SEED);
     let mut numbers = [0_u32; FLOW_COUNT];
@@ -42,14 +42,15 @@ pub fn frames(count: usize) -> Vec<Frame> {
     (0..count).map(|index| Frame::new(frame(index)).captured_at(1_000_000 * index as u64)).collect()
 }
 
-/// The shard of a frame: all that counts is in its upper half.
+/// The shard of a frame: only its upper half matters.
 fn shard(frame: &Frame) -> u32 {
     let packet = MemPacket::new(&frame.bytes);
     let layout = classify_packet(&packet, &Seed::new(SEED));
     Tagged::new(packet, layout).shard()
 }
 
-/// IP frames by their two addresses, in order: finer than that, flows are in order too.
+/// IP frames by their two addresses, in order: flows, which are finer than that, are then in order,
+/// too.
 pub fn by_addresses(frames: impl IntoIterator<Item = Vec<u8>>) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
     let mut pairs = BTreeMap::<_, Vec<_>>::new();
     for frame in frames {
@@ -59,8 +60,8 @@ pub fn by_addresses(frames: impl IntoIterator<Item = Vec<u8>>) -> BTreeMap<Vec<u
     pairs
 }
 
-/// Writes the frames to so many files of a folder: those of one shard into one file, but not by the
-/// rule by which shards have owners, as RSS would.
+/// Writes the frames to `file_count` files in a folder: frames of one shard go into the same file,
+/// as with RSS, but not by the rule that assigns shards to owners.
 pub fn split(folder: &Path, frames: &[Frame], file_count: usize) -> Vec<PathBuf> {
     let write = |index: usize| {
         let path = folder.join(format!("in{index}.pcap"));

@@ -1,4 +1,4 @@
-//! Following: the tables are the kernel's, whatever happens to them.
+//! Following: the tables equal the kernel's, whatever happens to those.
 
 use super::said::{by_ip, by_tables, got};
 use super::{WITHIN, network, run};
@@ -39,7 +39,7 @@ const SETUP: [&str; 26] = [
     "-6 neigh add fe80::1 lladdr 02:00:00:00:00:01 dev a0",
 ];
 
-/// What changes one after the other.
+/// Changes, applied one after the other.
 const CHANGES: [&str; 30] = [
     "route replace 10.0.0.0/8 via 192.0.2.252",
     "route append 10.0.0.0/8 via 192.0.2.251",
@@ -73,7 +73,7 @@ const CHANGES: [&str; 30] = [
     "address flush dev uplink",
 ];
 
-/// Waits until the tables are what `ip` says, and says how long that took.
+/// Waits until the tables equal `ip`'s output, and returns how long that took.
 fn settle(kernel: &KernelFollower, what: &str) -> Duration {
     let begun = Instant::now();
     loop {
@@ -103,7 +103,7 @@ fn the_tables_are_what_ip_says_after_every_change() {
         run(change);
         let waited = settle(&followed, change);
         println!("{change}: after {waited:?}, {} reads", followed.read_count());
-        // What reads now sees the same.
+        // A new reader sees the same.
         settle(&KernelFollower::start().unwrap(), change);
     }
     assert_eq!(followed.overrun_count(), 0);
@@ -131,7 +131,7 @@ fn lookups_find_what_the_kernel_finds() {
                 let link = tables.link(hop.interface_index).unwrap();
                 format!("{} {}", link.name, hop.address)
             }
-            // The kernel says nothing else of them to those who ask.
+            // The kernel reports nothing else about them in answers.
             Lookup::Blackhole => "RTNETLINK answers: Invalid argument".to_owned(),
             Lookup::Unreachable => "RTNETLINK answers: No route to host".to_owned(),
             Lookup::Prohibited => "RTNETLINK answers: Permission denied".to_owned(),
@@ -140,14 +140,14 @@ fn lookups_find_what_the_kernel_finds() {
         });
         let theirs = got(destination);
         println!("{destination}: {theirs}");
-        // A group leaves by the default route in IPv4, and IPv6's `ip` does not say what it is.
+        // A group leaves by the default route in IPv4, and IPv6's `ip` does not report it.
         if !destination.is_multicast() {
             assert_eq!(ours, theirs, "{destination}");
         }
         seen_count += 1;
     }
     assert_eq!(seen_count, 27);
-    // Of several paths the first is taken.
+    // The first of several paths is taken.
     for (destination, gateway) in [("10.2.0.1", "192.0.2.2"), ("2001:db8:2::1", "2001:db8:a::2")] {
         let found = kernel.read(|tables| tables.lookup(destination.parse().unwrap()));
         let Lookup::Via(hop) = found else { panic!("{found:?}") };
@@ -162,12 +162,12 @@ fn lookups_find_what_the_kernel_finds() {
     });
 }
 
-/// Checks that the packet path's routes by an interface are those of the tables, at both ends of every
-/// prefix and beside them. Returns how many lead to neighbours.
+/// Checks that the packet path's routes through an interface equal those of the tables, at both
+/// ends of every prefix and beside them. Returns the number that lead to neighbours.
 fn check_routes(kernel: &KernelFollower, interface: &str) -> usize {
     kernel.read(|tables| {
         let index = tables.link_named(interface).unwrap().index;
-        // The second: its neighbours on the link are marked by that.
+        // The second: its index marks its neighbours on the link.
         let routes = KernelRoutes::new(tables, &[u32::MAX, index]);
         let mut count = 0;
         for address in
@@ -211,7 +211,7 @@ fn ends(first: IpAddr, len: u8) -> [IpAddr; 4] {
     }
 }
 
-/// Lines for `ip -batch`: so many routes and neighbours come, change and partly go.
+/// Lines for `ip -batch`: `count` routes and neighbours that are added, changed and partly deleted.
 fn flood(count: u32) -> String {
     let mut lines = String::new();
     for number in 0..count {
@@ -250,7 +250,7 @@ fn after_a_flood_of_changes_the_tables_are_right() {
     run("address add 2001:db8:a::1/64 dev a0");
     let followed = KernelFollower::start().unwrap();
     let overrun = KernelFollower::with_event_buffer(16_384).unwrap();
-    // This one's thread can't take anything over until the flood has passed.
+    // The thread of this follower can't read anything until the flood has passed.
     overrun.read(|_| run_batch(&flood(1_000)));
     for (kernel, what) in [(&followed, "followed"), (&overrun, "overrun")] {
         let waited = settle(kernel, what);
@@ -274,7 +274,7 @@ fn a_change_is_reported_and_waiting_ends_in_time() {
     run("address add 192.0.2.1/24 dev a0");
     let kernel = KernelFollower::start().unwrap();
     settle(&kernel, "start");
-    // Lately made interfaces still send and learn.
+    // Recently made interfaces still send and learn.
     let mut seen = kernel.change_counts();
     while kernel.wait(seen, Duration::from_secs(3)) != seen {
         seen = kernel.change_counts();

@@ -1,4 +1,4 @@
-//! The kernel beside a program: what `ops::kernel` knows of it, compared with what `ip` says.
+//! The kernel beside a program: `ops::kernel`'s tables compared with the output of `ip`.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 mod beside;
@@ -12,10 +12,10 @@ mod vips;
 use hotloop_tests::network::{Network, ip};
 use std::time::Duration;
 
-/// How long a test waits for what takes milliseconds.
+/// How long a test waits for things that take milliseconds.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// A namespace with IPv6 for the interfaces that are made in it, and `a0` and `b0`, each other's wire.
+/// A namespace with IPv6 for its interfaces, and `a0` and `b0`, each other's wire.
 fn network() -> Result<Network, String> {
     let network = Network::with_ipv6()?;
     network.pair("a0", "b0")?;

@@ -1,4 +1,4 @@
-//! ICMP echoes by the kernel's own sockets for them (icmp(7)).
+//! ICMP echoes through the kernel's own sockets for them (icmp(7)).
 
 #![allow(clippy::print_stdout, reason = "a test says what it has seen")]
 
@@ -8,11 +8,11 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, recv
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// How long an answer may take.
+/// Time limit for an answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
 
-/// Sends so many echo requests, one after the other, from the calling thread's network. Returns how many
-/// were answered.
+/// Sends `count` echo requests, one after the other, from the calling thread's network. Returns the
+/// number of answers.
 pub fn ping(to: IpAddr, count: u16) -> usize {
     let (family, protocol, kind) = match to {
         IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP, 8),
@@ -26,11 +26,11 @@ pub fn ping(to: IpAddr, count: u16) -> usize {
         request.extend_from_slice(&[0x5a; 40]);
         sendto(&pings, &request, SendFlags::empty(), &SocketAddr::new(to, 0)).unwrap();
         let mut answer = [0; 100];
-        // The answer to an earlier request that came late is another one.
+        // A late answer to an earlier request is another one.
         let error = loop {
             match recv(&pings, &mut answer, RecvFlags::empty()) {
                 Ok((_, len)) if len == request.len() && answer[6..8] == [high, low] => return true,
-                // Signals end the wait, whichever thread they are for.
+                // Signals interrupt the call, whichever thread they are for.
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => break error,
             }

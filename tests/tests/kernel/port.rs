@@ -1,4 +1,4 @@
-//! Packets to and from the kernel, alone and through an engine.
+//! Packets to and from the kernel, directly and through an engine.
 
 use super::ping::ping;
 use super::{network, run};
@@ -16,7 +16,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Gives as many packets in memory as are left.
+/// Provides packets in memory, up to this number.
 #[derive(Debug)]
 struct Memory(AtomicUsize);
 
@@ -38,7 +38,7 @@ fn core() -> Core {
 
 /// A port with an interface `k0` that has an address, and a neighbour that it need not ask for.
 fn port(limits: PuntLimits, packet_count: usize) -> KernelPort<Memory> {
-    // The kernel has nothing of its own to say on it.
+    // The kernel must send nothing of its own on it.
     std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
     let memory = Memory(AtomicUsize::new(packet_count));
     let port = KernelPort::open(&TapConfig::named("k0"), limits, memory).unwrap();
@@ -47,7 +47,7 @@ fn port(limits: PuntLimits, packet_count: usize) -> KernelPort<Memory> {
     port
 }
 
-/// Offers packets as the engine does, and returns how many went.
+/// Offers packets as the engine does, and returns the number taken.
 fn send(
     sink: &mut impl Sink<Item = MemPacket>,
     packets: impl IntoIterator<Item = MemPacket>,
@@ -64,8 +64,8 @@ fn send(
     sent as u64
 }
 
-/// Receives a datagram and returns its length. The signals by which net_tap tells that frames have come, in other tests of
-/// this process, interrupt that.
+/// Receives a datagram and returns its length. Other tests of this process may interrupt that with
+/// net_tap's signals for new frames.
 fn receive(socket: &UdpSocket, room: &mut [u8]) -> usize {
     loop {
         match socket.recv(room) {
@@ -93,7 +93,7 @@ fn what_is_punted_arrives_and_each_kind_has_its_limit() {
         let frame = udp().from("192.0.2.2:9").to("192.0.2.1:4000").payload(payload);
         frame.macs(source, port.mac()).packet_in_memory()
     };
-    // More than there are frames, and long enough for the receiver to keep up: one after the other.
+    // More than there are frames, and slow enough for the receiver: one after the other.
     let mut room = [0; 2_000];
     for number in 0..3 * FRAME_COUNT {
         let payload = format!("datagram {number}");
@@ -101,7 +101,8 @@ fn what_is_punted_arrives_and_each_kind_has_its_limit() {
         let len = receive(&listener, &mut room);
         assert_eq!(&room[..len], payload.as_bytes());
     }
-    // Pings are limited, and one source gets half of what may come at once; others are not.
+    // Pings are limited, and one source gets half of the burst limit; other packets are not
+    // limited.
     let pings = (0..500).map(|number| echo_request(1, number).packet_in_memory());
     let sent = send(&mut sink, pings);
     assert!((50..60).contains(&sent), "{sent}");
@@ -151,7 +152,7 @@ fn what_the_kernel_sends_is_received_in_order_and_waits_for_memory() {
         received.len()
     };
     assert_eq!(poll(&mut source, 150), 150);
-    // No packet is left; the frame that found none waits, and is the next.
+    // No packet is left; the frame that got none waits, and is the next.
     wait_until("the others wait", || source.waiting_count() == Some(50));
     assert_eq!(poll(&mut source, 150), 150);
     assert_eq!(source.waiting_count(), Some(50));
@@ -171,7 +172,7 @@ fn what_the_kernel_sends_is_received_in_order_and_waits_for_memory() {
     let _source = port.source(&core()).unwrap();
 }
 
-/// Gives the port's supply so many packets more.
+/// Adds `count` packets to the port's supply.
 fn port_memory(port: &KernelPort<Memory>, count: usize) {
     port.supply().0.fetch_add(count, Relaxed);
 }
@@ -199,14 +200,14 @@ fn a_deleted_interface_is_said_to_be_gone_and_nothing_hangs() {
     assert_eq!(port.counters().write_failed, 1_000);
 }
 
-/// Where a packet leaves.
+/// The port that a packet leaves by.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Way {
     Wire,
     Kernel,
 }
 
-/// Runs what `meanwhile` does while an engine carries everything between a wire and the kernel.
+/// Runs `meanwhile` while an engine carries everything between a wire and the kernel.
 fn carry(
     port: &Port,
     kernel: &KernelPort<Mbufs>,
@@ -232,7 +233,8 @@ fn carry(
     plan.run(|_| meanwhile()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Both addresses of the peer are known by the port's interface, with one Ethernet address.
+/// Checks that the port's interface knows both addresses of the peer, with the same Ethernet
+/// address.
 fn check_neighbours(tables: &KernelTables, kernel: &KernelPort<Mbufs>) {
     let [v4, v6] = ["192.0.2.2", "2001:db8::2"].map(|address| {
         let known = tables.neighbour(kernel.interface_index(), address.parse().unwrap());
@@ -259,7 +261,7 @@ fn pings_arp_and_neighbour_discovery_work_in_both_directions() {
             let to: IpAddr = to.parse().unwrap();
             peer.does(move || ping(to, count))
         };
-        // The kernel has no business on the wire: what it answers, it answers by the port.
+        // The kernel must not use the wire: it answers by the port.
         run("link set dev a0 arp off");
         std::fs::write("/proc/sys/net/ipv6/conf/a0/disable_ipv6", "1").unwrap();
         let mbufs = Mbufs::new(eal(), 2_048, 4_096, false);

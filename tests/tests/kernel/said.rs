@@ -1,11 +1,11 @@
-//! What `ip` says, and the same from [`KernelTables`], line by line.
+//! The output of `ip`, and the same from [`KernelTables`], line by line.
 
 use hotloop_ops::kernel::{KernelTables, MAIN, RouteKind};
 use hotloop_tests::tool;
 use serde_json::Value;
 use std::net::IpAddr;
 
-/// What `ip -j` answers to these arguments, in detail.
+/// `ip -j`'s detailed answer to these arguments.
 pub fn json(arguments: &str) -> Vec<Value> {
     let words = arguments.split_whitespace();
     let output = tool("ip").unwrap().args(["-j", "-d"]).args(words).output().unwrap();
@@ -14,13 +14,13 @@ pub fn json(arguments: &str) -> Vec<Value> {
     if text.trim().is_empty() { Vec::new() } else { serde_json::from_str(&text).unwrap() }
 }
 
-/// Links, addresses, routes and neighbours, by `ip`.
+/// Links, addresses, routes and neighbours, from `ip`.
 pub fn by_ip() -> Vec<String> {
     let mut lines = Vec::new();
     for link in json("link show") {
         let flags = link["flags"].to_string();
         let has = |flag: &str| flags.contains(&format!("\"{flag}\""));
-        // `ip` shows what the kernel says of the state in place of IFF_RUNNING.
+        // `ip` shows the kernel's operational state in place of IFF_RUNNING.
         let is_running = has("UP") && !has("NO-CARRIER");
         let (name, mtu, mac) = (text(&link["ifname"]), &link["mtu"], text(&link["address"]));
         lines.push(format!("link {name} {mtu} {mac} {} {is_running}", has("UP")));
@@ -45,7 +45,7 @@ pub fn by_ip() -> Vec<String> {
     lines
 }
 
-/// A route of the three tables, by `ip`.
+/// A route of the three tables, from `ip`.
 fn route(route: &Value) -> Option<String> {
     let table = route["table"].as_str().unwrap_or("main");
     let table = match table {
@@ -82,7 +82,7 @@ fn path(path: &Value) -> String {
     format!("[{} {gateway} {dead} {linkdown}]", path["dev"].as_str().unwrap_or("-"))
 }
 
-/// The same by tables.
+/// The same from tables.
 pub fn by_tables(tables: &KernelTables) -> Vec<String> {
     let name = |index| tables.link(index).map_or("-", |link| link.name.as_str());
     let mac = |mac: Option<_>| {
@@ -131,8 +131,8 @@ pub fn by_tables(tables: &KernelTables) -> Vec<String> {
     lines
 }
 
-/// What the kernel does with packets for this address: the name of the interface and the next hop, or what
-/// else becomes of them.
+/// The kernel's treatment of packets to this address: the name of the interface and the next hop,
+/// or another result.
 pub fn got(destination: IpAddr) -> String {
     let output = tool("ip")
         .unwrap()

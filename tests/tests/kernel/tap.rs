@@ -1,4 +1,4 @@
-//! TAP interfaces: what they are like, and that nothing is left of them.
+//! TAP interfaces: their properties, and that they leave nothing behind.
 
 use super::said::json;
 use super::{WITHIN, network, run};

@@ -1,4 +1,4 @@
-//! Routes to VIPs: installed, deleted, and nobody else's.
+//! Routes to VIPs: installation and deletion, without touching other routes.
 
 use super::said::json;
 use super::{network, run};
@@ -8,7 +8,7 @@ use hotloop_ops::kernel::{
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// The number of the interface `a0`.
+/// The index of the interface `a0`.
 fn interface(tables: &KernelTables) -> u32 {
     tables.link_named("a0").unwrap().index
 }
@@ -17,7 +17,7 @@ fn vips(text: &str) -> BTreeSet<IpAddr> {
     text.split_whitespace().map(|vip| vip.parse().unwrap()).collect()
 }
 
-/// The routes of hotloop that `ip` shows: destination, interface, scope and metric.
+/// hotloop's routes in the output of `ip`: destination, interface, scope and metric.
 fn shown() -> Vec<String> {
     let of = |version| json(&format!("{version} route show table main"));
     let ours = ROUTE_PROTOCOL.to_string();
@@ -43,7 +43,8 @@ fn routes_to_vips_come_and_go() {
     };
     let kernel = KernelFollower::start().unwrap();
     let index = kernel.read(interface);
-    // Left by an earlier program, also with another metric; that of another interface is not ours.
+    // Left by an earlier program, also with another metric; those of another interface are not
+    // ours.
     run("route add 203.0.113.99/32 dev a0 proto 104 metric 7");
     run("-6 route add 2001:db8::99/128 dev a0 proto 104");
     run("route add 203.0.113.98/32 dev b0 proto 104");
@@ -58,7 +59,7 @@ fn routes_to_vips_come_and_go() {
         assert_eq!(shown(), expected);
         assert_eq!(*routes.installed(), both);
     }
-    // Somebody deletes one, or takes the interface down and up, which takes all of them along.
+    // Somebody deletes one, or takes the interface down and up, which deletes all of them.
     run("route del 203.0.113.10/32 dev a0");
     routes.set(&both).unwrap();
     assert_eq!(shown(), expected);
@@ -98,7 +99,7 @@ fn the_route_of_somebody_else_is_left_alone_and_named() {
         assert!(matches!(error, VipRouteError::Taken { protocol: 4, metric: 5, .. }), "{error:?}");
         assert!(error.to_string().contains("delete it"), "{error}");
     }
-    // The rest is done, and what was in the way is done the next time.
+    // The rest is done, and the obstructed part is done the next time.
     assert_eq!(*routes.installed(), vips("203.0.113.11"));
     run("route del 203.0.113.10/32");
     run("-6 route del 2001:db8::10/128");

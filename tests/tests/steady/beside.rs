@@ -1,4 +1,4 @@
-//! What goes on beside the cores: probes through the tunnels, captures, scrapes, and somebody who reads the
+//! Activity beside the cores: probes through the tunnels, captures, scrapes, and a reader of the
 //! log.
 
 use crate::traffic::probe;
@@ -21,10 +21,10 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record as SpanRecord};
 use tracing::{Event, Metadata, Subscriber};
 
-/// How often metrics are scraped.
+/// Interval between scrapes of metrics.
 const SCRAPE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Control's side of the probes of worker 0.
+/// The control side of worker 0's probes.
 pub struct Probes {
     asker: Asker<Buffer, Buffer>,
     idle: Vec<Buffer>,
@@ -38,7 +38,8 @@ impl Probes {
         Self { asker, idle, sent_count: 0, reply_count: 0 }
     }
 
-    /// Takes replies, and gives the worker room for more; one buffer in eight is a probe to be sent.
+    /// Takes replies, and returns their buffers to the worker; one buffer in eight is a probe to be
+    /// sent.
     pub fn turn(&mut self) {
         while let Some(mut buffer) = self.asker.answer(0) {
             self.reply_count += u64::from(!buffer.is_empty());
@@ -69,7 +70,8 @@ impl fmt::Debug for Probes {
     }
 }
 
-/// Two captures, of which one takes some packets and the other none, scrapes, and a reader of the log.
+/// Two captures, one that takes some packets and one that takes none, scrapes, and a reader of the
+/// log.
 pub struct Everything<'scope> {
     captures: [Capture; 2],
     record_counts: [u64; 2],
@@ -80,7 +82,7 @@ pub struct Everything<'scope> {
 
 impl<'scope> Everything<'scope> {
     pub fn begin(control: &Control<'_>, scope: &'scope Scope<'scope, '_>) -> Self {
-        // The copies of this program run one test each.
+        // Each copy of this program runs one test.
         let _ = tracing::subscriber::set_global_default(&LISTENER);
         let metrics = Metrics::bind("127.0.0.1:0".parse().expect("an address")).unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
@@ -91,7 +93,7 @@ impl<'scope> Everything<'scope> {
         Self { captures, record_counts: [0; 2], metrics, scraper, is_over }
     }
 
-    /// What is to be done every few milliseconds.
+    /// Work to be done every few milliseconds.
     pub fn turn(&mut self, control: &Control<'_>) {
         self.metrics.answer(control, &mut |_| {});
         for (capture, count) in self.captures.iter_mut().zip(&mut self.record_counts) {
@@ -99,7 +101,7 @@ impl<'scope> Everything<'scope> {
         }
     }
 
-    /// Ends it, and checks that there was what there was to be: captures saw as many packets at least.
+    /// Ends everything, and checks that it took place: captures saw at least `seen_min` packets.
     pub fn end(mut self, control: &Control<'_>, seen_min: u64) {
         let (counts, captures) = (self.record_counts, &self.captures);
         assert!(counts[0] > 10_000 && counts[1] == 0, "{counts:?}");
@@ -114,7 +116,8 @@ impl<'scope> Everything<'scope> {
     }
 }
 
-/// That records were made at two places, a stage's own and the balancer's, and left out at both.
+/// Checks that log records were made at two places, a stage's own and the balancer's, and left out
+/// at both.
 pub fn check_log() {
     let said = LISTENER.0.lock().unwrap_or_else(PoisonError::into_inner);
     for (made, text) in [
@@ -137,7 +140,7 @@ fn capture(control: &Control<'_>, expression: &str) -> Capture {
     control.taps().capture(&config).unwrap()
 }
 
-/// Takes away what a capture has copied. Returns how many records.
+/// Drains a capture's copies. Returns the number of records.
 fn drain(capture: &mut Capture) -> u64 {
     let mut count = 0;
     let mut take = |_: &Record<'_>| {
@@ -148,7 +151,7 @@ fn drain(capture: &mut Capture) -> u64 {
     count
 }
 
-/// Scrapes metrics until it is over, and returns how often.
+/// Scrapes metrics until the end, and returns how often.
 fn scrape_until(address: SocketAddr, is_over: &AtomicBool) -> u64 {
     let mut count = 0;
     while !is_over.load(Relaxed) {
@@ -163,7 +166,7 @@ fn scrape_until(address: SocketAddr, is_over: &AtomicBool) -> u64 {
     count
 }
 
-/// Reads the log: keeps what is said, as text.
+/// Reads the log and keeps its messages as text.
 struct Listener(Mutex<Vec<String>>, AtomicU64);
 
 static LISTENER: Listener = Listener(Mutex::new(Vec::new()), AtomicU64::new(1));

@@ -35,15 +35,15 @@ use traffic::{Template, round};
 #[global_allocator]
 static GUARD: AllocGuard = AllocGuard;
 
-/// Packets that each thread is watched for: those that a source yields, and of those that a worker
-/// takes the share that leaves towards backends.
+/// Number of packets for which each thread is watched: packets that a source yields; for a worker,
+/// the share that leaves towards backends.
 const WATCHED_COUNT: u64 = 1_000_000;
 const WATCHED_SENT_COUNT: u64 = 580_000;
 
-/// Packets before that: a few thousand rounds.
+/// Number of packets before that: a few thousand rounds.
 const WARM_UP_COUNT: u64 = 60_000;
 
-/// How many changes of exceptions may wait for control: fewer than come.
+/// Maximum number of changes of exceptions that wait for control: fewer than occur.
 const JOURNAL_MAX: usize = 1000;
 
 const TO_BACKENDS: Route = Route(0);
@@ -51,11 +51,11 @@ const TO_CLIENTS: Route = Route(1);
 /// A route that no outlet has.
 const TO_NOBODY: Route = Route(2);
 
-/// Makes a packet beside every 16th, and sends one of 64 of them to nowhere.
+/// Creates a packet beside every 16th, and sends one of 64 of them nowhere.
 struct Mirror {
     pool: Mempool,
     seen_count: u64,
-    /// Whether it does once in a while what is not fit for steady state.
+    /// Whether it yields now and then, which is not allowed in steady state.
     yields: bool,
 }
 
@@ -91,7 +91,7 @@ impl BurstStage<Routed<Packet, Route>> for Mirror {
     }
 }
 
-/// What the balancer of every core is made of.
+/// The parts of every core's balancer.
 struct Lb {
     subscribers: PerCore<Subscriber<ServiceTable>>,
     probes: PerCore<Mailbox<Buffer, Buffer>>,
@@ -101,16 +101,16 @@ struct Lb {
     connections_max: usize,
     slot_capacity: usize,
     round: Vec<Template>,
-    /// Yields frames, and takes what goes to backends.
+    /// Yields frames, and takes packets to backends.
     uplink: Port,
-    /// Takes what goes to clients, and nobody takes it from there: soon it is full.
+    /// Takes packets to clients, and nobody takes them from there: soon it is full.
     stuck: Port,
     pool: Mempool,
     yields: bool,
 }
 
 impl Lb {
-    /// The balancer, and control's side of its probes, and of what it shares.
+    /// The balancer, and the control side of its probes and of its shared exceptions.
     fn new(deployment: Deployment, yields: bool) -> (Self, Probes, Shared) {
         let config = Config::parse("lb.toml", traffic::CONFIG).unwrap();
         let mut builder = Builder::new(&config.services);
@@ -185,8 +185,8 @@ impl Lb {
         Ok(balance.probing(probes))
     }
 
-    /// The balancer's graph, with a stage that makes packets. Each thread is watched: at its source,
-    /// or at its sink where it has none.
+    /// The balancer's graph, with a stage that creates packets. Each thread is watched: at its
+    /// source, or at its sink if it has none.
     fn graph<'a>(&'a self, at_sources: &'a Steady, at_sinks: &'a Steady) -> impl Graph + 'a {
         source(move |core| {
             let rx = Painted::new(self.uplink.rx_queue(core)?, &self.round);
@@ -211,7 +211,7 @@ impl Lb {
     }
 }
 
-/// What is done to a balancer, beside its packets.
+/// The load on a balancer, beside its packets.
 #[derive(Clone, Copy, Default)]
 struct Kind {
     /// Whether a stage yields now and then.
@@ -220,8 +220,8 @@ struct Kind {
     has_everything: bool,
 }
 
-/// Runs until every thread has been watched to the end and exceptions were shared in each way, while the load is read. Checks
-/// that no thread allocated and that every path was taken.
+/// Runs until every thread has been watched to the end and exceptions were shared in each way,
+/// while the load is read. Checks that no thread allocated and that every path was taken.
 fn run(deployment: Deployment, kind: Kind) {
     let (lb, mut probes, mut shared) = Lb::new(deployment, kind.yields);
     let at_sources = Steady::after(WARM_UP_COUNT, WATCHED_COUNT);
@@ -261,15 +261,15 @@ fn run(deployment: Deployment, kind: Kind) {
     if kind.has_everything {
         check_log();
     }
-    // Turns were timed meanwhile, place by place too.
+    // Turns were timed meanwhile, including place by place.
     for core in loads {
         assert!(core.timed.busy_count > 10 && core.timed.by_place_packets > 0, "{core:?}");
     }
 }
 
-/// Each path was taken by thousands of packets, in each part of the run: the frames come round.
+/// Each path was taken by thousands of packets, in each part of the run: the frames repeat.
 fn assert_every_path(report: &Report, lb: &Lb, deployment: Deployment) {
-    // It takes an empty pool, an operator, or ports with addresses or sides to meet these.
+    // These need an empty pool, an operator, or ports with addresses or sides.
     let elsewhere = ["no_mbuf", "flushed", "not_for_us", "tunnel_from_clients"];
     for reason in BalanceDrop::NAMES.iter().filter(|reason| !elsewhere.contains(reason)) {
         let count = report.dropped.get(*reason).copied().unwrap_or_default();
@@ -290,12 +290,12 @@ fn assert_every_path(report: &Report, lb: &Lb, deployment: Deployment) {
     assert!(counts.to_clients.count() > 5000 && counts.answered.count() > 5000);
 }
 
-/// The system calls of each thread while it was watched, by name, or nothing where they can't be
-/// counted, as in the traced copy itself.
+/// The system calls of each thread while it was watched, by name; `None` if they can't be counted,
+/// and in the traced copy itself.
 fn calls(test_name: &str, deployment: Deployment, kind: Kind) -> Option<Vec<(String, u64)>> {
     let cpu_count = std::thread::available_parallelism().map_or(1, usize::from);
     if cpu_count < deployment.core_count() {
-        // Cores that share a CPU yield to each other, by a system call.
+        // Cores that share a CPU yield to each other with a system call.
         println!("skipped: {deployment} needs as many CPUs, here are {cpu_count}");
         return None;
     }

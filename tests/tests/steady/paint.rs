@@ -6,11 +6,11 @@ use hotloop::prelude::*;
 use hotloop::stage::Device;
 use std::sync::Arc;
 
-/// Where an IPv4 frame has its source address, and its source port after it, in bytes.
+/// Offsets of the source address of an IPv4 frame, and of its source port after that, in bytes.
 const SOURCE_ADDRESS: std::ops::Range<usize> = 26..30;
 const SOURCE_PORT: std::ops::Range<usize> = 34..36;
 
-/// An RX queue of net_null, whose frames are given the contents of a round, again and again.
+/// An RX queue of net_null; its frames get the contents of a round, again and again.
 #[derive(Debug)]
 pub struct Painted<'a> {
     rx: RxQueue,
@@ -37,7 +37,7 @@ impl<'a> Painted<'a> {
             self.flow_count += 1;
             let [high, low @ ..] = self.flow_count.to_be_bytes();
             if template.kind == Kind::NewFlow {
-                // Limits are for addresses, so each flow has its own.
+                // Limits apply to addresses, so each flow has its own.
                 let [net, host @ ..] = low;
                 data[SOURCE_ADDRESS].copy_from_slice(&[
                     100,

@@ -1,4 +1,5 @@
-//! What nodes of a cluster share: exceptions that come and go as weights change, and those of another node.
+//! State shared by the nodes of a cluster: exceptions that come and go as weights change, and those
+//! of another node.
 
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::prelude::*;
@@ -9,20 +10,20 @@ use ipip_lb::exception_mover::{Exceptions, Pulled};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Turns from one service table to the next.
+/// Number of turns from one service table to the next.
 const TURNS_OF_A_TABLE: u64 = 10;
 
-/// The most that another node says at once.
+/// Maximum number of changes that another node sends at once.
 const SAID_MAX: usize = 64;
 
-/// The run ends after this many turns at the latest, more than a minute.
+/// Maximum number of turns of a run, more than a minute.
 const TURNS_MAX: u64 = 20_000;
 
-/// Control's side.
+/// The control side.
 pub struct Shared {
     exceptions: Exceptions,
     publisher: Publisher<ServiceTable>,
-    /// The one in use, and the next one.
+    /// The current table, and the next one.
     tables: [Arc<ServiceTable>; 2],
     turn_count: u64,
     claim_count: u64,
@@ -82,8 +83,9 @@ impl Shared {
         self.said_count += self.exceptions.import(&self.tables[0], said);
     }
 
-    /// Whether everything has happened at least once, or [`TURNS_MAX`] turns have passed. A fast machine may send all its
-    /// packets before a walk finds an exception, as walks wait while workers hand over changes.
+    /// Whether everything has happened at least once, or [`TURNS_MAX`] turns have passed. A fast
+    /// machine may send all its packets before a walk finds an exception, as walks wait while
+    /// workers hand over changes.
     pub fn is_complete(&self) -> bool {
         self.has_everything() || self.turn_count >= TURNS_MAX
     }
@@ -105,7 +107,7 @@ impl Shared {
     }
 }
 
-/// What another node may say of a connection of the same client's.
+/// A possible change by another node for a connection of the same client.
 fn elsewhere(record: &Record) -> Change {
     let client = SocketAddr::new(record.key.source(), record.key.source_port() ^ 0x5555);
     let vip = SocketAddr::new(record.key.destination(), record.key.destination_port());

@@ -5,10 +5,10 @@ use hotloop::packet::build::{
 };
 use hotloop::packet::checksum;
 
-/// How a frame lies in its mbuf, and what is different each time.
+/// How a frame lies in its mbuf, and its varying part.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// As it is.
+    /// Unchanged.
     Plain,
     /// From another client each time: a new flow.
     NewFlow,
@@ -25,7 +25,7 @@ pub struct Template {
     pub kind: Kind,
 }
 
-/// The configuration that the round is made for.
+/// The configuration for the round.
 pub const CONFIG: &str = r#"
     [balancer]
     source_v4 = "192.0.2.1"
@@ -74,7 +74,7 @@ pub const CONFIG: &str = r#"
     backend = [{ address = "10.0.0.1" }]
 "#;
 
-/// Whose packets to services are dropped.
+/// Clients that are blocked.
 pub const BLOCKED: &str = "198.18.0.0/15";
 
 const CLIENT: &str = "198.51.100.7:4000";
@@ -84,7 +84,7 @@ fn request() -> PacketBuilder {
     tcp().from(CLIENT).to(VIP)
 }
 
-/// What a backend answers, in its tunnel.
+/// A backend's answer, in its tunnel.
 fn reply() -> PacketBuilder {
     reply_to(CLIENT)
 }
@@ -93,23 +93,24 @@ fn reply_to(client: &str) -> PacketBuilder {
     tcp().from(VIP).to(client).tunnelled("10.0.0.1", "192.0.2.1")
 }
 
-/// A packet that allows no tunnel around it: the option is in a header of destination options.
+/// A packet that doesn't allow a tunnel around it: the option is in a header of destination
+/// options.
 fn limited() -> PacketBuilder {
     let request = tcp().from("[2001:db8:c::7]:9").to("[2001:db8:f::10]:80");
     request.extension(60, &[4, 1, 0, 1, 1, 0])
 }
 
-/// What the backend answers to a probe.
+/// The backend's answer to a probe.
 fn probe_reply() -> PacketBuilder {
     tcp().from(VIP).to("192.0.2.9:4000")
 }
 
-/// A probe, as health checks make it.
+/// A probe in the form of health checks.
 pub fn probe() -> Vec<u8> {
     tcp().from("192.0.2.9:4000").to(VIP).tunnelled("192.0.2.1", "10.0.0.1").build()
 }
 
-/// A tunnel packet that met congestion which the packet inside can't show.
+/// A tunnel packet that met congestion, which its inner packet can't show.
 fn congested() -> Vec<u8> {
     let mut frame = reply().build();
     frame[15] |= 3;
@@ -118,7 +119,7 @@ fn congested() -> Vec<u8> {
     frame
 }
 
-/// A tunnel packet whose header was damaged.
+/// A tunnel packet with a damaged header.
 fn damaged() -> Vec<u8> {
     let mut frame = reply().build();
     frame[24] ^= 1;
@@ -157,11 +158,11 @@ pub fn round() -> Vec<Template> {
         Template { bytes: udp().to("203.0.113.30:80").build(), kind: Kind::NewFlow }, // service_limit
         plain(probe_reply().build()),                                                 // probe_reply
         plain(probe_reply().payload(vec![0; 1700]).build()), // probe_reply_lost
-        // In pieces once wrapped, and fragments that follow their first.
+        // Fragmented once wrapped, and fragments that follow their first.
         plain(request().payload(vec![0; 1460]).build()),
         plain(whole.clone().build_fragments(600).remove(0)),
         plain(whole.build_fragments(600).remove(1)),
-        // On their way to a client, to a backend by an error, and in a tunnel to a service.
+        // To a client, to a backend through an error, and in a tunnel to a service.
         plain(reply().build()),
         plain(time_exceeded(&tcp().from(VIP).to(CLIENT).build()).build()),
         plain(unreachable(&tcp().from(VIP).to("198.51.100.9:9").build()).build()),

@@ -1,7 +1,7 @@
-//! The programs of the system that tests start, such as `ip`, and the one way to start them: [`tool`].
+//! The system's programs that tests start, such as `ip`, and the one way to start them: [`tool`].
 //!
-//! `cargo xtask check --only tidy` refuses every other way. So each program is in [`TOOLS`], which knows where it
-//! comes from: a test that needs one that may be missing is skipped, with the reason.
+//! `cargo xtask check --only tidy` refuses every other way. So each program is in [`TOOLS`] with
+//! its origin: a test that needs one that is missing is skipped, with the reason.
 //!
 //! ```
 //! use hotloop_test_tools::tool;
@@ -19,14 +19,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where a tool comes from.
+/// The origin of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A package that every Debian has: one that is essential, or of priority required.
+    /// A package that every Debian has: essential, or of priority required.
     Debian,
-    /// `cargo xtask test` installs it where it can: `xtask/src/setup/parts.rs` knows how.
+    /// Installed by `cargo xtask test` if possible: `xtask/src/setup/parts.rs` has the packages.
     Setup,
-    /// Nothing installs it for the tests.
+    /// Never installed for the tests.
     User,
 }
 
@@ -55,14 +55,14 @@ pub const TOOLS: &[(&str, Origin)] = &[
     ("zsh", Origin::User),
 ];
 
-/// The command that starts a tool. It is looked for in the folders of `PATH`, and in those of system programs, which the
-/// `PATH` of an ordinary user may lack.
+/// The command that starts a tool. Searches the folders of `PATH`, and those of system programs,
+/// which the `PATH` of an ordinary user may lack.
 ///
 /// # Errors
-/// It is not installed. The text is the reason that a test prints when it is skipped.
+/// The tool is not installed. The text is the reason that a test prints when it is skipped.
 ///
 /// # Panics
-/// When the tool is not in [`TOOLS`].
+/// If the tool is not in [`TOOLS`].
 pub fn tool(name: &str) -> Result<Command, String> {
     let known = TOOLS.iter().find(|(known, _)| *known == name);
     let (_, origin) =

@@ -9,27 +9,27 @@ use hotloop_tests::{Program, deliver, malformed_frames};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The most frames that are sent: each passes the kernel, some three times.
+/// Maximum number of frames sent: each passes the kernel, some three times.
 const FRAMES_MAX: u64 = 200_000;
 
-/// Frames after which the wire is given time to empty.
+/// Number of frames after which the wire gets time to empty.
 const ROUND: usize = 10_000;
 
-/// One frame of so many is a ping to the kernel, which answers by the TAP interface.
+/// One frame of this many is a ping to the kernel, which answers by the TAP interface.
 const PING_EVERY: usize = 50;
 
 const PORT: &str = "device = \"net_af_packet0,iface=a0\"\nkernel_interface = \"edge0\"";
 
-/// Where the program runs.
+/// The environment of the program.
 pub struct Wire {
     program: PathBuf,
     _network: Network,
 }
 
-/// The wire. From now on this thread is in a network of its own.
+/// Makes the wire. From now on this thread is in a network of its own.
 ///
 /// # Errors
-/// Why there can't be one here.
+/// Why it can't be made here.
 pub fn wire() -> Result<Wire, String> {
     let itself = std::env::current_exe().map_err(|error| error.to_string())?;
     let program = itself.with_file_name("ipip-lb");
@@ -39,12 +39,12 @@ pub fn wire() -> Result<Wire, String> {
     let network = Network::enter()?;
     network.pair("a0", "b0")?;
     ip(&["link", "set", "dev", "lo", "up"])?;
-    // The kernel has no business on the wire.
+    // The kernel must not use the wire.
     ip(&["link", "set", "dev", "a0", "arp", "off"])?;
     Ok(Wire { program, _network: network })
 }
 
-/// Has the program receive frames there. Returns how many packets are unaccounted for.
+/// Makes the program receive frames there. Returns the number of packets unaccounted for.
 pub fn run(wire: &Wire, packets: u64) -> Result<u64, Failed> {
     let folder = tempfile::tempdir()?;
     let socket = folder.path().join("lb.sock");
@@ -66,7 +66,7 @@ pub fn run(wire: &Wire, packets: u64) -> Result<u64, Failed> {
     }
     trouble.stop();
     let said = trouble.finish()?;
-    // It goes with the program.
+    // The interface disappears with the program.
     let by_tap = kernel_sent("edge0");
     let (report, _) = program.end();
     let count = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
@@ -88,7 +88,7 @@ pub fn run(wire: &Wire, packets: u64) -> Result<u64, Failed> {
     Ok((carried + by_tap).abs_diff(received + lost + reassembled) + u64::from(!is_whole))
 }
 
-/// A round of frames for this station: malformed ones, and pings.
+/// A round of frames to this station: malformed ones, and pings.
 fn frames(seed: u64, station: MacAddress) -> Vec<Vec<u8>> {
     let mut frames = malformed_frames(seed, ROUND);
     let ping = echo_request(1, 1).from("198.18.0.2").to("198.18.0.1").build();

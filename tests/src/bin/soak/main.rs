@@ -1,9 +1,10 @@
 //! The load balancer under everything at once, for a long time: `soak PACKETS`.
 //!
-//! Both deployments, half of the packets each: connections that must stay, attacks ([`traffic`]), and
-//! an operator who reloads, asks and drains while health checks flap ([`trouble`]). Then as root the same
-//! trouble for the program, on a port of the kernel's and beside a TAP interface ([`live`]). It ends with one
-//! line, and with exit code 1 where a packet is unaccounted for or an mbuf is not back in its pool.
+//! Both deployments, half of the packets each: connections that must survive, attacks
+//! ([`traffic`]), and an operator who reloads, queries and drains while health checks flap
+//! ([`trouble`]). Then, as root, the same trouble for the program, on a port of the kernel and
+//! beside a TAP interface ([`live`]). It ends with one line, and with exit code 1 if a packet is
+//! unaccounted for or an mbuf is not back in its pool.
 
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a tool of developers")]
 
@@ -27,14 +28,14 @@ use trouble::{Setting, Trouble};
 
 type Failed = Box<dyn std::error::Error>;
 
-/// How often it says how far it is.
+/// Interval between progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Each runs half of the packets.
 const DEPLOYMENTS: [Deployment; 2] =
     [Deployment::run_to_completion(1), Deployment::pipeline([1, 1])];
 
-/// What a run came to.
+/// The results of a run.
 struct Run {
     packet_count: u64,
     unaccounted_count: u64,
@@ -53,7 +54,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns how many packets are unaccounted for.
+/// Returns the number of packets unaccounted for.
 fn soak() -> Result<u64, Failed> {
     let packets = std::env::args().nth(1).and_then(|text| text.parse::<u64>().ok());
     let packets = packets.ok_or("write a number of packets, such as 1000000")?;
@@ -146,8 +147,8 @@ fn run(eal: Eal, deployment: Deployment, packets: u64) -> Result<Run, Failed> {
     Ok(Run { packet_count: report.received, unaccounted_count, memory_bytes: memory, worst_burst })
 }
 
-/// What the source made and the report doesn't have, what the report's sums don't explain, and mbufs
-/// that are not back.
+/// Packets from the source that are missing in the report, packets that the report's sums don't
+/// explain, and mbufs that are not back.
 fn unaccounted(report: &Report, gauges: &Gauges, mempool: &Mempool) -> u64 {
     let made = gauges.made_count.load(Relaxed);
     let (entered, left) = (report.received + report.created, report.sent + report.dropped_sum());
@@ -174,7 +175,7 @@ fn resident_bytes() -> u64 {
     kib.unwrap_or_default() << 10
 }
 
-/// Says now and then how far the run is.
+/// Prints the run's progress now and then.
 struct Progress {
     deployment: Deployment,
     packets: u64,

@@ -1,4 +1,4 @@
-//! The packets: connections that must stay, and what attackers send.
+//! The packets: connections that must survive, and attacks.
 
 use hotloop::dpdk::{Mbuf, Mempool};
 use hotloop::packet::build::{echo_request, tcp, too_big, udp};
@@ -9,23 +9,23 @@ use hotloop::testing::Rng;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Packets to a burst.
+/// Number of packets in a burst.
 const BURST_LEN: usize = 32;
 
-/// Connections that are opened first, and then have packets all along.
+/// Number of connections that are opened first, and then have packets throughout.
 const FLOWS: u64 = 20_000;
 
-/// After so many packets everything that grows has grown: tables are full, pools are in use.
+/// After this many packets everything that grows has grown: tables are full, pools are in use.
 const WARM_PACKETS: u64 = 2_000_000;
 
-/// The longest frame, and the room that answers and tunnels take.
+/// The longest frame, and the room for answers and tunnels.
 const FRAME_BYTES_MAX: usize = 1514;
 
-/// What the run counts.
+/// Measurements of the run.
 #[derive(Default)]
 pub struct Gauges {
     pub made_count: AtomicU64,
-    /// The longest that the receiving core worked from one poll to the next, in CPU time.
+    /// The longest time that the receiving core worked from one poll to the next, in CPU time.
     pub worst_burst_ns: AtomicU64,
 }
 
@@ -35,16 +35,16 @@ impl Gauges {
     }
 }
 
-/// What is varied of a template.
+/// The varying part of a template.
 #[derive(Clone, Copy)]
 enum Vary {
-    /// The client's address and port are those of one of the lasting connections.
+    /// The client's address and port, taken from one of the lasting connections.
     Lasting,
-    /// They are anyone's.
+    /// The client's address and port, arbitrary.
     Anyone,
-    /// Anyone's, and the fragment's identification is any.
+    /// The same, and the fragment's identification, arbitrary.
     Fragment,
-    /// A few bytes of the headers are anything.
+    /// A few arbitrary bytes of the headers.
     Mutated,
     /// Nothing.
     Nothing,
@@ -53,11 +53,11 @@ enum Vary {
 struct Template {
     frame: Vec<u8>,
     vary: Vary,
-    /// How many of a thousand packets.
+    /// The template's share of packets, per thousand.
     permille: u64,
 }
 
-/// The source: packets of a mempool, each made of a template.
+/// The source: packets of a mempool, each made from a template.
 pub struct Traffic<'a> {
     mempool: Mempool,
     gauges: &'a Gauges,
@@ -67,7 +67,7 @@ pub struct Traffic<'a> {
     rng: Rng,
     made_count: u64,
     packets: u64,
-    /// When the last burst was handed over, in CPU time.
+    /// When the last burst was passed on, in CPU time.
     handed_ns: Option<u64>,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Traffic<'a> {
         }
     }
 
-    /// How long this thread worked since the last burst was handed over.
+    /// Records how long this thread worked since the last burst was passed on.
     fn note_burst(&self) {
         if let Some(handed_ns) = self.handed_ns {
             self.gauges.worst_burst_ns.fetch_max(cpu_ns() - handed_ns, Relaxed);
@@ -169,7 +169,7 @@ impl Source for Traffic<'_> {
     }
 }
 
-/// The sink: everything that leaves goes back to its pool.
+/// The sink: every packet returns to its pool.
 pub struct Discard;
 
 impl Sink for Discard {
@@ -182,7 +182,7 @@ impl Sink for Discard {
     }
 }
 
-/// The first opens a lasting connection.
+/// The first template opens a lasting connection.
 fn templates() -> Vec<Template> {
     let client = "198.51.100.7:4000";
     let web = || tcp().from(client).to("203.0.113.10:80");
@@ -203,7 +203,7 @@ fn templates() -> Vec<Template> {
         of(first.clone(), Vary::Fragment, 20),
         of(last.clone(), Vary::Fragment, 20),
         of(web().ttl(1).build(), Vary::Anyone, 20),
-        // In pieces, or answered as too big.
+        // Fragmented, or answered as too big.
         of(web().payload([3; 1450]).build(), Vary::Anyone, 10),
         of(web().payload([3; 1450]).dont_fragment().build(), Vary::Anyone, 10),
         of(echo_request(1, 2).from("198.51.100.7").to("203.0.113.10").build(), Vary::Nothing, 10),

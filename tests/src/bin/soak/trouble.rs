@@ -1,4 +1,4 @@
-//! What an operator, and the backends, do to a balancer while it works.
+//! The operator's and the backends' actions on a working balancer.
 
 use hotloop_ops::{AskError, Request, ask};
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt};
@@ -15,13 +15,13 @@ use std::time::Duration;
 /// Between two requests.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long the backends that are probed are up, and then down.
+/// How long the probed backends are up, and then down.
 const FLAP: Duration = Duration::from_millis(700);
 
-/// The configuration, with the port of probes and the balancer's own left open.
+/// The configuration, without the port of probes and the balancer's own.
 const CONFIG: &str = include_str!("lb.toml");
 
-/// The balancer's configuration, and what its probes find.
+/// The balancer's configuration, and the state that its probes find.
 pub struct Setting {
     path: PathBuf,
     text: String,
@@ -31,7 +31,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Writes the configuration to a file. `port` is what its `[[port]]` says.
+    /// Writes the configuration to a file. `port` is the content of its `[[port]]`.
     pub fn new(path: PathBuf, port: &str) -> io::Result<Arc<Self>> {
         let keeper = socket(AddressFamily::INET, SocketType::STREAM, None)?;
         sockopt::set_socket_reuseaddr(&keeper, true)?;
@@ -43,7 +43,7 @@ impl Setting {
         Ok(Arc::new(setting))
     }
 
-    /// Odd versions have a backend less, and other weights.
+    /// Odd versions have one backend less, and other weights.
     fn write(&self, version: u64) -> io::Result<()> {
         let less = || self.text.replace("{ address = \"10.0.0.4\" }, ", "");
         match version % 2 {
@@ -68,7 +68,7 @@ struct Counts {
 }
 
 impl Trouble {
-    /// Starts them, on the balancer that is reached by this socket.
+    /// Starts them, on the balancer with this control socket.
     pub fn start(setting: &Arc<Setting>, socket: PathBuf) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (of_operator, of_backend) = (Arc::clone(&stop), Arc::clone(&stop));
@@ -80,7 +80,7 @@ impl Trouble {
         }
     }
 
-    /// Has them end. The operator may still wait for an answer.
+    /// Stops them. The operator may still wait for an answer.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
     }
@@ -90,10 +90,10 @@ impl Trouble {
         self.operator.is_finished()
     }
 
-    /// Says what they did.
+    /// Returns a summary of their actions.
     ///
     /// # Errors
-    /// A question went unanswered, or a thread panicked.
+    /// A query got no answer, or a thread panicked.
     pub fn finish(self) -> Result<String, Box<dyn std::error::Error>> {
         let counts = self.operator.join().map_err(|_| "the operator's thread panicked")??;
         let flaps = self.backend.join().map_err(|_| "the backend's thread panicked")??;
@@ -102,7 +102,7 @@ impl Trouble {
     }
 }
 
-/// Asks everything there is to ask, round and round, until it is stopped or nobody answers.
+/// Sends every query, round and round, until it is stopped or gets no answer.
 fn operate(setting: &Setting, socket: &Path, stop: &AtomicBool) -> Result<Counts, AskError> {
     let mut counts = Counts::default();
     let backend = json!({"service": "turns", "backend": "10.0.0.3"});
@@ -141,7 +141,7 @@ fn operate(setting: &Setting, socket: &Path, stop: &AtomicBool) -> Result<Counts
     Ok(counts)
 }
 
-/// Takes the connections of probes, then refuses them, and so on.
+/// Accepts the connections of probes, then refuses them, and so on.
 fn flap(probed: SocketAddrV4, stop: &AtomicBool) -> io::Result<u64> {
     let mut count = 0;
     while !stop.load(Relaxed) {

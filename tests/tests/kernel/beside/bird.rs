@@ -12,7 +12,7 @@ pub struct Bird {
 }
 
 impl Bird {
-    /// Starts it, with the number and the address of its own and of its neighbour, and with options of the
+    /// Starts BIRD with its own and its neighbour's number and address, and with options of the
     /// session.
     pub fn start(own: (u32, &str), neighbour: (u32, &str), options: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -41,9 +41,9 @@ impl Bird {
         bird
     }
 
-    /// Since when the session is established, in seconds; nothing where it is not.
+    /// When the session was established, in seconds; `None` if it is not.
     ///
-    /// BIRD keeps another clock's time, and says the same moment a little differently each time.
+    /// BIRD uses another clock, and reports the same moment a little differently each time.
     pub fn established_s(&self) -> Option<f64> {
         let line = self.session()?;
         let mut words = line.split_whitespace();
@@ -52,7 +52,7 @@ impl Bird {
         since.filter(|_| words.next() == Some("Established"))
     }
 
-    /// What BIRD says of the session; nothing while it starts.
+    /// BIRD's output about the session; `None` while it starts.
     fn session(&self) -> Option<String> {
         let mut ask = tool("birdc").unwrap();
         ask.current_dir(self.folder.path());

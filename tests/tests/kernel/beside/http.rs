@@ -1,4 +1,4 @@
-//! As much of HTTP as there has to be.
+//! A minimal subset of HTTP.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -10,10 +10,10 @@ use std::time::Duration;
 /// How long a client waits for each step.
 const WAIT: Duration = Duration::from_secs(3);
 
-/// The length of the page that there is: several segments.
+/// The length of the only page: several segments.
 const PAGE_BYTES: usize = 20_000;
 
-/// A server at every address of the starting thread's network, of both IP versions.
+/// A server at every address of the starting thread's network, for both IP versions.
 pub struct Server {
     port: u16,
     is_ending: Arc<AtomicBool>,
@@ -31,7 +31,7 @@ impl Server {
                 if ends.load(Relaxed) {
                     return;
                 }
-                // A client that goes away says so itself.
+                // A client that goes away reports that itself.
                 let _ = client.and_then(answer);
             }
         });

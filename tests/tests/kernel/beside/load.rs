@@ -1,4 +1,4 @@
-//! The packets that workers are busy with.
+//! The packets that keep workers busy.
 
 use hotloop::dpdk::{Mbuf, RxQueue};
 use hotloop::packet::PacketBuf;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// An RX queue that is not polled more often than a rate asks for.
+/// An RX queue that is polled only as often as a rate allows.
 pub struct Rated {
     queue: RxQueue,
     per_second: Option<u64>,
@@ -20,12 +20,12 @@ pub struct Rated {
 }
 
 impl Rated {
-    /// A queue that has packets whenever it is asked, of which so many are taken in a second.
+    /// A queue that always has packets, of which `per_second` are taken in a second.
     pub const fn new(queue: RxQueue, per_second: u64) -> Self {
         Self { queue, per_second: Some(per_second), begun: None, count: 0 }
     }
 
-    /// A queue that is polled whenever there is time.
+    /// A queue that is polled at every opportunity.
     pub const fn unlimited(queue: RxQueue) -> Self {
         Self { queue, per_second: None, begun: None, count: 0 }
     }
@@ -56,15 +56,15 @@ impl Source for Rated {
     }
 }
 
-/// Where the peer sends its load: nobody's address.
+/// The destination of the peer's load, an unused address.
 const TO: &str = "203.0.113.10:4000";
 
-/// Whether a frame is of the peer's load: an IPv4 packet to that address.
+/// Whether a frame belongs to the peer's load: an IPv4 packet to that address.
 pub fn is_load(frame: &[u8]) -> bool {
     frame.get(12..14) == Some(&[8, 0]) && frame.get(30..34) == Some(&[203, 0, 113, 10])
 }
 
-/// Makes a datagram its own answer. No checksum changes.
+/// Turns a datagram into its own answer. No checksum changes.
 pub fn turn_round(packet: &mut Packet) {
     ethernet::swap_addresses(packet);
     let frame = packet.data_mut();
@@ -78,18 +78,18 @@ pub fn turn_round(packet: &mut Packet) {
     }
 }
 
-/// What the peer sends: datagrams of 22 bytes, in frames of 64.
+/// The peer's traffic: datagrams of 22 bytes, in frames of 64.
 pub struct Load {
     per_second: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Load {
-    /// As much as there can be.
+    /// The maximum possible rate.
     pub const FLOOD: u64 = u64::MAX;
     const END: u64 = u64::MAX - 1;
 
-    /// Sends nothing yet, from the calling thread's network.
+    /// Starts without sending, in the calling thread's network.
     pub fn begin() -> Self {
         let per_second = Arc::new(AtomicU64::new(0));
         let rate = Arc::clone(&per_second);
@@ -97,7 +97,7 @@ impl Load {
         Self { per_second, thread: Some(thread) }
     }
 
-    /// Sends so many in a second from now on.
+    /// Sets the number of datagrams per second from now on.
     pub fn set(&self, per_second: u64) {
         self.per_second.store(per_second, Relaxed);
     }
@@ -115,7 +115,7 @@ impl Drop for Load {
 fn send(rate: &AtomicU64) {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.connect(TO).unwrap();
-    // What comes back fills the socket's buffer, and is dropped then.
+    // Answers fill the socket's buffer, and are dropped then.
     let send = |count: u64| (0..count).for_each(|_| drop(socket.send(&[0x5a; 22])));
     let (mut last, mut due) = (Instant::now(), 0.0);
     loop {
@@ -123,7 +123,8 @@ fn send(rate: &AtomicU64) {
             Load::END => return,
             Load::FLOOD => send(64),
             per_second => {
-                // What it could not send in ten milliseconds is not made up for: nothing is a flood.
+                // Datagrams that could not be sent within ten milliseconds are skipped, to avoid a
+                // flood.
                 let passed = last.elapsed().min(Duration::from_millis(10));
                 last = Instant::now();
                 due += passed.as_secs_f64() * per_second as f64;

@@ -1,6 +1,6 @@
-//! The kernel goes on working beside cores that are busy: pings, HTTP, neighbours and a BGP session over a
-//! TAP interface, while the same worker carries a million packets per second of another port, and on the
-//! wire half of what that can carry.
+//! The kernel goes on working beside busy cores: pings, HTTP, neighbours and a BGP session over a
+//! TAP interface, while the same worker carries a million packets per second of another port, and
+//! half of the wire's capacity.
 
 mod bird;
 mod http;
@@ -22,20 +22,21 @@ use serde_json::Value;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// What the other port carries in a second.
+/// Packets per second on the other port.
 const FAST_PER_SECOND: u64 = 1_000_000;
 
-/// How many pings go to each address of the host.
+/// Number of pings to each address of the host.
 const PING_COUNT: u16 = 200;
 
-/// How many times each address of the host is fetched from.
+/// Number of fetches from each address of the host.
 const FETCH_COUNT: usize = 20;
 
-/// How often less is put on the wire, where the kernel loses packets before the port because nobody gets
-/// enough CPU.
+/// How often the load on the wire is reduced if the kernel loses packets before the port because
+/// CPU time is short.
 const RETRY_COUNT: usize = 4;
 
-/// After how many seconds without a word the BGP session ends: each end says something in a third of it.
+/// Number of silent seconds after which the BGP session ends: each end sends something in a third
+/// of that.
 const HOLD_SECONDS: u64 = 6;
 
 const HOST: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
@@ -43,7 +44,7 @@ const PEER: [&str; 2] = ["192.0.2.2", "2001:db8::2"];
 
 #[test]
 fn the_kernel_works_beside_a_busy_worker_over_af_packet() {
-    // Room for what arrives while nobody gives the worker a CPU.
+    // Room for arrivals while the worker has no CPU.
     beside("net_af_packet", ",iface=a0,blocksz=4096,framesz=2048,framecnt=8192");
 }
 
@@ -52,7 +53,7 @@ fn the_kernel_works_beside_a_busy_worker_over_af_xdp() {
     beside("net_af_xdp", ",iface=a0,force_copy=1");
 }
 
-/// Where a packet leaves.
+/// The port that a packet leaves by.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Way {
     Wire,
@@ -70,7 +71,7 @@ fn beside(driver: &str, arguments: &str) {
             Err(why) => return println!("skipped: {why}"),
         };
         let peer = peer::start();
-        // The kernel has no business on the wire: what it answers, it answers by the port.
+        // The kernel must not use the wire: it answers by the port.
         run("link set dev a0 arp off");
         std::fs::write("/proc/sys/net/ipv6/conf/a0/disable_ipv6", "1").unwrap();
         let wire = match Port::open(eal(), &device(driver, arguments)) {
@@ -92,7 +93,7 @@ fn beside(driver: &str, arguments: &str) {
     });
 }
 
-/// Everything of a test.
+/// State of the whole test.
 struct Beside<'a> {
     name: &'a str,
     wire: Port,
@@ -102,14 +103,14 @@ struct Beside<'a> {
     load: &'a Load,
 }
 
-/// What was counted outside the engine up to a moment, on both sides of the wire and of the interface.
+/// Counts outside the engine up to a moment, on both sides of the wire and of the interface.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Counts {
-    /// By the peer's kernel, and by the port: received or lost.
+    /// Sent by the peer's kernel, and received or lost by the port.
     to_host: (u64, u64),
-    /// By the port, and by the kernel: received by the peer, or dropped on the way.
+    /// Sent by the port, and received by the peer or dropped on the way.
     to_peer: (u64, u64),
-    /// By the port, and by the kernel's side of the TAP interface.
+    /// Counted by the port, and by the kernel's side of the TAP interface.
     punted: (u64, u64),
 }
 
@@ -181,7 +182,7 @@ impl Beside<'_> {
         self.check(before);
     }
 
-    /// What the wire carries there and back in a second, with as much as the peer can send.
+    /// The wire's capacity in both directions per second, with the peer's maximum load.
     fn measure_flood(&self) -> u64 {
         let sent = || self.wire.stats().unwrap().sent;
         self.load.set(Load::FLOOD);
@@ -192,7 +193,7 @@ impl Beside<'_> {
         (count as f64 / begun.elapsed().as_secs_f64()) as u64
     }
 
-    /// From empty tables of neighbours, each side finds the other.
+    /// Starting from empty neighbour tables, each side finds the other.
     fn resolve_neighbours(&self) {
         let flush = || {
             run("neigh flush dev k0");
@@ -258,7 +259,7 @@ impl Beside<'_> {
         }
     }
 
-    /// What was counted at a moment at which nothing is under way.
+    /// The counts at a moment without packets in flight.
     fn when_quiet(&self) -> Counts {
         let mut before = self.counts();
         wait_until("nothing is under way", || {
@@ -269,7 +270,8 @@ impl Beside<'_> {
         before
     }
 
-    /// Every packet is accounted for: what one side sent, the other has received, or it was counted as lost.
+    /// Checks that every packet is accounted for: the other side received it, or it was counted as
+    /// lost.
     fn check(&self, before: Counts) {
         let mut now = self.counts();
         let is_equal = |now: Counts| {
@@ -293,7 +295,7 @@ impl Beside<'_> {
     }
 }
 
-/// Both addresses are among the neighbours, with this Ethernet address.
+/// Checks that both addresses are among the neighbours, with this Ethernet address.
 fn check_neighbours(known: &[Value], addresses: [&str; 2], mac: &str) {
     for address in addresses {
         let is_known = known.iter().any(|it| it["dst"] == address && it["lladdr"] == mac);
@@ -301,7 +303,7 @@ fn check_neighbours(known: &[Value], addresses: [&str; 2], mac: &str) {
     }
 }
 
-/// What became of pings and fetches, and what else was carried meanwhile.
+/// The results of pings and fetches, and the other traffic meanwhile.
 struct Outcome {
     problems: Vec<String>,
     lost: u64,
@@ -314,12 +316,12 @@ struct Outcome {
 /// A BGP session between the host and the peer.
 struct Session {
     ends: [Bird; 2],
-    /// Since when each end has had it, in seconds.
+    /// When each end established it, in seconds.
     since_s: [f64; 2],
 }
 
 impl Session {
-    /// A session that is established; none where there is no BIRD.
+    /// A session that is established; `None` if there is no BIRD.
     fn begin(peer: &Host) -> Option<Self> {
         tool("bird").inspect_err(|why| println!("skipped: {why}")).ok()?;
         let (own, other) = ((PEER_AS + 1, HOST[0]), (PEER_AS, PEER[0]));
@@ -335,16 +337,16 @@ impl Session {
         Some(Self { since_s: since.map(Option::unwrap), ends })
     }
 
-    /// The session has been up ever since.
+    /// Checks that the session has been up ever since.
     fn end(&self) {
         for (bird, before_s) in self.ends.iter().zip(self.since_s) {
             let now_s = bird.established_s();
             println!("established at {before_s:.3} s, and at the end since {now_s:?}");
-            // A new one takes a second at least.
+            // A new session takes at least a second.
             assert!(now_s.is_some_and(|now_s| (now_s - before_s).abs() < 0.5));
         }
     }
 }
 
-/// The peer's number; the host's is the next.
+/// The peer's AS number; the host's is the next.
 const PEER_AS: u32 = 64_512;

@@ -6,7 +6,7 @@ use super::load::Load;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop_tests::{Host, tool};
 
-/// A host with the interface `b0`. It says nothing unasked, and computes its checksums itself.
+/// A host with the interface `b0`. It sends nothing unasked, and computes its checksums itself.
 pub fn start() -> Host {
     let peer = Host::start(&["b0"]);
     peer.does(move || {
@@ -21,7 +21,7 @@ pub fn start() -> Host {
     peer
 }
 
-/// A load that goes to this station, by a neighbour that is never asked for.
+/// A load to this station, through a neighbour that is never asked for.
 pub fn load_to(peer: &Host, station: MacAddress) -> Load {
     peer.does(move || {
         run(&format!("neigh add 192.0.2.9 lladdr {station} nud permanent dev b0"));
