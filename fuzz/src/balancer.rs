@@ -1,4 +1,5 @@
-//! The whole balancer: frames, time that passes and backends that come and go, by any bytes.
+//! The whole balancer: frames, time that passes, and backends that come and go, driven by arbitrary
+//! bytes.
 
 #[path = "../../examples/ipip-lb/tests/bench/mod.rs"]
 mod bench;
@@ -12,30 +13,30 @@ use std::time::Duration;
 
 const CONFIG: &str = include_str!("balancer.toml");
 
-/// How many frames one burst has at most.
+/// Maximum number of frames in a burst.
 const BURST_LEN_MAX: usize = 8;
 
-/// In how many ticks every place of its tables is looked at.
+/// Maximum number of ticks that visit every place of its tables.
 const AGING_TICKS_MAX: u32 = 1000;
 
-/// How many scripts one balancer plays: to map its tables takes longer than to play many.
+/// Number of scripts that one balancer plays: mapping its tables takes longer than playing many.
 const SCRIPTS_MAX: u32 = 1000;
 
 /// Longer than anything is remembered.
 const LONG: Duration = Duration::from_secs(4 * 3600);
 
 thread_local! {
-    /// The balancer, and how many scripts it has played.
+    /// The balancer, and the number of scripts it has played.
     static LB: RefCell<Option<(Lb, u32)>> = const { RefCell::new(None) };
 }
 
-/// Plays the bytes as a script, to a balancer that remembers nothing.
+/// Plays the bytes as a script, to a balancer with empty tables.
 ///
-/// After every burst the bench checks that what came in went out or was dropped for a reason, and
-/// [`check`] what went out. At the end every connection must age away.
+/// After every burst the bench checks that all packets left or were dropped for a reason, and
+/// [`check`] checks those that left. At the end every connection must age away.
 pub fn run(bytes: &[u8]) {
     LB.with_borrow_mut(|kept| {
-        // One that panics is not kept.
+        // A balancer that panics is not kept.
         let (mut lb, count) = kept.take().unwrap_or_else(|| (Lb::of(CONFIG), 0));
         play(&mut lb, bytes);
         forget(&mut lb);
@@ -103,7 +104,7 @@ fn change(lb: &mut Lb, step: u8) {
     lb.reload();
 }
 
-/// What leaves goes to a client bare, or to a backend in a tunnel that is sound and fits.
+/// Checks that packets leave bare to a client, or to a backend in a valid tunnel that fits.
 fn check(sent: &Sent) {
     for routed in sent.packets() {
         let mut packet = routed.packet.clone();

@@ -1,4 +1,4 @@
-//! Capture files, of any bytes.
+//! Capture files of arbitrary bytes.
 
 use hotloop_ops::capture::{Capture, CaptureError, CaptureWriter};
 use std::fs::File;
@@ -10,8 +10,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// A frame: its time, and its bytes.
 type Frame = (u64, Vec<u8>);
 
-/// Reads the bytes as a capture. An error is one line; the frames that were read lie within the
-/// file, and are the same once they were written and read again.
+/// Reads the bytes as a capture. An error must be one line; the frames read must lie within the
+/// file, and be the same after they were written and read again.
 pub fn run(bytes: &[u8]) {
     let mut file = tempfile::tempfile().expect("a temporary file");
     file.write_all(bytes).expect("room for it");
@@ -26,7 +26,7 @@ pub fn run(bytes: &[u8]) {
     assert!(failure.is_none() && again == frames.into_iter().map(as_pcap).collect::<Vec<_>>());
 }
 
-/// All frames, and what ended the reading if not the end of the file.
+/// All frames, and the error that ended the reading, if any.
 fn read(mut file: File) -> (Vec<Frame>, Option<CaptureError>) {
     file.rewind().expect("a file on a disk");
     let mut frames = Vec::new();
@@ -55,7 +55,7 @@ fn written(frames: &[Frame]) -> File {
     writer.into_inner()
 }
 
-/// A frame as a pcap file has it: of times beyond the year 2106 there is only the last second.
+/// A frame as in a pcap file: times beyond the year 2106 become the last second.
 fn as_pcap((timestamp_ns, data): Frame) -> Frame {
     let (seconds, fraction) = (timestamp_ns / SECOND_NS, timestamp_ns % SECOND_NS);
     (seconds.min(u32::MAX.into()) * SECOND_NS + fraction, data)

@@ -1,14 +1,14 @@
-//! Configurations of the balancer, by any bytes that are UTF-8.
+//! Configurations of the balancer, from any bytes that are UTF-8.
 
 use hotloop_balancer::services::{Builder, Standing};
 use ipip_lb::check::Understood;
 use ipip_lb::config::Config;
 use ipip_lb::store::layout;
 
-/// Maglev tables of more slots take longer than a fuzzer has, and no other way.
+/// Larger Maglev tables take too long for a fuzzer, and take no other code path.
 const MAGLEV_SLOTS_MAX: u32 = 1 << 17;
 
-/// Cuts a text into parts for a store, and reads it as what all nodes share.
+/// Cuts a text into parts for a store, and reads them as the configuration that all nodes share.
 fn share(text: &str) {
     if let Ok(parts) = layout::split(text) {
         let whole: String = parts.iter().map(layout::Part::text).collect();
@@ -21,8 +21,8 @@ fn share(text: &str) {
     }
 }
 
-/// Reads the bytes as a configuration. One that is refused says where it is wrong, on one line that
-/// shows no control characters; one that is taken can be explained and built.
+/// Reads the bytes as a configuration. A refusal must name the place of the error, on one line
+/// without control characters; an accepted configuration can be explained and built.
 pub fn run(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     share(text);

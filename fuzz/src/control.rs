@@ -1,4 +1,4 @@
-//! Requests to a running balancer, by any bytes.
+//! Requests of arbitrary bytes to a running balancer.
 
 use hotloop::engine::{Control, Deployment, Engine, Idle, outlets};
 use hotloop::packet::ethernet::MacAddress;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const CONFIG: &str = include_str!("balancer.toml");
 
-/// How long a request may take.
+/// Time limit for a request.
 const ANSWER_WAIT: Duration = Duration::from_secs(8);
 
 /// Between two turns of the control thread.
@@ -25,14 +25,14 @@ const TURN: Duration = Duration::from_micros(100);
 
 type Answer = Result<Value, String>;
 
-/// A balancer that runs, without packets, and its operator.
+/// A running balancer, without packets, and its operator.
 struct Running {
     requests: Sender<Request>,
     answers: Receiver<Answer>,
 }
 
-/// Reads the bytes as a request, a line of JSON, and has a running balancer answer it: with a value, or
-/// with an error on one line.
+/// Reads the bytes as a request, a line of JSON, and makes a running balancer answer it: with a
+/// value, or with an error on one line.
 pub fn run(bytes: &[u8]) {
     static RUNNING: OnceLock<Mutex<Running>> = OnceLock::new();
     let Ok(request) = serde_json::from_slice::<Request>(bytes) else { return };
@@ -77,7 +77,7 @@ fn balance(requests: &Receiver<Request>, answers: &Sender<Answer>) {
     assert!(run.expect("a run").is_whole());
 }
 
-/// The next request, as soon as there is one; none where nobody is left to send any.
+/// The next request, as soon as there is one; `None` if all senders are gone.
 fn next(requests: &Receiver<Request>, operator: &mut Operator) -> Option<Request> {
     loop {
         match requests.try_recv() {

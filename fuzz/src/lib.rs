@@ -1,8 +1,8 @@
-//! What is fuzzed: everything that reads bytes that somebody else wrote.
+//! Fuzz targets: everything that reads foreign bytes.
 //!
-//! Each target takes any bytes and panics where a promise is broken. `fuzz/run.sh TARGET` looks
-//! for such bytes, led by coverage; what it found is kept in `fuzz/corpus`, and `tests/corpus.rs`
-//! runs it again with every `cargo test`.
+//! Each target takes arbitrary bytes and panics if a guarantee is broken. `fuzz/run.sh TARGET`
+//! looks for such bytes, guided by coverage; its findings are kept in `fuzz/corpus`, and
+//! `tests/corpus.rs` runs them again with every `cargo test`.
 
 #![forbid(unsafe_code)]
 
@@ -17,10 +17,10 @@ mod neighbours;
 mod script;
 mod sync;
 
-/// Takes any bytes.
+/// Takes arbitrary bytes.
 pub type Run = fn(&[u8]);
 
-/// Every target: its name, and what takes the bytes.
+/// Every target: its name, and its function.
 pub const TARGETS: [(&str, Run); 9] = [
     ("headers", check::check),
     ("balancer", balancer::run),

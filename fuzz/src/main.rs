@@ -1,4 +1,4 @@
-//! The fuzzer of one target, which `HOTLOOP_FUZZ_TARGET` names: `fuzz/run.sh` builds and runs it.
+//! The fuzzer of one target, selected with `HOTLOOP_FUZZ_TARGET`: `fuzz/run.sh` builds and runs it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -18,7 +18,7 @@ type Mac = [u8; 6];
 const OWN_V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 
-/// Addresses that frames and questions have, the own ones first.
+/// Addresses in frames and questions, the own ones first.
 const V4: [Ipv4Addr; 6] = [
     OWN_V4,
     Ipv4Addr::new(10, 0, 0, 2),
@@ -38,7 +38,7 @@ const V6: [Ipv6Addr; 8] = [
     Ipv6Addr::LOCALHOST,
 ];
 
-/// Ethernet addresses that frames have: of the ports, of other stations, of groups, and none.
+/// Ethernet addresses in frames: of the ports, of other stations, of groups, and all zeroes.
 const MACS: [Mac; 8] = [
     [2, 0, 0, 0, 0, 1],
     [2, 0, 0, 0, 1, 1],
@@ -61,7 +61,7 @@ fn next_hop(link: Link, number: u8) -> NextHop {
     let Link { port, vlan, mac, address } = link;
     match address {
         IpAddr::V4(address) => {
-            // Only neighbours are asked for that are hosts, and not this one.
+            // Only hosts other than this one are asked for.
             NextHop::v4(V4[1 + usize::from(number & 1)], Link { port, vlan, mac, address })
         }
         IpAddr::V6(address) => {
@@ -70,8 +70,8 @@ fn next_hop(link: Link, number: u8) -> NextHop {
     }
 }
 
-/// Plays the bytes as a script: frames that come from links, questions that are asked, and time that passes. The
-/// neighbours then teach, ask and know the same as the model.
+/// Plays the bytes as a script: frames from links, questions, and time that passes. The neighbours
+/// must teach, ask and know the same as the model.
 pub fn run(bytes: &[u8]) {
     let mut script = Script::new(bytes);
     let mut lab =
@@ -88,7 +88,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// Does a step, if there is one.
+    /// Plays a step, if there is one.
     fn step(&mut self, script: &mut Script<'_>) -> Option<()> {
         let step = script.byte()?;
         let link = link(step >> 3);
@@ -139,7 +139,7 @@ impl Lab {
         assert_eq!(lesson, expected, "{link:?} {frame:02x?}");
     }
 
-    /// What is known is the same, and nothing else is.
+    /// Checks that both know the same neighbours, and no others.
     fn check(&self) {
         let now = Instant::from_ns(self.now_ns);
         let known = self.neighbours.known(now).into_iter().map(|it| {
@@ -152,14 +152,14 @@ impl Lab {
     }
 }
 
-/// A frame of fields that may well fit together, with some of its bits changed.
+/// A frame of fields that plausibly fit together, with some of its bits changed.
 fn composed(link: Link, script: &mut Script<'_>) -> Option<Vec<u8>> {
     let [form, addresses, macs, more] = [(); 4].map(|()| script.byte());
     let (form, addresses, macs, more) = (form?, usize::from(addresses?), usize::from(macs?), more?);
     let [to, mac] = [MACS[macs & 7], MACS[macs >> 3 & 7]];
     let mut frame = [&to[..], &MACS[2]].concat();
     if form & 0x80 != 0 {
-        // A tag, which is of VLAN 0 or another.
+        // A tag with VLAN 0 or another.
         frame.extend([0x81, 0, 0, more & 1]);
     }
     if link.address.is_ipv4() {

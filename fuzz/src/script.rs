@@ -1,6 +1,6 @@
 //! Bytes as a script of steps.
 
-/// What is left of the bytes.
+/// The remaining bytes.
 pub struct Script<'a>(&'a [u8]);
 
 impl<'a> Script<'a> {
@@ -14,7 +14,7 @@ impl<'a> Script<'a> {
         Some(*first)
     }
 
-    /// A frame: its length in two bytes, then as many of its bytes as there are.
+    /// A frame: its length in two bytes, then up to that many bytes.
     pub fn frame(&mut self) -> Option<Vec<u8>> {
         let (length, rest) = self.0.split_first_chunk()?;
         let (frame, rest) = rest.split_at(usize::from(u16::from_le_bytes(*length)).min(rest.len()));

@@ -1,4 +1,4 @@
-//! What nodes send each other: frames of any bytes, from a peer that was let in and from strangers.
+//! Messages between nodes: frames of arbitrary bytes, from an accepted peer and from strangers.
 
 use hotloop_balancer::connection::State;
 use hotloop_balancer::exceptions::{Change, MOVES, Record};
@@ -11,26 +11,29 @@ use std::net::Ipv4Addr;
 
 const DIGEST: [u8; 16] = [7; 16];
 
-/// The length that a frame begins with, and what follows up to its body: kind, epoch and sequence number.
+/// The length at the beginning of a frame, and the fields up to its body: kind, epoch and sequence
+/// number.
 const LENGTH_BYTES: usize = 4;
 const HEADER_BYTES: usize = 1 + 8 + 8;
 
-/// How much of a peer may wait to be entered, after the frame that fills it: a frame has at most so many changes.
+/// Maximum number of a peer's changes that wait to be entered, including the frame that exceeds the
+/// limit.
 const IMPORTS_MAX: usize = (1 << 15) + FRAME_BYTES_MAX / 14;
 
 /// A node called `b`, and its peers `a` and `c`.
 struct Node {
     peers: Peers,
-    /// The peer whose frames come, and the sequence number of its next.
+    /// The peer that sends the frames, and the sequence number of its next.
     from: (PeerId, u64),
     greeted_count: u64,
     now_ms: u64,
 }
 
-/// Plays the bytes as a script, to a node that knows nothing.
+/// Plays the bytes as a script, to a node with an empty state.
 ///
-/// Bytes that are no frame end the session of their sender, and nothing else; what is a frame is the same bytes when
-/// it is encoded again. However much a peer says, no more waits here than there is room for.
+/// Bytes that are not a frame end their sender's session, and have no other effect; a frame must be
+/// the same bytes when encoded again. However much a peer sends, no more changes wait than there is
+/// room for.
 pub fn run(bytes: &[u8]) {
     let mut node = Node::new();
     let mut bytes = bytes;
@@ -56,10 +59,10 @@ impl Node {
         node
     }
 
-    /// Does a step, and returns the bytes after it.
+    /// Plays a step, and returns the bytes after it.
     fn step<'a>(&mut self, step: u8, bytes: &'a [u8]) -> &'a [u8] {
         match step % 8 {
-            // Frames, most of which come in their order.
+            // Frames, most of them in sequence.
             0..=3 => return self.frame(step, bytes),
             4 => {
                 let mut imports = Vec::new();
@@ -74,7 +77,7 @@ impl Node {
         bytes
     }
 
-    /// Takes in what a stranger sends, or a peer.
+    /// Receives bytes from a stranger, or from a peer.
     fn frame<'a>(&mut self, step: u8, bytes: &'a [u8]) -> &'a [u8] {
         if step & 2 != 0 {
             let _ = decode(bytes, GREETING_BYTES_MAX);
@@ -88,7 +91,7 @@ impl Node {
         }
         match decode(&framed, FRAME_BYTES_MAX) {
             Ok(Some((frame, taken))) => {
-                // Of a greeting of another version, only the beginning is read.
+                // For a greeting of another version, only the beginning is read.
                 if !matches!(&frame.message, Message::Hello(hello) if hello.version != VERSION) {
                     let mut again = Vec::new();
                     frame.encode(&mut again);
@@ -118,7 +121,7 @@ impl Node {
         }
     }
 
-    /// The peer comes again: after a restart, or the same run of it.
+    /// The peer connects again: after a restart, or in the same run.
     fn greet(&mut self, step: u8) {
         self.greeted_count += u64::from(step & 8 == 0);
         let (node, expected) =
@@ -129,7 +132,7 @@ impl Node {
         self.from = (session.peer, 1);
     }
 
-    /// This node has something to say of its own connections, or has another configuration.
+    /// This node announces a change of its own connections, or has another configuration.
     fn own(&mut self, step: u8) {
         let client = Ipv4Addr::new(198, 51, 100, step >> 5);
         let key = FlowKey::V4(FlowKeyV4::new(client, Ipv4Addr::new(203, 0, 113, 10), 1, 80, 6));
@@ -152,7 +155,7 @@ impl Node {
         }
     }
 
-    /// What is sent is frames.
+    /// Checks that the node sends only frames.
     fn check(&mut self) {
         let waiting: usize =
             self.peers.status(self.now_ms).iter().map(|peer| peer.import_count).sum();

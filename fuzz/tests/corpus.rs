@@ -1,4 +1,4 @@
-//! What the fuzzer has found, once more: inputs that reached new code, and those that once failed.
+//! Replays the fuzzer's findings: inputs that reached new code, and those that once failed.
 
 use hotloop_fuzz::TARGETS;
 use std::fs;

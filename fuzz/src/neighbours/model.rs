@@ -1,4 +1,4 @@
-//! The tables, as plainly as they can be written.
+//! The tables, written as plainly as possible.
 
 use super::Mac;
 use super::said::{How, Said};
@@ -14,15 +14,16 @@ type Key = (u16, IpAddr);
 #[derive(Default)]
 pub struct Model(BTreeMap<Key, Row>);
 
-/// What is known of an address that was asked for.
+/// The knowledge about an address that was asked for.
 #[derive(Default)]
 struct Row {
-    /// The last station that it had, and when that answered.
+    /// The last known station, and when it answered.
     at: Option<(Mac, u64)>,
     is_doubted: bool,
     /// When the next question may be asked.
     due_ns: u64,
-    /// Questions since the last answer: to the station alone, and whether any was to all.
+    /// Questions since the last answer: the number of those to only the station, and whether any
+    /// was to all.
     to_one: u32,
     to_all: bool,
 }
@@ -33,7 +34,7 @@ impl Row {
         self.at.filter(|(_, since_ns)| now_ns < since_ns + 60_000 * MS).map(|(mac, _)| mac)
     }
 
-    /// Whether an answer is waited for.
+    /// Whether an answer is expected.
     const fn is_open(&self, now_ns: u64) -> bool {
         (self.to_one > 0 || self.to_all) && now_ns < self.due_ns + 3_000 * MS
     }
@@ -45,12 +46,12 @@ impl Row {
 }
 
 impl Model {
-    /// Somebody who is trusted says that.
+    /// Records a claim from a trusted source.
     pub fn learn(&mut self, key: Key, mac: Mac, now_ns: u64) {
         self.0.entry(key).or_default().settle(mac, false, now_ns);
     }
 
-    /// The question that is due: to all, or to one station.
+    /// The due question: to all, or to one station.
     pub fn ask(&mut self, key: Key, now_ns: u64) -> Option<Option<Mac>> {
         let row = self.0.entry(key).or_default();
         if now_ns < row.due_ns {
@@ -103,7 +104,7 @@ impl Model {
         }
     }
 
-    /// All that is known, in order.
+    /// All known neighbours, in order.
     pub fn known(&self, now_ns: u64) -> Vec<(Key, Mac, u64)> {
         let known = self.0.iter().filter(|(_, row)| row.known(now_ns).is_some());
         known.filter_map(|(key, row)| row.at.map(|(mac, since_ns)| (*key, mac, since_ns))).collect()

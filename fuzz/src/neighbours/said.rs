@@ -1,4 +1,4 @@
-//! What a frame says, read byte by byte.
+//! The claims in a frame, read byte by byte.
 
 use super::{Mac, OWN_V4, OWN_V6};
 use hotloop::stage::neighbours::Link;
@@ -15,7 +15,7 @@ pub enum Heard {
     Said(Said),
 }
 
-/// That an address is at a station.
+/// A claim that an address is at a station.
 pub struct Said {
     pub address: IpAddr,
     pub mac: Option<Mac>,
@@ -27,7 +27,7 @@ pub enum How {
     Answers,
     AsksForUs,
     Announces,
-    /// Nobody should believe it.
+    /// A claim that nobody should believe.
     Wrong,
 }
 
@@ -57,7 +57,7 @@ pub fn said(link: Link, frame: &[u8]) -> Heard {
     Heard::Said(said)
 }
 
-/// Whether an address is neither nobody's, nor a group's, nor for use within a host.
+/// Whether an address is neither unspecified, nor a group's, nor for use within a host.
 fn is_one_station(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(it) => (1..224).contains(&it.octets()[0]) && it.octets()[0] != 127,
@@ -105,7 +105,7 @@ fn discovery(is_to_us: bool, to: Mac, packet: &[u8]) -> Heard {
         _ if message.is_solicited => (message.target, How::Answers),
         _ => (message.target, How::Announces),
     };
-    // ::ffff:0:0/96 is no address of a link.
+    // ::ffff:0:0/96 is not used as an address on links.
     if address.octets()[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff] {
         return Heard::Nothing;
     }
@@ -124,7 +124,7 @@ struct Message {
 }
 
 impl Message {
-    /// As RFC 4861, sections 7.1.1 and 7.1.2, list it.
+    /// The checks in RFC 4861, sections 7.1.1 and 7.1.2.
     fn valid(packet: &[u8]) -> Option<Self> {
         let address = |at: usize| -> Option<Ipv6Addr> {
             packet.get(at..at + 16)?.first_chunk::<16>().map(|octets| (*octets).into())
@@ -164,7 +164,8 @@ fn group_of(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from_bits("ff02::1:ff00:0".parse::<Ipv6Addr>().unwrap().to_bits() | low)
 }
 
-/// The sum in one's complement of a message of ICMPv6 and its pseudo-header: all ones, if its checksum is right.
+/// The one's-complement sum of an ICMPv6 message and its pseudo-header: all ones if its checksum is
+/// right.
 pub fn checksum(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> u16 {
     let bytes = [&source.octets(), &destination.octets(), message].concat();
     let words = bytes
