@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: groups of benchmarks, beside their peers.
+//! `cargo xtask bench`: groups of benchmarks, each compared with its peers.
 
 mod summary;
 
@@ -17,7 +17,7 @@ use summary::Summary;
 /// The package of the benchmarks: its bench targets are groups.
 pub const PACKAGE: &str = "hotloop-benches";
 
-/// Where a benchmark finds how many processes play each quarter of a run.
+/// Passes the number of processes per quarter of a run to a benchmark.
 const PROCESSES_VARIABLE: &str = "HOTLOOP_BENCH_PROCESSES";
 
 /// Groups that are not targets of their own: the target that measures each, by the group's name as its
@@ -25,24 +25,24 @@ const PROCESSES_VARIABLE: &str = "HOTLOOP_BENCH_PROCESSES";
 const WITHIN: [(&str, &str); 3] =
     [("deployments", "udp"), ("growth", "balancer"), ("sessions", "balancer")];
 
-/// All that the groups need. Some leave out rows where a part is missing.
+/// Everything that the groups need. Some leave out rows if a part is missing.
 pub const ALL_NEEDS: [Group; 4] = [Group::Testpmd, Group::Valgrind, Group::Network, Group::Katran];
 
-/// What a group needs.
+/// The needs of each group.
 const NEEDS: [(&str, &[Group]); 8] = [
     ("balancer", &[Group::Testpmd, Group::Valgrind]),
     ("deployments", &[Group::Network]),
     ("engine", &[Group::Testpmd, Group::Valgrind]),
     ("forward", &[Group::Testpmd, Group::Valgrind]),
     ("growth", &[Group::Valgrind]),
-    // It says itself what else is missing.
+    // It reports itself what else is missing.
     ("katran", &[Group::Valgrind]),
     ("structures", &[Group::Valgrind]),
     ("udp", &[Group::Network]),
 ];
 
-/// The name under which groups are measured one after the other, and those that settle on a busy
-/// machine: a pipeline of two cores takes turns with nothing.
+/// The name for measuring groups one after the other, and the groups that settle on a busy machine:
+/// a pipeline of two cores takes turns with nothing.
 const ALL: &str = "all";
 const PARTS_OF_ALL: [(&str, &[&str]); 3] =
     [("forward", &[]), ("structures", &[]), ("balancer", &["hits", "arrivals", "frames"])];
@@ -55,15 +55,15 @@ pub fn list(workspace: &Workspace) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How a group is measured.
+/// Options for measuring a group.
 pub struct Options {
     /// Compare instruction counts with those kept.
     pub check: bool,
     /// Keep the tables in the book.
     pub keep: bool,
-    /// How often.
+    /// Number of repetitions.
     pub repeat: usize,
-    /// Processes that play each quarter of a run.
+    /// Number of processes that play each quarter of a run.
     pub processes: usize,
     /// Arguments of the benchmark.
     pub arguments: Vec<String>,
@@ -104,7 +104,8 @@ fn run_all(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     measure(workspace, &PARTS_OF_ALL, options)
 }
 
-/// Measures groups, each with arguments of its own, and sums up where there is more than one table.
+/// Measures groups, each with its own arguments, and prints a summary if there is more than one
+/// table.
 fn measure(
     workspace: &Workspace,
     groups: &[(&str, &[&str])],
@@ -157,12 +158,12 @@ fn is_within(group: &str) -> bool {
     WITHIN.iter().any(|within| within.0 == group)
 }
 
-/// What a benchmark writes, without extension.
+/// The benchmark's output file, without extension.
 fn target(workspace: &Workspace, group: &str) -> PathBuf {
     workspace.target_directory.join("bench").join(group)
 }
 
-/// Keeps the table of the last run in the book, with the machine and the date, and the pictures that it shows.
+/// Keeps the table of the last run in the book, with the machine and the date, and its pictures.
 fn keep(workspace: &Workspace, group: &str) -> Result<(), Failure> {
     let target = target(workspace, group);
     let read = |file: &Path| fs::read_to_string(file).map_err(Failure::file("read", file));
@@ -174,7 +175,7 @@ fn keep(workspace: &Workspace, group: &str) -> Result<(), Failure> {
         Ok(())
     };
     let table = read(&target.with_extension("md"))?;
-    // As Markdown names them: ![WORDS](FILE.svg).
+    // In Markdown's form: ![WORDS](FILE.svg).
     let pictures = table.split(&['(', ')'][..]).filter(|word| word.ends_with(".svg"));
     for picture in pictures {
         write(picture, read(&target.with_file_name(picture))?)?;
@@ -183,7 +184,7 @@ fn keep(workspace: &Workspace, group: &str) -> Result<(), Failure> {
     write(&format!("{group}.md"), page)
 }
 
-/// The date, and the machine that a table was taken on.
+/// The date, and the machine that a table was measured on.
 fn machine() -> Result<String, Failure> {
     let unknown = || "unknown".to_owned();
     let ask = |program: &str, arguments: &[&str]| {

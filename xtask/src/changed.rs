@@ -1,4 +1,4 @@
-//! What a contributor has changed.
+//! The contributor's changes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,8 +8,8 @@ use crate::failure::Failure;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// The packages with files that differ from the branch's upstream, or from HEAD if it has none. `None` if a change
-/// is one to all: of the root's manifest, the lock file or the lints.
+/// The packages with files that differ from the branch's upstream, or from HEAD if it has none.
+/// `None` if a change affects all packages: to the root's manifest, the lock file or the lints.
 pub fn packages(workspace: &Workspace) -> Result<Option<BTreeSet<&str>>, Failure> {
     let git = |arguments: &[&str]| {
         let mut command = Command::new("git");

@@ -37,12 +37,12 @@ const STEPS: [Step; 13] = [
     Step::new("instructions", "the counts of the hot functions, as kept", counts),
 ];
 
-/// Runs every check, or those named.
+/// Runs every check, or only the named ones.
 pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), Failure> {
     steps::run(workspace, &STEPS, only)
 }
 
-/// Runs what a change fails most often.
+/// Runs the checks that fail most often after a change.
 pub fn run_quick(workspace: &Workspace) -> Result<(), Failure> {
     run(workspace, &["format", "clippy-changed", "tidy"].map(str::to_owned))
 }
@@ -67,7 +67,7 @@ fn clippy_changed(workspace: &Workspace) -> Result<Outcome, Failure> {
     with_component("clippy", "clippy", &mut command)
 }
 
-/// Skips where this toolchain lacks the component, and fails where `CI=true`.
+/// Skips the check if this toolchain lacks the component; with `CI=true`, fails instead.
 fn with_component(
     subcommand: &str,
     component: &str,
@@ -88,7 +88,7 @@ fn docs(packages: &[&str]) -> Result<Outcome, Failure> {
     process::run(command.args(packages).env("RUSTDOCFLAGS", "-Dwarnings")).map(Outcome::passed)
 }
 
-/// Uses a target folder of its own: the variable would rebuild what depends on DPDK.
+/// Uses a target folder of its own: the variable would rebuild everything that depends on DPDK.
 fn docs_rs(workspace: &Workspace) -> Result<Outcome, Failure> {
     let packages: [&[&str]; 2] = [
         &["--package", "hotloop-dpdk-sys"],
@@ -100,7 +100,7 @@ fn docs_rs(workspace: &Workspace) -> Result<Outcome, Failure> {
             .args(arguments)
             .env("RUSTDOCFLAGS", "-Dwarnings")
             .env("DOCS_RS", "1")
-            // Fails where the build looks for DPDK all the same.
+            // Fails if the build looks for DPDK all the same.
             .env("PKG_CONFIG", "false")
             .env("CARGO_TARGET_DIR", workspace.target_directory.join("docs-rs"));
         process::run(&mut command)?;
@@ -108,15 +108,15 @@ fn docs_rs(workspace: &Workspace) -> Result<Outcome, Failure> {
     Ok(Outcome::passed(()))
 }
 
-/// Skips where bindgen finds no libclang, which only it needs.
+/// Skips the check if bindgen finds no libclang, which nothing else needs.
 fn bindings(_: &Workspace) -> Result<Outcome, Failure> {
     let package = ["test", "--package", "hotloop-dpdk-sys", "--features", "bindgen"];
     let mut command = cargo(&package);
     process::run(command.args(["--test", "bindings", "--", "--nocapture"])).map(Outcome::passed)
 }
 
-/// Packs every package that may be published. What is packed is not built again: that takes minutes,
-/// and the files are those that the other steps build.
+/// Packs every package that may be published. The packed files are not built again: that takes
+/// minutes, and the other steps build the same files.
 fn packages(workspace: &Workspace) -> Result<Outcome, Failure> {
     let mut command = cargo(&["package", "--no-verify", "--allow-dirty", "--offline", "--quiet"]);
     for package in workspace.packages.iter().filter(|package| package.is_published()) {
@@ -125,7 +125,7 @@ fn packages(workspace: &Workspace) -> Result<Outcome, Failure> {
     process::run(&mut command).map(Outcome::passed)
 }
 
-/// Checks what `deny.toml` allows. Advisories are not checked: their database needs the network.
+/// Checks the rules of `deny.toml`. Advisories are not checked: their database needs the network.
 fn dependencies(_: &Workspace) -> Result<Outcome, Failure> {
     if process::quiet_output(&mut cargo(&["deny", "--version"])).is_none() {
         return Outcome::skipped("cargo-deny is not installed: cargo install cargo-deny --locked");
@@ -138,8 +138,8 @@ fn dependencies(_: &Workspace) -> Result<Outcome, Failure> {
     process::run(&mut cargo(&checks)).map(Outcome::passed)
 }
 
-/// Compares the instructions of the hot functions with those kept, where the compiler is the one that
-/// they are kept of.
+/// Compares the instructions of the hot functions with the kept counts, if these are for the same
+/// compiler.
 fn counts(workspace: &Workspace) -> Result<Outcome, Failure> {
     if process::find_program("valgrind").is_none() {
         return Outcome::skipped("valgrind is not installed: cargo xtask setup --bench");

@@ -1,4 +1,4 @@
-//! What ends a task: one message and an exit code.
+//! The end of a failed task: one message and an exit code.
 
 use std::fmt;
 use std::path::Path;
@@ -7,12 +7,12 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct Failure {
     message: String,
-    /// 1 where something was tried and failed, 2 where the machine or the arguments do not allow it.
+    /// 1 for an attempt that failed, 2 if the machine or the arguments do not allow it.
     pub exit_code: u8,
 }
 
 impl Failure {
-    /// Something was tried and failed.
+    /// An attempt that failed.
     pub fn failed(message: impl Into<String>) -> Self {
         Self { message: message.into(), exit_code: 1 }
     }

@@ -1,8 +1,8 @@
-//! `cargo xtask bench instructions`: the instructions that the hot functions take, counted by
-//! callgrind, beside the counts kept in the repository.
+//! `cargo xtask bench instructions`: the hot functions' instructions, counted by callgrind,
+//! compared with the counts kept in the repository.
 //!
-//! A count is exact where a time is not: it is the same on a busy machine and in every run. Counts
-//! are kept by compiler, because another compiler makes other code of the same source.
+//! Unlike a time, a count is exact: it is the same on a busy machine and in every run. Counts are
+//! kept by compiler, because another compiler makes other code from the same source.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -23,7 +23,7 @@ pub const GROUP: &str = "instructions";
 /// The package of the program.
 const PACKAGE: &str = "hotloop-instructions";
 
-/// How often a function is called for its count.
+/// Number of calls of a function for its count.
 const CALL_COUNT: u64 = 1000;
 
 const KEPT_FILE: &str = "benches/instructions.json";
@@ -71,7 +71,7 @@ pub fn run(workspace: &Workspace, check: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why the counts kept can't be compared with those of this compiler; nothing where they can.
+/// Why the kept counts can't be compared with this compiler's; `None` if they can.
 pub fn unknown_compiler(workspace: &Workspace) -> Result<Option<String>, Failure> {
     let (compiler, (_, kept)) = (compiler()?, kept(workspace)?);
     let is_known = kept.compilers.contains_key(&compiler);
@@ -90,7 +90,7 @@ fn kept(workspace: &Workspace) -> Result<(PathBuf, Kept), Failure> {
     Ok((file, kept))
 }
 
-/// Builds the program that holds the cases, for any machine of this kind.
+/// Builds the program that holds the cases, for any machine of this architecture.
 fn build() -> Result<PathBuf, Failure> {
     #[derive(Deserialize)]
     struct Message {
@@ -107,8 +107,8 @@ fn build() -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::failed("cargo names no executable of the program"))
 }
 
-/// The instructions of `CALL_COUNT` calls of each case. The program prepares the same for any number
-/// of calls: the difference between twice and once is the calls alone.
+/// The instructions of `CALL_COUNT` calls of each case. The program prepares the same for any
+/// number of calls, so the difference between twice and once that number is only the calls.
 fn count_all(program: &Path) -> Result<Counts, Failure> {
     let cases = process::output(Command::new(program).arg("--list"))?;
     let mut counts = Counts::new();
@@ -151,7 +151,7 @@ fn collected(errors: &str) -> Option<u64> {
     line.rsplit(' ').next()?.parse().ok()
 }
 
-/// The table of every case, and how many are not as kept.
+/// The table of every case, and the number of counts that differ from the kept ones.
 fn compare(kept: &Counts, now: &Counts) -> (String, usize) {
     let cases: BTreeMap<_, _> =
         kept.keys().chain(now.keys()).map(|case| (case, (kept.get(case), now.get(case)))).collect();

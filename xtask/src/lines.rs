@@ -1,4 +1,4 @@
-//! `cargo xtask lines`: how long the source is, package by package.
+//! `cargo xtask lines`: the length of the source, package by package.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ struct Lines {
     tests: usize,
 }
 
-/// How a language marks its comments.
+/// Comment syntax of a language.
 #[derive(Clone, Copy)]
 enum Language {
     Rust,
@@ -27,7 +27,7 @@ enum Language {
     Script,
 }
 
-/// Prints a table of the packages, of the folders outside them, and of all together.
+/// Prints a table of the packages, of the folders outside them, and of the total.
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     let (mut table, mut all) = (BTreeMap::<&Path, Lines>::new(), Lines::default());
     let files = files::all(Path::new("."))?.0;

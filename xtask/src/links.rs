@@ -1,4 +1,4 @@
-//! The links of Markdown files: every relative path exists, every anchor is a heading.
+//! The links of Markdown files: every relative path must exist, every anchor must be a heading.
 //!
 //! Files under `crates/*/src` are left out: rustdoc includes them and checks their links.
 
@@ -36,7 +36,7 @@ fn is_page(file: &File) -> bool {
     file.extension() == "md" && !is_in_source
 }
 
-/// The lines outside fenced code, with `code` in them blanked, from index 0.
+/// The lines outside fenced code, with inline code blanked, from index 0.
 fn prose(text: &str) -> impl Iterator<Item = (usize, String)> {
     let mut fence = None;
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -66,7 +66,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     links
 }
 
-/// Whether the target exists, seen from the page.
+/// Checks that the target exists, relative to the page.
 fn resolve(page: &Path, link: &str) -> Result<(), String> {
     let (path, anchor) = link.split_once('#').map_or((link, None), |(path, it)| (path, Some(it)));
     let target = match path {
@@ -81,7 +81,7 @@ fn resolve(page: &Path, link: &str) -> Result<(), String> {
     if anchors(&text).contains(anchor) { Ok(()) } else { Err("no such heading".into()) }
 }
 
-/// The anchors that GitHub gives to headings: the second of the same name ends in `-1`.
+/// GitHub's anchors for headings: the second of the same name ends in `-1`.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     for (_, line) in prose(text) {

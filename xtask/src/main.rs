@@ -1,5 +1,5 @@
-//! `cargo xtask`: sets up, checks, tests, measures and shows the project. It builds where DPDK is
-//! absent, so that it can install it.
+//! `cargo xtask`: sets up, checks, tests, measures and shows the project. It builds without DPDK,
+//! so that it can install it.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,
@@ -46,30 +46,31 @@ struct Arguments {
 enum Task {
     /// Find out what is missing to build hotloop, and install it
     ///
-    /// Looks for libdpdk >= 22.11 (headers and drivers), pkg-config, a C compiler and
-    /// libpcap. Installs what is missing with apt, dnf, pacman or zypper, through sudo where that is
-    /// needed. Where it cannot install, it prints the command to run, and the exit code is 2.
+    /// Looks for libdpdk >= 22.11 (headers and drivers), pkg-config, a C compiler and libpcap.
+    /// Installs missing ones with apt, dnf, pacman or zypper, through sudo if necessary. If it
+    /// cannot install them, it prints the command to run, and the exit code is 2.
     Setup {
-        /// Also what only the benchmarks need (dpdk-testpmd, valgrind, ip, clang, libbpf)
+        /// Also the parts for the benchmarks (dpdk-testpmd, valgrind, ip, clang, libbpf)
         #[arg(long)]
         bench: bool,
-        /// Also what only the fuzzer needs (a C++ compiler)
+        /// Also the parts for the fuzzer (a C++ compiler)
         #[arg(long)]
         fuzz: bool,
-        /// Also what some tests need, which else are skipped (prometheus, tmux, bird)
+        /// Also the parts for tests that are skipped without them (prometheus, tmux, bird)
         #[arg(long)]
         tests: bool,
-        /// Also what `demo --cluster` needs (bird, python3, ip, ethtool, jq)
+        /// Also the parts for `demo --cluster` (bird, python3, ip, ethtool, jq)
         #[arg(long)]
         cluster: bool,
-        /// Instead, print the packages that have it all here
+        /// Instead, print this system's packages for all of these parts
         #[arg(long)]
         list: bool,
     },
-    /// Run what checks without tests: format, lints, docs, tidy, dependencies, packages, book, links
+    /// Run the checks that need no tests: format, lints, docs, tidy, dependencies, packages, book,
+    /// links
     ///
-    /// Sets up first. Stops at the first step that fails and names it. A step whose tool is missing
-    /// is skipped with the reason; rustfmt and clippy must be there where CI=true.
+    /// Sets up first. Stops at the first step that fails and names it. A step with a missing tool
+    /// is skipped with the reason; rustfmt and clippy are required if CI=true.
     Check {
         /// Run only this step; may be repeated
         #[arg(long, value_name = "STEP")]
@@ -81,53 +82,59 @@ enum Task {
     },
     /// Run the tests, then those without DPDK, under loom, on NEON and under AddressSanitizer
     ///
-    /// Sets up first, and installs the programs that tests start where it can. Stops at the first step that
-    /// fails and names it. A step that cannot run here is skipped with the reason. The end lists the tests that could not run here, or not
-    /// completely, each with the reason. `--only miri` runs the tests of unsafe code under Miri.
+    /// Sets up first, and installs the programs that tests start if it can. Stops at the first step
+    /// that fails and names it. A step that cannot run here is skipped with the reason. At the end,
+    /// lists the tests that could not run here, or not completely, each with the reason. `--only
+    /// miri` runs the tests of unsafe code under Miri.
     Test {
         /// Run only this step; may be repeated
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
     },
-    /// Measure a group of benchmarks beside its peers
+    /// Measure a group of benchmarks and its peers
     ///
     /// Prints a table and writes GROUP.json into target/bench. The exit code is 0 whatever the
-    /// figures are. A row that was disturbed too often is `unsettled`. The group `all` is `forward`,
-    /// `structures` and `balancer`, without the pipeline of two cores, and ends with a summary.
+    /// figures are. A row that was disturbed too often is `unsettled`. The group `all` is
+    /// `forward`, `structures` and `balancer`, without the pipeline of two cores, and ends with a
+    /// summary.
     ///
     /// The group `growth` compares the balancer with itself: hits with more and more connections,
-    /// services or backends. It takes up to 13 GB of memory, and draws a picture. The group `sessions` has a
-    /// balancer share its sessions with a peer: what that costs bursts, control and the network.
+    /// services or backends. It takes up to 13 GB of memory, and draws a picture. The group
+    /// `sessions` has a balancer share its sessions with a peer, and measures the cost for bursts,
+    /// control and the network.
     ///
-    /// The group `katran` compares the balancer with Katran's XDP program in the kernel, whose source it compiles: the
-    /// environment variable KATRAN names a clone of <https://github.com/facebookincubator/katran>. It needs root, and
-    /// what `setup --bench` installs; where something is missing, the table says what.
+    /// The group `katran` compares the balancer with Katran's XDP program in the kernel, which it
+    /// compiles from source: the environment variable KATRAN names a clone of
+    /// <https://github.com/facebookincubator/katran>. It needs root, and the parts of `setup
+    /// --bench`; if something is missing, the table reports it.
     ///
-    /// The group `udp` receives UDP datagrams through the kernel's sockets, one way after the other, and
-    /// then in poll mode, between two network namespaces; it draws a chart. The group `deployments` does the
-    /// same for a network function in its deployments and as threads over RAW sockets. Both need root.
+    /// The group `udp` receives UDP datagrams through the kernel's sockets, in one way after the
+    /// other, and then in poll mode, between two network namespaces; it draws a chart. The group
+    /// `deployments` does the same for a network function in its deployments and as threads over
+    /// RAW sockets. Both need root.
     ///
     /// The group `instructions` has no peers: it counts the instructions of the hot functions
     /// exactly, under callgrind, and keeps the counts in benches/instructions.json by compiler.
     /// With --check it compares them instead: a count that differs is exit code 1. A compiler
     /// without kept counts is reported, with exit code 0.
     Bench {
-        /// The group, as `--list` names it
+        /// The group, as printed by `--list`
         #[arg(required_unless_present = "list")]
         group: Option<String>,
         /// Print the groups
         #[arg(long)]
         list: bool,
-        /// Compare instruction counts with those kept, and keep nothing
+        /// Compare instruction counts with the kept ones, and keep nothing
         #[arg(long, conflicts_with = "list")]
         check: bool,
         /// Keep the table, and the picture, in docs/performance, with the machine and the date
         #[arg(long, conflicts_with_all = ["list", "check"])]
         keep: bool,
-        /// Measure so many times, and show how far the ratios of settled rows differ
+        /// Measure this many times, and show how far the ratios of settled rows differ
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = times)]
         repeat: usize,
-        /// Have so many processes play each quarter of a run: it takes so many times as long, and more rows settle
+        /// Number of processes that play each quarter of a run: it takes that many times as long,
+        /// and more rows settle
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = times)]
         processes: usize,
         /// Arguments of the benchmark, after --
@@ -137,7 +144,7 @@ enum Task {
     /// Run a capture of real traffic through the load balancer, and a UDP source into a UDP sink
     ///
     /// Sets up, builds the examples, runs tests/captures/clients.pcap through ipip-lb in both
-    /// deployments, prints what went to which backend and why the rest was dropped, compares the two
+    /// deployments, prints the packets per backend and why the rest was dropped, compares the two
     /// outputs packet by packet, then joins udp-source and udp-sink by a net_memif pair and prints
     /// their rates. Needs neither root, hugepages nor a NIC.
     Demo {
@@ -145,19 +152,22 @@ enum Task {
         ///
         /// In a network of namespaces and veth pairs: pages from three backends over IPv4 and IPv6,
         /// one killed, one drained, reloads under load, uploads with path-MTU discovery, and whole
-        /// ledgers. Then nat44 between a LAN and a WAN: files, pings, time exceeded, port unreachable
-        /// and path-MTU discovery, in both deployments. Needs root and /dev/net/tun; installs nginx,
-        /// curl, ping, traceroute, iproute2, ethtool and jq where they are missing; leaves nothing behind.
+        /// ledgers. Then nat44 between a LAN and a WAN: files, pings, time exceeded, port
+        /// unreachable and path-MTU discovery, in both deployments. Needs root and /dev/net/tun;
+        /// installs nginx, curl, ping, traceroute, iproute2, ethtool and jq if they are missing;
+        /// leaves nothing behind.
         #[arg(long)]
         live: bool,
         /// Instead, kill, silence, withdraw and stop one of two balancers, and let it return
         ///
-        /// In a network of namespaces and veth pairs: two ipip-lb announce a VIP by BIRD and BFD to a router that
-        /// spreads connections over them, and 300 TCP connections go on whatever happens to one of the two; how
-        /// long the router takes is printed. Then 1,000 connections upload while 50 rounds are played that a seed
-        /// draws: balancers are killed and stopped, backends drained, weighted, added and removed, the configuration
-        /// changed in etcd, etcd itself killed, routes changed and nodes kept apart. Every byte has to be confirmed.
-        /// Needs root and /dev/net/tun; installs what `setup --cluster` does; leaves nothing behind.
+        /// In a network of namespaces and veth pairs: two ipip-lb announce a VIP with BIRD and BFD
+        /// to a router that spreads connections over them, and 300 TCP connections go on whatever
+        /// happens to one of the two; the router's reaction times are printed. Then 1,000
+        /// connections upload while 50 rounds drawn from a seed are played: balancers are killed
+        /// and stopped, backends drained, weighted, added and removed, the configuration changed in
+        /// etcd, etcd itself killed, routes changed and nodes kept apart. Every byte must be
+        /// confirmed. Needs root and /dev/net/tun; installs the parts of `setup --cluster`; leaves
+        /// nothing behind.
         #[arg(long, conflicts_with = "live")]
         cluster: bool,
         #[command(flatten)]
@@ -165,11 +175,11 @@ enum Task {
     },
     /// Run the load balancer under attacks, reloads, queries and health flaps together
     ///
-    /// In memory, half of the packets in each deployment; then as root the program, on a veth pair by
-    /// net_af_packet and beside a TAP interface, for up to 200,000 malformed frames and pings. The exit code
-    /// is not 0 where a packet is unaccounted for, or an mbuf is not back in its pool.
+    /// In memory, half of the packets in each deployment; then, as root, the program on a veth pair
+    /// with net_af_packet and beside a TAP interface, for up to 200,000 malformed frames and pings.
+    /// The exit code is not 0 if a packet is unaccounted for, or an mbuf is not back in its pool.
     Soak {
-        /// How many packets
+        /// Number of packets
         #[arg(default_value_t = 1_000_000)]
         packets: u64,
     },
@@ -178,7 +188,7 @@ enum Task {
     /// Covers Rust, C, shell and Python, kept generated code included. Blank lines don't count, nor do comments in tests.
     /// Tests are folders named `tests`, files named `tests.rs` and modules under `#[cfg(test)]`.
     Lines,
-    /// Make what the programs are shipped in
+    /// Make the packages for shipping
     Package {
         #[command(subcommand)]
         what: Package,
@@ -189,11 +199,12 @@ enum Task {
 enum Package {
     /// The packages for this release of Debian, in target/debian
     ///
-    /// Builds the programs, their manual pages and completions. The .deb of ipip-lb has a systemd unit and what goes
-    /// with the balancer, that of hotloop-tools has hotloop-top and hotloop-doctor, and needs no DPDK.
-    /// Needs cargo-deb (cargo install cargo-deb --locked); installs dpkg-dev where it is missing. What DPDK's
-    /// libraries are called differs between releases: build on the one that it is for.
-    /// `packaging/try-deb.sh` installs and runs them on a bare system.
+    /// Builds the programs, their manual pages and completions. The .deb of ipip-lb has a systemd
+    /// unit and the balancer's other files; the .deb of hotloop-tools has hotloop-top and
+    /// hotloop-doctor, and needs no DPDK. Needs cargo-deb (cargo install cargo-deb --locked);
+    /// installs dpkg-dev if it is missing. DPDK's library packages have different names in each
+    /// release: build on the target release. `packaging/try-deb.sh` installs and runs them on a
+    /// bare system.
     Deb,
     /// Manual pages and completions for bash, zsh and fish, in target/release/package
     Pages,

@@ -1,4 +1,4 @@
-//! `cargo xtask package`: what the programs are shipped in.
+//! `cargo xtask package`: the packages for shipping.
 
 use std::process::Command;
 
@@ -7,12 +7,13 @@ use crate::process::{self, cargo};
 use crate::setup::{self, Group};
 use crate::workspace::Workspace;
 
-/// The packages: the one whose manifest says what the .deb holds, and those whose programs it holds. Each
-/// is built by itself: the tools are to need no DPDK, which cargo would give to all that it builds at once.
+/// The packages: the one with the .deb's manifest, and those with its programs. Each is built by
+/// itself: the tools must not need DPDK, which cargo would link into everything that it builds at
+/// once.
 const SHIPPED: [(&str, &[&str]); 2] =
     [("ipip-lb", &["ipip-lb", "ipip-endpoint", "udp"]), ("hotloop-ops", &["hotloop-ops"])];
 
-/// Writes manual pages and completions to where the manifest of the .deb looks for them.
+/// Writes manual pages and completions to the place given in the .deb's manifest.
 pub fn pages(workspace: &Workspace) -> Result<(), Failure> {
     setup::ensure(&[])?;
     let folder = workspace.release_program("package");
@@ -34,7 +35,7 @@ pub fn deb(workspace: &Workspace) -> Result<(), Failure> {
     for (manifest, programs) in SHIPPED {
         let packages = programs.iter().flat_map(|package| ["--package", package]);
         process::run(cargo(&["build", "--release", "--bins"]).args(packages))?;
-        // The profile keeps the names of lines for backtraces and profiles; packages do without.
+        // The profile keeps line names for backtraces and profiles; packages do without.
         let words = ["deb", "--package", manifest, "--no-build", "--strip", "--locked"];
         let path = process::output(&mut cargo(&words))?;
         process::run(Command::new("dpkg-deb").args(["--info", path.trim(), "control"]))?;

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 
-/// Subcommands of cargo that take `--locked`, for the versions in `Cargo.lock` alone.
+/// Subcommands of cargo that take `--locked`, which fixes the versions to those in `Cargo.lock`.
 const LOCKED: [&str; 8] = ["bench", "build", "clippy", "doc", "metadata", "run", "test", "tree"];
 
 /// The cargo that runs this task. The subcommand is the first argument.
@@ -17,7 +17,8 @@ pub fn cargo(arguments: &[&str]) -> Command {
         command.arg("--locked");
     }
     if subcommand[0] == "test" && env::var_os("CARGO_INCREMENTAL").is_none() {
-        // All tests together: what would make the next build of one package quicker is a third of what they take of the disk.
+        // With all tests together, incremental data that speeds up the next build of one package is
+        // a third of the disk usage.
         command.env("CARGO_INCREMENTAL", "0");
     }
     command.args(rest);
@@ -43,13 +44,13 @@ pub fn output(command: &mut Command) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The trimmed output of a program, or `None` where it is absent or fails; its errors are hidden.
+/// The trimmed output of a program, or `None` if it is absent or fails; its errors are hidden.
 pub fn quiet_output(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The path of a program. The folders of system programs are searched too: the `PATH` of an ordinary
+/// The path of a program. Also searches the folders of system programs: the `PATH` of an ordinary
 /// user may lack them.
 pub fn find_program(name: &str) -> Option<String> {
     let script = "PATH=$PATH:/usr/sbin:/sbin; command -v \"$1\"";

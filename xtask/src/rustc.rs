@@ -10,7 +10,7 @@ use crate::process;
 pub struct Rustc {
     /// As `rustc -V` prints it: `rustc 1.95.0 (59807616e 2026-04-14)`.
     pub version: String,
-    /// The target that it builds for by default: `x86_64-unknown-linux-gnu`.
+    /// The default target: `x86_64-unknown-linux-gnu`.
     pub host: String,
 }
 
@@ -27,7 +27,7 @@ impl Rustc {
     }
 }
 
-/// The folder of a target's libraries, which exists where the target is installed.
+/// The folder of a target's libraries, which exists if the target is installed.
 pub fn library_folder(target: &str) -> Result<PathBuf, Failure> {
     let mut command = Command::new(program());
     let folder = process::output(command.args(["--print", "target-libdir", "--target", target]))?;

@@ -1,5 +1,5 @@
-//! Runs tests and finds those that were skipped: such a test prints a line that begins with
-//! `skipped`, and passes. The test harness hides what passing tests print.
+//! Runs tests and finds the skipped ones: such a test prints a line that begins with `skipped`, and
+//! passes. The test harness hides the output of passing tests.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -10,13 +10,13 @@ use crate::process;
 /// A test that passed but did not test everything.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Skip {
-    /// The test's name, as the harness prints it.
+    /// The test's name, as printed by the harness.
     pub test: String,
     /// The reason that it printed.
     pub why: String,
 }
 
-/// Runs `cargo test` with these arguments, shows what it prints, and returns what was skipped.
+/// Runs `cargo test` with these arguments, shows its output, and returns the skipped tests.
 pub fn run(arguments: &[&str]) -> Result<Vec<Skip>, Failure> {
     let mut command = process::cargo(&["test"]);
     command.args(arguments).args(["--", "--show-output"]).stdout(Stdio::piped());
@@ -35,7 +35,7 @@ pub fn run(arguments: &[&str]) -> Result<Vec<Skip>, Failure> {
     Ok(output.skips)
 }
 
-/// Where in the harness's output a line is.
+/// The section of the harness's output that a line belongs to.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Section {
     /// Shown.

@@ -7,7 +7,7 @@ use crate::process::{self, cargo};
 use crate::setup::{self, Group};
 use crate::workspace::Workspace;
 
-/// Builds the soak and the program that it puts on a wire, and runs it for so many packets.
+/// Builds the soak and the program that it puts on a wire, and runs it for `packets` packets.
 pub fn run(workspace: &Workspace, packets: u64) -> Result<(), Failure> {
     setup::ensure(&[])?;
     setup::ensure_where_possible(&[Group::Network]);

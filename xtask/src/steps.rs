@@ -9,9 +9,9 @@ use crate::workspace::Workspace;
 
 /// The result of a step that did not fail.
 pub enum Outcome {
-    /// It passed, apart from tests that cannot run here, or not completely.
+    /// The step passed, apart from tests that cannot run here, or not completely.
     Passed(Vec<Skip>),
-    /// It cannot run here, with the reason.
+    /// The step cannot run here, with the reason.
     Skipped(String),
 }
 
@@ -31,9 +31,9 @@ impl Outcome {
 pub struct Step {
     /// The name that `--only` takes.
     pub name: &'static str,
-    /// What it runs.
+    /// A description of the step.
     pub what: &'static str,
-    /// Whether it runs only where `--only` names it.
+    /// Whether the step runs only if `--only` names it.
     pub on_request: bool,
     /// Runs it.
     pub run: fn(&Workspace) -> Result<Outcome, Failure>,
@@ -50,7 +50,7 @@ impl Step {
     }
 }
 
-/// Sets up, then runs every step, or those named in `only`. The first that fails ends it.
+/// Sets up, then runs every step, or only those in `only`. The first failure ends it.
 pub fn run(workspace: &Workspace, steps: &[Step], only: &[String]) -> Result<(), Failure> {
     if let Some(unknown) = only.iter().find(|name| steps.iter().all(|step| step.name != **name)) {
         let names: Vec<_> = steps.iter().map(|step| step.name).collect();

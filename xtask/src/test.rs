@@ -25,7 +25,7 @@ const STEPS: [Step; 6] = [
     },
 ];
 
-/// Runs every step, or those named.
+/// Runs every step, or only the named ones.
 pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), Failure> {
     steps::run(workspace, &STEPS, only)
 }
@@ -79,7 +79,7 @@ fn neon(workspace: &Workspace) -> Result<Outcome, Failure> {
     };
     // Optimised, because the emulator is slow.
     let arguments = ["test", "--release", "-p", "hotloop-flow", "--tests", "--target", NEON_TARGET];
-    // The linker's package puts the C library of the target there.
+    // The linker's package installs the target's C library there.
     let runner = format!("{emulator} -L /usr/aarch64-linux-gnu");
     let mut command = cargo(&arguments);
     command
@@ -108,8 +108,8 @@ fn sanitizer(workspace: &Workspace) -> Result<Outcome, Failure> {
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", "-Zsanitizer=address")
         .env("CARGO_TARGET_DIR", workspace.target_directory.join("sanitize"))
-        // DPDK frees nothing before the process ends. Where a test requests more memory than there
-        // is, the allocator returns null instead of aborting.
+        // DPDK frees nothing before the process ends. If a test requests more memory than there is,
+        // the allocator returns null instead of aborting.
         .env("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1");
     process::run(&mut command).map(Outcome::passed)
 }
@@ -127,7 +127,7 @@ const MIRI_RUNS: [(&str, &[&str]); 4] = [
     ("hotloop-stage", &["--lib", "--", "burst"]),
     // Threads meet in `ends` and `mesh`; those of `threads` would wait for each other for minutes.
     ("hotloop-ring", &["--lib", "--test=ends", "--test=mesh", "--test=million", "--test=oracle"]),
-    // Mappings come from the allocator there: `mapping_miri.rs`.
+    // Under Miri, mappings come from the allocator: `mapping_miri.rs`.
     ("hotloop-arena", &["--test=boxed"]),
     ("hotloop-flow", &["--lib", "--", "panics", "short_sequences"]),
 ];

@@ -14,7 +14,7 @@ pub struct Workspace {
     pub packages: Vec<Package>,
     /// The folder of the root manifest.
     pub workspace_root: PathBuf,
-    /// The folder that cargo builds in: `CARGO_TARGET_DIR` where that is set.
+    /// The folder that cargo builds in: `CARGO_TARGET_DIR` if set.
     pub target_directory: PathBuf,
 }
 
@@ -25,7 +25,7 @@ pub struct Package {
     pub name: String,
     pub description: Option<String>,
     pub manifest_path: PathBuf,
-    /// Its dependencies, those of tests and builds included.
+    /// Its dependencies, including those of tests and builds.
     pub dependencies: Vec<Dependency>,
     pub targets: Vec<Target>,
     /// The registries that it may be published to; `None` for any.
@@ -68,7 +68,7 @@ impl Workspace {
         Ok(workspace)
     }
 
-    /// The path of a program of `cargo build --release`.
+    /// The path of a program built by `cargo build --release`.
     pub fn release_program(&self, name: &str) -> PathBuf {
         self.target_directory.join("release").join(name)
     }

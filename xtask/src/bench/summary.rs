@@ -1,4 +1,4 @@
-//! What came of several tables, or of several runs.
+//! The results of several tables, or of several runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 #[derive(Default)]
 pub struct Summary(BTreeMap<String, Vec<Row>>);
 
-/// What is read of a row.
+/// The fields that are read from a row.
 #[derive(Deserialize)]
 struct Row {
     name: String,
@@ -21,7 +21,7 @@ struct Row {
     unit: String,
     ours: Option<f64>,
     theirs: Option<f64>,
-    /// None where there was nothing to divide.
+    /// `None` if there was nothing to divide.
     ratio: Option<f64>,
     /// `met`, `missed` or `unsettled`.
     result: String,
@@ -42,7 +42,8 @@ impl Summary {
 }
 
 impl Row {
-    /// What is compared between runs, as its spread is within a run: the ratio, or the share of a limit.
+    /// The figure to compare between runs, as the spread does within a run: the ratio, or the share
+    /// of a limit.
     fn figure(&self) -> Option<f64> {
         match (&*self.peer, self.ours.zip(self.theirs)) {
             ("limit", Some((ours, limit))) => Some(ours / limit),
@@ -50,13 +51,14 @@ impl Row {
         }
     }
 
-    /// How far the figures of runs differ.
+    /// The difference between the figures of runs.
     fn difference(&self, least: f64, most: f64) -> f64 {
         if self.peer == "limit" { most - least } else { most / least - 1.0 }
     }
 }
 
-/// Of rows that settled in several runs, how far the figures differ; then which aims were met in the last.
+/// The differences of rows that settled in several runs; then the targets that were met in the last
+/// run.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.0.keys().map(|name| name.chars().count()).max().unwrap_or(0);

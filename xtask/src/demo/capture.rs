@@ -1,6 +1,7 @@
 //! Captures, and the flows that their frames belong to.
 //!
-//! The reader and the parser are not the library's: the demo judges what that made.
+//! The reader and the parser are independent of the library, because the demo judges the library's
+//! output.
 
 use std::fs;
 use std::net::IpAddr;
@@ -50,8 +51,8 @@ pub struct Flow {
     pub ports: Option<(u16, u16)>,
 }
 
-/// The innermost flow of an Ethernet frame, and the outermost destination where it is IP in IP.
-/// `None` where the frame holds no IP packet.
+/// The innermost flow of an Ethernet frame, and the outermost destination if it is IP in IP. `None`
+/// if the frame holds no IP packet.
 pub fn flow(frame: &[u8]) -> Option<(Flow, Option<IpAddr>)> {
     let mut packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
     let mut tunnel = None;

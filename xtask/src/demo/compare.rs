@@ -1,12 +1,12 @@
-//! Whether two runs put out the same packets: the same bytes, equally often, in the same order within
-//! each flow.
+//! Compares the packets of two runs: the same bytes, equally often, in the same order within each
+//! flow.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::capture;
 
-/// Compares two runs, each a list of Ethernet frames in the order they were put out. Returns how many
-/// packets and flows each has, or how they differ.
+/// Compares two runs, each a list of Ethernet frames in output order. Returns the number of packets
+/// and flows of each, or the difference.
 pub fn compare(left: &[Vec<u8>], right: &[Vec<u8>]) -> Result<(usize, usize), String> {
     let mut surplus: HashMap<&[u8], isize> = HashMap::new();
     left.iter().for_each(|packet| *surplus.entry(packet).or_default() += 1);
@@ -29,7 +29,7 @@ pub fn compare(left: &[Vec<u8>], right: &[Vec<u8>]) -> Result<(usize, usize), St
     Ok((left.values().map(Vec::len).sum(), left.len()))
 }
 
-/// By flow, `None` for what is not IP. Equal packets are always in the same one.
+/// By flow, `None` for packets other than IP. Equal packets always have the same flow.
 fn by_flow(packets: &[Vec<u8>]) -> BTreeMap<Option<capture::Flow>, Vec<&[u8]>> {
     let mut flows: BTreeMap<_, Vec<&[u8]>> = BTreeMap::new();
     for packet in packets {

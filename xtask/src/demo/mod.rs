@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: what the project does, shown on any machine.
+//! `cargo xtask demo`: shows the project on any machine.
 
 mod capture;
 mod compare;
@@ -28,16 +28,17 @@ const DEPLOYMENTS: [replay::Deployment; 2] = [
     },
 ];
 
-/// What the demo of several balancers needs.
+/// The needs of the demo of several balancers.
 pub const CLUSTER: [Group; 2] = [Group::Cluster, Group::Network];
 
-/// Which rounds the demo of several balancers plays.
+/// The rounds that the demo of several balancers plays.
 #[derive(clap::Args)]
 pub struct Rounds {
-    /// With --cluster: how many rounds are drawn
+    /// With --cluster: number of rounds to draw
     #[arg(long = "rounds", value_name = "N", default_value_t = 50, requires = "cluster")]
     count: u16,
-    /// With --cluster: draw those of this seed, as a round that failed names it, and play nothing else
+    /// With --cluster: draw the rounds of this seed, printed by a round that failed, and play
+    /// nothing else
     #[arg(long, value_name = "N", requires = "cluster")]
     seed: Option<u32>,
 }
@@ -52,7 +53,7 @@ Next
   cargo xtask demo --cluster                       as root: two balancers, BIRD, and connections that outlive them
   cargo doc -p hotloop --all-features --open       the guide: how to write a network function";
 
-/// Runs it all; the first thing that is wrong ends it.
+/// Runs everything; the first error ends it.
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     heading("Setting up");
     setup::run(&[])?;
@@ -87,7 +88,7 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds what the live demo needs, and runs its scripts in place of this process.
+/// Builds the programs of the live demo, and runs its scripts in place of this process.
 pub fn run_live(workspace: &Workspace) -> Result<(), Failure> {
     let [script, next] =
         ["demo/live.sh", "demo/nat.sh"].map(|script| workspace.workspace_root.join(script));
@@ -99,7 +100,8 @@ pub fn run_live(workspace: &Workspace) -> Result<(), Failure> {
     Err(become_script(Command::new(&script).arg(workspace.release_program("")).arg(&next)))
 }
 
-/// Builds what the demo of several balancers needs, runs its first script, and then its rounds in place of this process.
+/// Builds the programs of the demo of several balancers, runs its first script, and then its rounds
+/// in place of this process.
 pub fn run_cluster(workspace: &Workspace, rounds: &Rounds) -> Result<(), Failure> {
     let [script, next] =
         ["demo/cluster.sh", "demo/rounds.sh"].map(|script| workspace.workspace_root.join(script));

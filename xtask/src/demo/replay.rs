@@ -1,4 +1,4 @@
-//! The capture through the load balancer, and what its report says.
+//! The capture through the load balancer, and its report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +16,7 @@ use super::capture;
 const CONFIG: &str = "tests/captures/demo.toml";
 const INPUT: &str = "tests/captures/clients.pcap";
 
-/// What the reasons mean here, for which packets are dropped.
+/// The meaning of drop reasons in this demo.
 const REASONS: [(&str, &str); 5] = [
     ("icmp_echo", "pings to a service: the balancer answers them itself"),
     ("no_backend", "new connections to the service `drained`, whose only backend has weight 0"),
@@ -41,9 +41,9 @@ pub struct Deployment {
 /// The part of a program's report that the demo shows and judges.
 #[derive(Debug, Deserialize)]
 pub struct Report {
-    /// Packets that it received.
+    /// Number of packets received.
     pub received: u64,
-    /// Packets that it sent.
+    /// Number of packets sent.
     pub sent: u64,
     created: u64,
     dropped: BTreeMap<String, u64>,
@@ -59,7 +59,8 @@ pub fn check(workspace: &Workspace) -> Result<(), Failure> {
     process::run(command.args(["check", "--config", CONFIG]))
 }
 
-/// `ipip-lb replay`: prints what went where and why the rest did not, and returns the output.
+/// `ipip-lb replay`: prints where packets went and why the rest was dropped, and returns the
+/// output.
 pub fn run(workspace: &Workspace, deployment: &Deployment) -> Result<Vec<Vec<u8>>, Failure> {
     let folder = workspace.target_directory.join("demo");
     fs::create_dir_all(&folder).map_err(Failure::file("make", &folder))?;
@@ -96,8 +97,7 @@ pub fn run(workspace: &Workspace, deployment: &Deployment) -> Result<Vec<Vec<u8>
 }
 
 impl Report {
-    /// Reads the report of a program. The packets that it received and created must all be accounted
-    /// for.
+    /// Reads the report of a program. All packets received and created must be accounted for.
     pub fn read(program: &str, json: &str) -> Result<Self, Failure> {
         let report: Self = serde_json::from_str(json).map_err(|error| {
             Failure::failed(format!("the report of {program} cannot be read: {error}"))

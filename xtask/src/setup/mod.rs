@@ -1,8 +1,8 @@
-//! Finds out what is missing to build hotloop, and installs it.
+//! Finds out which parts are missing to build hotloop, and installs them.
 //!
-//! Where nothing is missing, only a few small programs run. The system's package manager installs
-//! the rest, through sudo where this user is not root. Where that is not possible, the message is
-//! the command to run.
+//! If nothing is missing, only a few small programs run. The system's package manager installs the
+//! rest, through sudo if this user is not root. If that is impossible, the message is the command
+//! to run.
 
 mod parts;
 
@@ -21,9 +21,9 @@ struct Manager {
     program: &'static str,
     /// Its column in the table of parts.
     column: usize,
-    /// Reads the package lists again, where installing does not.
+    /// Reads the package lists again, if installing does not.
     update: Option<&'static str>,
-    /// Installs packages without a question.
+    /// Installs packages without asking.
     install: &'static str,
 }
 
@@ -40,7 +40,7 @@ const MANAGERS: [Manager; 4] = [
         install: "zypper --non-interactive install --no-recommends" },
 ];
 
-/// What tests start beside the project's own programs.
+/// The needs of tests beside the project's own programs.
 pub const TESTS: [Group; 3] = [Group::Tests, Group::Cluster, Group::Network];
 
 /// `cargo xtask setup`: like [`ensure`], and prints the version of DPDK.
@@ -50,8 +50,7 @@ pub fn run(groups: &[Group]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Installs what is missing to build, and to do what the groups do. Prints nothing where nothing is
-/// missing.
+/// Installs missing parts for building and for the groups. Prints nothing if nothing is missing.
 pub fn ensure(groups: &[Group]) -> Result<(), Failure> {
     let missing = parts::missing(groups);
     if missing.is_empty() {
@@ -73,7 +72,7 @@ pub fn ensure(groups: &[Group]) -> Result<(), Failure> {
     )))
 }
 
-/// As [`ensure`], where that is possible. Elsewhere prints why it is not, and what follows.
+/// [`ensure`] if possible. Otherwise prints why it is impossible, and the consequence.
 pub fn ensure_where_possible(groups: &[Group]) {
     if let Err(failure) = ensure(groups) {
         println!(
@@ -82,13 +81,13 @@ pub fn ensure_where_possible(groups: &[Group]) {
     }
 }
 
-/// Prints the packages of what building and the groups need, installed or not.
+/// Prints the packages for building and for the groups, installed or not.
 pub fn print_packages(groups: &[Group]) -> Result<(), Failure> {
     println!("{}", Manager::of_this_system()?.packages(parts::of(groups)).join(" "));
     Ok(())
 }
 
-/// A line for each part, with what was found in its place.
+/// A line for each part, with the finding in its place.
 fn list(missing: &[(&Part, String)]) -> String {
     let lines = missing.iter().map(|(part, found)| format!("  {} ({found})", part.name));
     lines.collect::<Vec<_>>().join("\n")
@@ -111,12 +110,12 @@ impl Manager {
             let why = "installing needs root, and this user has no sudo that works here.";
             return Err(Failure::refused(format!("{why} {}", by_hand())));
         };
-        // The old lists may do where they cannot be read again.
+        // The old lists may do if they cannot be read again.
         if let Some(Err(failure)) = self.update.map(|update| run_line(prefix, update)) {
             eprintln!("setup: {failure}; continuing with the old package lists");
         }
         println!("setup: installing, which takes 1 to 3 minutes where DPDK is missing");
-        // Only the lists that were just read know some names.
+        // Some names are only in the lists that were just read.
         run_line(prefix, &self.install_line(missing))
             .map_err(|failure| Failure::refused(format!("{failure}\n{}", by_hand())))
     }
@@ -126,7 +125,7 @@ impl Manager {
         format!("{} {}", self.install, packages.join(" "))
     }
 
-    /// The packages of these parts, each once.
+    /// The packages of these parts, without duplicates.
     fn packages<'a>(&self, parts: impl Iterator<Item = &'a Part>) -> Vec<String> {
         let mut packages = Vec::new();
         for part in parts {
@@ -140,7 +139,7 @@ impl Manager {
     }
 }
 
-/// What runs a command as root: nothing for root, or sudo where it works or can ask for a password.
+/// The command for running as root: `None` for root, or sudo if it works or can ask for a password.
 fn privilege() -> Option<&'static str> {
     if std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
         return Some("");
@@ -158,7 +157,7 @@ fn run_line(prefix: &str, line: &str) -> Result<(), Failure> {
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words);
     if line.contains("apt-get") {
-        // Several lines for each package; errors are apart.
+        // Several lines for each package; errors are separate.
         command.stdout(Stdio::null());
     }
     process::run(&mut command)

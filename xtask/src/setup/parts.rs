@@ -1,4 +1,4 @@
-//! What hotloop needs: how each part is found, and what each package manager calls it.
+//! The parts that hotloop needs: how each is found, and its name in each package manager.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::process;
 /// The column of apt's packages.
 pub const APT: usize = 0;
 
-/// What a part is needed for.
+/// The purpose of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// Every task.
@@ -32,13 +32,13 @@ pub enum Group {
     Package,
 }
 
-/// Something that is found or installed.
+/// A part that is found or installed.
 pub struct Part {
     /// Its name in messages.
     pub name: &'static str,
     group: Group,
-    /// A shell script that succeeds where the part is there. Where it is not, the output is what was
-    /// found in its place.
+    /// A shell script that succeeds if the part exists. Otherwise, its output is the finding in its
+    /// place.
     find: &'static str,
     /// The packages of apt, dnf, pacman and zypper, with spaces between them.
     pub packages: [&'static str; 4],
@@ -116,7 +116,7 @@ pub const PARTS: [Part; 26] = [
         "command -v dpkg-shlibdeps", ["dpkg-dev"; 4]),
 ];
 
-/// What every script begins with. The `PATH` of an ordinary user may lack the folders of system
+/// The beginning of every script. The `PATH` of an ordinary user may lack the folders of system
 /// programs.
 const PRELUDE: &str = "
     PATH=$PATH:/usr/sbin:/sbin
@@ -124,7 +124,7 @@ const PRELUDE: &str = "
     found() { for file; do [ -e \"$file\" ] && return; done; false; }
 ";
 
-/// The missing parts of these groups and of building, with what was found in their place.
+/// The missing parts of these groups and of building, with the finding in their place.
 pub fn missing(groups: &[Group]) -> Vec<(&'static Part, String)> {
     of(groups).filter_map(|part| find(part, &[]).err().map(|found| (part, found))).collect()
 }
@@ -170,7 +170,7 @@ mod tests {
         fs::write(file, "").unwrap();
     }
 
-    /// What only users have is for none of them: those tests are skipped elsewhere.
+    /// Parts of origin `User` are in no group: their tests are skipped elsewhere.
     #[test]
     fn what_tests_start_and_a_debian_lacks_is_installed_before_they_run() {
         let tools = TOOLS.iter().filter(|(_, origin)| *origin == Origin::Setup);

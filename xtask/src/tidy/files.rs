@@ -1,4 +1,4 @@
-//! The files of the repository, and which kinds of files it may have: editors and merges leave
+//! The files of the repository, and the kinds of files it may have: editors and merges leave
 //! others, which nothing else reads.
 
 use std::fs;
@@ -54,12 +54,12 @@ const HIDDEN: [&str; 3] = [".cargo", ".ci", ".github"];
 pub struct File {
     /// Its path from the root of the workspace.
     pub path: PathBuf,
-    /// All of it.
+    /// Its content.
     pub text: String,
 }
 
 impl File {
-    /// Its extension, empty where it has none.
+    /// Its extension, empty if it has none.
     pub fn extension(&self) -> &str {
         self.path.extension().and_then(|extension| extension.to_str()).unwrap_or("")
     }

@@ -1,4 +1,4 @@
-//! The packages: which may depend on which, and that each has a description and a page.
+//! The packages: the dependencies that each may have, and its description and page.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::workspace::{Package, Workspace};
 
 use super::Violation;
 
-/// Every package, with those of the workspace that it may depend on. A package stands below those it
+/// Every package, with the workspace packages that it may depend on. A package comes after those it
 /// depends on, so the graph has no cycle. Dependencies of tests and builds are free.
 #[rustfmt::skip]
 const ALLOWED: [(&str, &[&str]); 24] = [
@@ -24,7 +24,7 @@ const ALLOWED: [(&str, &[&str]); 24] = [
     // hotloop-dpdk only under its feature.
     ("hotloop-ops", &["hotloop-packet", "hotloop-stage", "hotloop-ring", "hotloop-engine",
         "hotloop-dpdk"]),
-    // hotloop-testing only under its feature, for the tests of those who use the library.
+    // hotloop-testing only under its feature, for the tests of the library's users.
     ("hotloop", &["hotloop-packet", "hotloop-ring", "hotloop-arena", "hotloop-flow", "hotloop-stage",
         "hotloop-engine", "hotloop-dpdk", "hotloop-testing", "hotloop-ops"]),
     ("hotloop-balancer", &["hotloop"]),
@@ -42,7 +42,7 @@ const ALLOWED: [(&str, &[&str]); 24] = [
     ("xtask", &[]),
 ];
 
-/// The fewest lines of a library's page.
+/// The minimum number of lines of a library's page.
 const PAGE_LINES_MIN: usize = 5;
 
 /// Checks every package.
@@ -79,7 +79,7 @@ fn dependencies(package: &Package) -> Vec<Violation> {
         .collect()
 }
 
-/// The first line of a program says what it does; a library has a page with an example.
+/// The first line of a program describes it; a library has a page with an example.
 fn page(path: &Path, text: &str, is_library: bool) -> Option<Violation> {
     let page: Vec<&str> = text.lines().take_while(|line| line.starts_with("//!")).collect();
     let what = if page.is_empty() {

@@ -1,4 +1,5 @@
-//! Tests start programs of the system in one way: those that may be missing are installed, or the test is skipped.
+//! Tests start the system's programs in one way, so that missing ones are installed, or the test is
+//! skipped.
 
 use super::Violation;
 use super::files::File;
@@ -6,8 +7,9 @@ use super::source;
 
 const START: &str = "Command::new(";
 
-/// Checks one file of Rust; `code` is its text without comments and literals. A test may name a program only to `tool`;
-/// what else it starts is of its own making, and has no literal for a name.
+/// Checks one Rust file; `code` is its text without comments and literals. A test may pass a
+/// program's name only to `tool`; other programs that it starts are its own, and have no literal as
+/// a name.
 pub fn check(file: &File, code: &str) -> Vec<Violation> {
     let tests_at = if file.is_in_tests() { Some(0) } else { code.find("#[cfg(test)]") };
     source::word_positions(code, "Command")

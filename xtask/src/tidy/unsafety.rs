@@ -1,5 +1,5 @@
-//! Where unsafe code may stand, that each use of it says why it is sound, and that the page of its
-//! crate lists the file.
+//! The places of unsafe code. Each use must have its reasons, and each file must be on the page of
+//! its crate.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ const ALLOWED: [&str; 11] = [
     "crates/dpdk",
     "crates/dpdk-sys",
     "crates/flow",
-    // Opening a device whose peer the user of a program trusts.
+    // Opening a device with a peer that the user of a program trusts.
     "crates/ops/src/devices.rs",
     // Making a TAP interface.
     "crates/ops/src/kernel/tun.rs",
@@ -32,7 +32,7 @@ const WITH_PAGES: [&str; 6] =
 
 const HEADING: &str = "//! # Unsafe code";
 
-/// The most lines between the start of a comment and its unsafe block.
+/// The maximum number of lines between the start of a comment and its unsafe block.
 const COMMENT_LINES_MAX: usize = 30;
 
 /// Checks one file of Rust; `code` is its text without comments and literals.
@@ -54,13 +54,13 @@ pub fn check(file: &File, code: &str) -> Vec<Violation> {
         .collect()
 }
 
-/// A block or an impl must say why it is sound; a function or a trait leaves that to its user.
+/// A block or an impl must state why it is sound; a function or a trait leaves that to its user.
 fn needs_reason(code: &str) -> bool {
     let rest = code["unsafe".len()..].trim_start();
     rest.starts_with('{') || rest.starts_with("impl")
 }
 
-/// Whether the comment stands in the same paragraph, above the line or on it.
+/// Whether the comment is in the same paragraph, above the line or on it.
 fn has_reason(lines: &[&str], line_index: usize) -> bool {
     lines[..=line_index]
         .iter()
