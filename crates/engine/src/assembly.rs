@@ -150,7 +150,7 @@ impl<'a> Assembly<'a> {
 }
 
 fn turn(core: &mut Running<'_>, now: Instant) -> usize {
-    core.guard(|worker, watch| watch.turn(worker, now)).unwrap_or(0)
+    core.guard(|worker, watch| worker.watched_turn(watch, now)).unwrap_or(0)
 }
 
 /// A turn whose packets captures may see.

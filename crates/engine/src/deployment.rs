@@ -3,6 +3,9 @@
 use hotloop_stage::Core;
 use std::fmt;
 
+/// The most packets that one ring between two cores may be asked to hold.
+pub const RING_CAPACITY_MAX: usize = 1 << 20;
+
 /// How a network function is spread over cores.
 ///
 /// The boundaries of a graph divide it into groups. In *run-to-completion* every core polls queues of
@@ -169,7 +172,7 @@ pub enum PlanError {
         receivers: usize,
     },
     /// Rings that are too small or too large to be of use.
-    #[error("rings of {asked} packets are not possible: give 1 to {max}", max = crate::RING_CAPACITY_MAX)]
+    #[error("rings of {asked} packets are not possible: give 1 to {max}", max = RING_CAPACITY_MAX)]
     RingCapacity {
         /// The capacity that was set.
         asked: usize,

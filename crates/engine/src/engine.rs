@@ -4,7 +4,7 @@ use crate::assembly::Assembly;
 use crate::chain::{Graph, MakeWorker, Site};
 use crate::clock::{Clock, Running};
 use crate::control::{Control, Shared};
-use crate::deployment::{Deployment, PlanError};
+use crate::deployment::{Deployment, PlanError, RING_CAPACITY_MAX};
 use crate::idle::Idle;
 use crate::load::TimeSource;
 use crate::placement::Placement;
@@ -16,9 +16,6 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
-
-/// The most packets that one ring between two cores may be asked to hold.
-pub const RING_CAPACITY_MAX: usize = 1 << 20;
 
 /// The stack of a core's thread: that of a main thread. The bursts of a long chain are moved on it
 /// while the chain is made.

@@ -1,10 +1,11 @@
 //! The account of a run: what every place counted, what the devices counted, and whether it agrees.
 
 use crate::panic_origin::Panic;
-use crate::report::{CoreTime, NicLoss};
 use crate::snapshot::CorePlaces;
+use crate::wait::CoreTime;
 use crate::worker::{Devices, Running};
 use hotloop_stage::{Device, DeviceCounters, LinkState};
+use serde::Serialize;
 use std::sync::Arc;
 
 /// How one core ended.
@@ -137,4 +138,35 @@ pub(crate) struct Settled {
     pub(crate) tx_failed: u64,
     pub(crate) findings: Vec<String>,
     pub(crate) notes: Vec<String>,
+}
+
+/// Packets that devices lost.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub struct NicLoss {
+    /// No RX descriptor was free; nothing where one of the devices does not know.
+    pub imissed: Option<u64>,
+    /// No mbuf was free.
+    pub rx_nombuf: u64,
+    /// They arrived on queues that nobody claimed.
+    pub rx_unclaimed: u64,
+    /// The lengths that the driver wrote do not agree.
+    pub rx_malformed: u64,
+}
+
+impl Default for NicLoss {
+    fn default() -> Self {
+        Self { imissed: Some(0), rx_nombuf: 0, rx_unclaimed: 0, rx_malformed: 0 }
+    }
+}
+
+impl NicLoss {
+    /// Adds what a device lost after it had counted `before`.
+    pub(crate) fn add(&mut self, now: &DeviceCounters, before: &DeviceCounters) {
+        let since = |now: u64, before: u64| now.saturating_sub(before);
+        let missed = now.imissed.zip(before.imissed).map(|(now, before)| since(now, before));
+        self.imissed = self.imissed.zip(missed).map(|(sum, missed)| sum + missed);
+        self.rx_nombuf += since(now.rx_nombuf, before.rx_nombuf);
+        self.rx_unclaimed += since(now.rx_unclaimed, before.rx_unclaimed);
+        self.rx_malformed += since(now.rx_malformed, before.rx_malformed);
+    }
 }

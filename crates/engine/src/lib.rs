@@ -82,7 +82,10 @@ mod log;
 mod mailbox;
 mod monitor;
 mod panic_origin;
+mod part;
+mod passage;
 mod per_core;
+mod place;
 mod placement;
 mod publish;
 mod report;
@@ -92,6 +95,7 @@ mod sources;
 mod tap;
 mod thread;
 mod topology;
+mod turn;
 mod wait;
 mod worker;
 
@@ -99,9 +103,10 @@ pub use assembly::Assembly;
 pub use chain::{Chain, Fork, Graph, Outlet, Outlets, Routed, Shard, outlets, source};
 pub use clock::Clock;
 pub use control::{Control, Waited};
-pub use deployment::{Deployment, PlanError};
-pub use engine::{Engine, Plan, RING_CAPACITY_MAX};
+pub use deployment::{Deployment, PlanError, RING_CAPACITY_MAX};
+pub use engine::{Engine, Plan};
 pub use idle::Idle;
+pub use ledger::NicLoss;
 pub use load::{CoreLoad, LoadCounts, LoadMeter, PlaceLoad, PlaceTime, TimedTurns, Waiting};
 pub use log::{LOG_BURST, LOG_INTERVAL, LOG_RING_CAPACITY, Logs};
 pub use mailbox::{Asker, Mailbox, mailbox};
@@ -109,7 +114,7 @@ pub use monitor::{CoreState, Monitor};
 pub use per_core::PerCore;
 pub use placement::{Placement, PlacementError, Seat};
 pub use publish::{Publisher, Subscriber, publish};
-pub use report::{CoreReport, CoreTime, DeviceTotals, NicLoss, Report, RunError};
+pub use report::{CoreReport, DeviceTotals, Report, RunError};
 pub use snapshot::{PlaceCounts, PlaceSnapshot, Snapshot};
 pub use sources::{Sources, sources};
 pub use tap::{
@@ -117,3 +122,4 @@ pub use tap::{
     SNAP_BYTES_MAX, Taps, Totals,
 };
 pub use topology::{Cpu, Topology};
+pub use wait::CoreTime;

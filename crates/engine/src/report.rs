@@ -1,12 +1,13 @@
 //! What a run reports in the end, for people and for programs.
 
-use crate::chain::PlaceKind;
 use crate::deployment::Deployment;
-use crate::ledger::{Baseline, CoreEnd, Settled};
+use crate::ledger::{Baseline, CoreEnd, NicLoss, Settled};
 use crate::panic_origin::Panic;
+use crate::place::PlaceKind;
 use crate::placement::Placement;
 use crate::snapshot::{CorePlaces, PlaceCounts, Snapshot};
-use hotloop_stage::{Counters, DeviceCounters, Error};
+use crate::wait::CoreTime;
+use hotloop_stage::{Counters, Error};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -50,37 +51,6 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// Packets that devices lost.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-pub struct NicLoss {
-    /// No RX descriptor was free; nothing where one of the devices does not know.
-    pub imissed: Option<u64>,
-    /// No mbuf was free.
-    pub rx_nombuf: u64,
-    /// They arrived on queues that nobody claimed.
-    pub rx_unclaimed: u64,
-    /// The lengths that the driver wrote do not agree.
-    pub rx_malformed: u64,
-}
-
-impl Default for NicLoss {
-    fn default() -> Self {
-        Self { imissed: Some(0), rx_nombuf: 0, rx_unclaimed: 0, rx_malformed: 0 }
-    }
-}
-
-impl NicLoss {
-    /// Adds what a device lost after it had counted `before`.
-    pub(crate) fn add(&mut self, now: &DeviceCounters, before: &DeviceCounters) {
-        let since = |now: u64, before: u64| now.saturating_sub(before);
-        let missed = now.imissed.zip(before.imissed).map(|(now, before)| since(now, before));
-        self.imissed = self.imissed.zip(missed).map(|(sum, missed)| sum + missed);
-        self.rx_nombuf += since(now.rx_nombuf, before.rx_nombuf);
-        self.rx_unclaimed += since(now.rx_unclaimed, before.rx_unclaimed);
-        self.rx_malformed += since(now.rx_malformed, before.rx_malformed);
-    }
-}
-
 /// What devices counted themselves, in packets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct DeviceTotals {
@@ -115,21 +85,6 @@ pub struct CoreReport {
     pub panic: Option<String>,
     /// What of its time its thread used; nothing where it had none.
     pub time: Option<CoreTime>,
-}
-
-/// What the thread of a core used of its time, from the first poll to the end of the drain.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
-pub struct CoreTime {
-    /// Nanoseconds that passed.
-    pub wall_ns: u64,
-    /// Nanoseconds on a CPU.
-    pub cpu_ns: u64,
-    /// How often it slept, with [`Idle::Adaptive`](crate::Idle::Adaptive).
-    pub sleep_count: u64,
-    /// Nanoseconds in which it slept, and in which packets that came waited for it.
-    pub slept_ns: u64,
-    /// Nanoseconds of the longest sleep.
-    pub slept_ns_max: u64,
 }
 
 /// Why a run failed.
@@ -293,7 +248,7 @@ impl Report {
     /// Never: every field can be written as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        to_json(self)
+        serde_json::to_string(self).expect("names and numbers can be written as JSON")
     }
 
     pub(crate) fn into_result(self) -> Result<Self, RunError> {
@@ -375,9 +330,4 @@ impl CoreReport {
             time: end.time,
         }
     }
-}
-
-/// One line of JSON, of names and numbers.
-pub(crate) fn to_json(account: &impl Serialize) -> String {
-    serde_json::to_string(account).expect("names and numbers can be written as JSON")
 }

@@ -1,6 +1,7 @@
 //! The report for people.
 
-use crate::report::{CoreTime, Report};
+use crate::report::Report;
+use crate::wait::CoreTime;
 use std::fmt;
 
 impl fmt::Display for Report {

@@ -128,7 +128,7 @@ impl CoreThread<'_> {
                 tap.maintain();
             }
             let now = self.clock.now();
-            let count = watch.turn(worker, now);
+            let count = worker.watched_turn(watch, now);
             if count > 0 {
                 wait.came(count, now);
                 continue;

@@ -2,8 +2,8 @@
 
 use crate::clock::Running as Clock;
 use crate::idle::{Idle, Pace};
-use crate::report::CoreTime;
 use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,21 @@ const PAUSE_COUNT_MAX: u32 = 64;
 
 /// How many nanoseconds late the kernel may end a sleep, to save power by ending several at once: 50,000 unless set.
 const TIMER_SLACK_NS: Option<NonZeroU64> = NonZeroU64::new(1);
+
+/// What the thread of a core used of its time, from the first poll to the end of the drain.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct CoreTime {
+    /// Nanoseconds that passed.
+    pub wall_ns: u64,
+    /// Nanoseconds on a CPU.
+    pub cpu_ns: u64,
+    /// How often it slept, with [`Idle::Adaptive`](crate::Idle::Adaptive).
+    pub sleep_count: u64,
+    /// Nanoseconds in which it slept, and in which packets that came waited for it.
+    pub slept_ns: u64,
+    /// Nanoseconds of the longest sleep.
+    pub slept_ns_max: u64,
+}
 
 /// What the thread of a core does between polls that find nothing.
 #[derive(Debug)]

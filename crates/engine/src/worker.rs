@@ -1,10 +1,12 @@
 //! What one core does. Threads, a simulator and tests drive the same thing.
 
-use crate::chain::{Part, Place, PlaceKind};
-use crate::load::{At, TimeSource, Watch};
+use crate::load::{TimeSource, Watch};
 use crate::panic_origin::Panic;
+use crate::part::Part;
+use crate::place::{Place, PlaceKind};
 use crate::snapshot::CorePlaces;
 use crate::tap::{CoreTap, Lane};
+use crate::turn::TurnContext;
 use hotloop_stage::tap::{Tap, enter};
 use hotloop_stage::{Core, Device, Error, Instant, Limits};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,14 +17,14 @@ use std::sync::Arc;
 pub trait Worker {
     /// One turn: polls once, runs what came as far as it goes, and calls every stage's `tick`.
     /// Returns the number of packets that came.
-    fn turn(&mut self, at: At<'_>) -> usize;
+    fn turn(&mut self, context: TurnContext<'_>) -> usize;
 
     /// Ends polling.
     fn stop(&mut self);
 
     /// One turn of the drain, after [`stop`](Self::stop). Returns whether nothing is left nor can
     /// come from another core.
-    fn drain(&mut self, at: At<'_>) -> bool;
+    fn drain(&mut self, context: TurnContext<'_>) -> bool;
 
     /// Whether its source has ended; none where it has no source.
     fn is_exhausted(&self) -> Option<bool>;
@@ -35,6 +37,31 @@ pub trait Worker {
 }
 
 impl dyn Worker + '_ {
+    /// A turn at `now`, counted by `watch`. Returns the number of packets that came.
+    #[inline(always)]
+    pub(crate) fn watched_turn(&mut self, watch: &Watch, now: Instant) -> usize {
+        if watch.begin_turn() {
+            return self.timed_turn(watch, now);
+        }
+        let count = self.turn(TurnContext { now, watch });
+        watch.count(count);
+        count
+    }
+
+    #[inline(never)]
+    fn timed_turn(&mut self, watch: &Watch, now: Instant) -> usize {
+        let mut number = 0;
+        self.visit(&mut |part| {
+            watch.enter(number);
+            part.maintain();
+            if let Some((waiting, capacity)) = part.fill() {
+                watch.note_fill(number, waiting, capacity);
+            }
+            number += 1;
+        });
+        watch.time(|| self.turn(TurnContext { now, watch }))
+    }
+
     /// The packets in it, and the most that can be, rings to this core included.
     pub(crate) fn in_flight(&mut self) -> (usize, usize) {
         let (mut now, mut max) = (0, 0);
@@ -190,7 +217,8 @@ impl<'a> Running<'a> {
         let has_panicked = self.panic.is_some();
         let drained = self.guard(|worker, watch| {
             if !has_panicked {
-                return watch.drain(worker, now);
+                watch.begin_drain();
+                return worker.drain(TurnContext { now, watch });
             }
             let mut is_done = true;
             worker.visit(&mut |part| is_done &= part.discard());

@@ -1,10 +1,13 @@
 //! Where packets change cores.
 
 use super::group::{Group, Input, Rings};
-use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_received, settle};
+use super::node::Node;
 use crate::deployment::Deployment;
-use crate::load::At;
 use crate::panic_origin::record;
+use crate::part::Part;
+use crate::passage::{Passage, abandon_received, settle};
+use crate::place::{Place, PlaceKind};
+use crate::turn::TurnContext;
 use hotloop_ring::{Mesh, Producers};
 use hotloop_stage::tap::{Sight, Way, show};
 use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, DropReason, Instant, drop_reasons};
@@ -135,14 +138,14 @@ impl<'a, T: Carries + Send, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
 
     /// Sends each packet to the core that the key selects.
     #[inline(always)]
-    fn distribute(&mut self, at: At<'_>, burst: &mut Burst<T>) {
+    fn distribute(&mut self, context: TurnContext<'_>, burst: &mut Burst<T>) {
         let Self { key, out, own } = self;
         let (own_index, mut input) = match own {
             Some((index, group)) => {
                 // So that no packet has to be run in the midst of the burst.
                 if group.input.burst().len() + burst.len() > BURST_CAPACITY {
-                    group.run_own(at.watch);
-                    at.watch.enter(out.number);
+                    group.run_own(context.watch);
+                    context.watch.enter(out.number);
                 }
                 (*index, Some(&mut group.input))
             }
@@ -161,7 +164,7 @@ impl<'a, T: Carries + Send, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
         }
         selecting.count_kept();
         std::mem::forget(selecting);
-        out.flush(at.now);
+        out.flush(context.now);
     }
 }
 
@@ -246,32 +249,32 @@ impl<T: Carries> Out<T> {
 
 impl<T: Carries + Send, K: Key<T>, D: Node<T>> Node<T> for Boundary<'_, T, K, D> {
     #[inline(always)]
-    fn accept(&mut self, at: At<'_>, burst: &mut Burst<T>) {
+    fn accept(&mut self, context: TurnContext<'_>, burst: &mut Burst<T>) {
         let Self { out, own, .. } = self;
-        at.watch.enter(out.number);
+        context.watch.enter(out.number);
         if let Some((_, group)) = own {
-            group.follow(at.now);
+            group.follow(context.now);
         }
         match (out.only, own) {
-            (None, _) => self.distribute(at, burst),
+            (None, _) => self.distribute(context, burst),
             (Some(only), Some((index, group))) if only == *index => {
                 out.count_kept(burst.len());
-                group.pass(at, burst);
+                group.pass(context, burst);
             }
-            (Some(only), _) => Out::send(&mut out.rings, (&out.counters, at.now), only, burst),
+            (Some(only), _) => Out::send(&mut out.rings, (&out.counters, context.now), only, burst),
         }
     }
 
     #[inline(always)]
-    fn turn(&mut self, at: At<'_>) -> usize {
-        self.own.as_mut().map_or(0, |(_, group)| group.turn_own(at))
+    fn turn(&mut self, context: TurnContext<'_>) -> usize {
+        self.own.as_mut().map_or(0, |(_, group)| group.turn_own(context))
     }
 
-    fn close(&mut self, at: At<'_>) -> bool {
+    fn close(&mut self, context: TurnContext<'_>) -> bool {
         self.out.rings = None;
         self.own.as_mut().is_none_or(|(_, group)| {
-            group.follow(at.now);
-            group.close(at.watch)
+            group.follow(context.now);
+            group.close(context.watch)
         })
     }
 

@@ -1,7 +1,10 @@
 //! A side exit: some packets leave the chain through sinks of their own.
 
-use super::node::{Node, Part, Place, PlaceKind, abandon_emitted};
-use crate::load::At;
+use super::node::Node;
+use crate::part::Part;
+use crate::passage::abandon_emitted;
+use crate::place::{Place, PlaceKind};
+use crate::turn::TurnContext;
 use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, Instant};
 use std::sync::Arc;
 
@@ -79,8 +82,8 @@ impl<On, Exit, X: Node<Exit>, D: Node<On>> ExitNode<On, Exit, X, D> {
 
 impl<On, Exit, X: Node<Exit>, D: Node<On>> Node<Fork<On, Exit>> for ExitNode<On, Exit, X, D> {
     #[inline(always)]
-    fn accept(&mut self, at: At<'_>, burst: &mut Burst<Fork<On, Exit>>) {
-        at.watch.enter(self.parting.number);
+    fn accept(&mut self, context: TurnContext<'_>, burst: &mut Burst<Fork<On, Exit>>) {
+        context.watch.enter(self.parting.number);
         let Parting { on, leaving, counters, .. } = &mut self.parting;
         counters.received.add(burst.len() as u64);
         counters.emitted.add(burst.len() as u64);
@@ -92,20 +95,20 @@ impl<On, Exit, X: Node<Exit>, D: Node<On>> Node<Fork<On, Exit>> for ExitNode<On,
             }
         });
         if !leaving.is_empty() {
-            self.exit.accept(at, leaving);
+            self.exit.accept(context, leaving);
         }
         if !on.is_empty() {
-            self.down.accept(at, on);
+            self.down.accept(context, on);
         }
     }
 
     #[inline(always)]
-    fn turn(&mut self, at: At<'_>) -> usize {
-        self.down.turn(at)
+    fn turn(&mut self, context: TurnContext<'_>) -> usize {
+        self.down.turn(context)
     }
 
-    fn close(&mut self, at: At<'_>) -> bool {
-        self.down.close(at)
+    fn close(&mut self, context: TurnContext<'_>) -> bool {
+        self.down.close(context)
     }
 
     fn room(&mut self) -> usize {

@@ -1,8 +1,12 @@
 //! One core's share of a group: where its packets come from, and the nodes they run through.
 
-use super::node::{Node, Part, Place, PlaceKind, abandon_emitted};
-use crate::load::{At, Watch};
+use super::node::Node;
+use crate::load::Watch;
 use crate::panic_origin::record;
+use crate::part::Part;
+use crate::passage::abandon_emitted;
+use crate::place::{Place, PlaceKind};
+use crate::turn::TurnContext;
 use crate::worker::Worker;
 use hotloop_ring::Consumers;
 use hotloop_stage::tap::{Sight, Way, show};
@@ -52,7 +56,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
     fn step(&mut self, watch: &Watch) -> usize {
         let polled = self.take(watch);
         watch.begin_ticks();
-        polled + self.down.turn(At { now: self.now, watch })
+        polled + self.down.turn(TurnContext { now: self.now, watch })
     }
 
     /// Polls once, and runs what came.
@@ -73,7 +77,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
         let Self { input, down, now, .. } = self;
         while !input.burst.is_empty() {
             let burst = if input.is_paced { input.next_due(now) } else { &mut input.burst };
-            down.accept(At { now: *now, watch }, burst);
+            down.accept(TurnContext { now: *now, watch }, burst);
             if !input.is_paced {
                 break;
             }
@@ -87,9 +91,9 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
     }
 
     /// A turn, for a group before this one on the same core.
-    pub fn turn_own(&mut self, at: At<'_>) -> usize {
-        self.follow(at.now);
-        self.step(at.watch)
+    pub fn turn_own(&mut self, context: TurnContext<'_>) -> usize {
+        self.follow(context.now);
+        self.step(context.watch)
     }
 
     /// Moves the time on to that of the group before, on the same core. Where the clock is the
@@ -103,10 +107,10 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
 
     /// Passes on the packets of `burst`, which came from this same core, without storing them.
     #[inline(always)]
-    pub fn pass(&mut self, at: At<'_>, burst: &mut Burst<S::Item>) {
-        self.now = self.now.max(at.now);
+    pub fn pass(&mut self, context: TurnContext<'_>, burst: &mut Burst<S::Item>) {
+        self.now = self.now.max(context.now);
         self.input.count(burst.len(), burst.len());
-        self.down.accept(At { now: self.now, ..at }, burst);
+        self.down.accept(TurnContext { now: self.now, ..context }, burst);
     }
 
     /// One turn of the drain, once no packets come from this same core. Returns whether nothing is
@@ -122,7 +126,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
             }
             self.is_closed = true;
         }
-        self.down.close(At { now: self.now, watch })
+        self.down.close(TurnContext { now: self.now, watch })
     }
 
     /// The number of packets that find room in this group.
@@ -138,9 +142,9 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
 
 impl<S: Source<Item: Carries>, D: Node<S::Item>> Worker for Group<S, D> {
     #[inline]
-    fn turn(&mut self, at: At<'_>) -> usize {
-        self.now = self.now.max(at.now);
-        self.step(at.watch)
+    fn turn(&mut self, context: TurnContext<'_>) -> usize {
+        self.now = self.now.max(context.now);
+        self.step(context.watch)
     }
 
     fn stop(&mut self) {
@@ -149,9 +153,9 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Worker for Group<S, D> {
         }
     }
 
-    fn drain(&mut self, at: At<'_>) -> bool {
-        self.now = self.now.max(at.now);
-        self.close(at.watch)
+    fn drain(&mut self, context: TurnContext<'_>) -> bool {
+        self.now = self.now.max(context.now);
+        self.close(context.watch)
     }
 
     fn is_exhausted(&self) -> Option<bool> {

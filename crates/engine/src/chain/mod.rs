@@ -13,7 +13,6 @@ mod stage_node;
 
 pub use boundary::Shard;
 pub use exit_node::Fork;
-pub(crate) use node::{Part, Place, PlaceKind};
 pub use outlets::{Outlets, Routed, outlets};
 pub use sink_node::Outlet;
 

@@ -1,8 +1,10 @@
 //! Several sinks at the end of a graph, each for a route.
 
-use super::node::{Node, Part, Place, PlaceKind};
+use super::node::Node;
 use super::sink_node::{Collected, Outlet};
-use crate::load::At;
+use crate::part::Part;
+use crate::place::{Place, PlaceKind};
+use crate::turn::TurnContext;
 use hotloop_stage::neighbours::Outgoing;
 use hotloop_stage::tap::{Sight, Way, show_one};
 use hotloop_stage::{Burst, Carries, Counters, Drain, DropReason, Instant, Sink, drop_reasons};
@@ -121,7 +123,7 @@ impl Unrouted {
 impl<R: Eq, S: Sink<Item: Carries>> Node<Routed<S::Item, R>> for OutletsNode<R, S> {
     /// Most packets take the outlet of the one before: a burst is moved in runs of one route.
     #[inline(always)]
-    fn accept(&mut self, at: At<'_>, burst: &mut Burst<Routed<S::Item, R>>) {
+    fn accept(&mut self, context: TurnContext<'_>, burst: &mut Burst<Routed<S::Item, R>>) {
         burst.fetch();
         let mut first = burst.pop();
         while let Some(Routed { packet, route }) = first {
@@ -132,19 +134,19 @@ impl<R: Eq, S: Sink<Item: Carries>> Node<Routed<S::Item, R>> for OutletsNode<R, 
                     |it: Routed<_, _>| if it.route == route { Ok(it.packet) } else { Err(it) };
                 burst.map_until(&mut sink.burst, in_run)
             } else {
-                self.unrouted.drop_one(at.now, packet);
+                self.unrouted.drop_one(context.now, packet);
                 burst.pop()
             };
         }
-        self.sinks.iter_mut().for_each(|(_, sink)| sink.flush(at));
+        self.sinks.iter_mut().for_each(|(_, sink)| sink.flush(context));
     }
 
     #[inline(always)]
-    fn turn(&mut self, _: At<'_>) -> usize {
+    fn turn(&mut self, _: TurnContext<'_>) -> usize {
         0
     }
 
-    fn close(&mut self, _: At<'_>) -> bool {
+    fn close(&mut self, _: TurnContext<'_>) -> bool {
         true
     }
 

@@ -1,8 +1,11 @@
 //! The end of a chain: the only place that meets the packets a sink leaves over.
 
-use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_received, settle};
-use crate::load::At;
+use super::node::Node;
 use crate::panic_origin::{attribute, record};
+use crate::part::Part;
+use crate::passage::{Passage, abandon_received, settle};
+use crate::place::{Place, PlaceKind};
+use crate::turn::TurnContext;
 use hotloop_stage::tap::{Sight, Way, show};
 use hotloop_stage::{
     BURST_CAPACITY, Burst, Carries, Counters, Device, DropReason, Error, Instant, Limits, Sink,
@@ -54,11 +57,11 @@ impl<S: Sink<Item: Carries>> SinkNode<S> {
 
     /// Sends all packets of `burst`, or drops them.
     #[inline(always)]
-    pub fn send(&mut self, at: At<'_>, burst: &mut Burst<S::Item>) {
-        at.watch.enter(self.number);
+    pub fn send(&mut self, context: TurnContext<'_>, burst: &mut Burst<S::Item>) {
+        context.watch.enter(self.number);
         let offered = burst.len();
         if self.counters.is_tapped() {
-            show(self.sight(Way::Send, at.now), burst, 0);
+            show(self.sight(Way::Send, context.now), burst, 0);
         }
         let mut sending = Sending { node: self, burst, offered, sent: 0 };
         sending.offer();
@@ -66,7 +69,7 @@ impl<S: Sink<Item: Carries>> SinkNode<S> {
             sending.node.settle(offered, offered, 0, false);
             std::mem::forget(sending);
         } else {
-            sending.finish(at.now);
+            sending.finish(context.now);
         }
     }
 
@@ -153,17 +156,17 @@ impl<S: Sink<Item: Carries>> Drop for Sending<'_, S> {
 
 impl<S: Sink<Item: Carries>> Node<S::Item> for SinkNode<S> {
     #[inline(always)]
-    fn accept(&mut self, at: At<'_>, burst: &mut Burst<S::Item>) {
+    fn accept(&mut self, context: TurnContext<'_>, burst: &mut Burst<S::Item>) {
         burst.fetch();
-        self.send(at, burst);
+        self.send(context, burst);
     }
 
     #[inline(always)]
-    fn turn(&mut self, _: At<'_>) -> usize {
+    fn turn(&mut self, _: TurnContext<'_>) -> usize {
         0
     }
 
-    fn close(&mut self, _: At<'_>) -> bool {
+    fn close(&mut self, _: TurnContext<'_>) -> bool {
         true
     }
 
@@ -221,9 +224,9 @@ impl<S: Sink<Item: Carries>> Collected<S> {
 
     /// Sends what was collected.
     #[inline(always)]
-    pub fn flush(&mut self, at: At<'_>) {
+    pub fn flush(&mut self, context: TurnContext<'_>) {
         if !self.burst.is_empty() {
-            self.node.send(at, &mut self.burst);
+            self.node.send(context, &mut self.burst);
         }
     }
 }
@@ -306,11 +309,11 @@ mod tests {
     fn what_a_sink_leaves_and_what_it_cannot_send_are_drops_of_their_own() {
         let mut node = EvenPairs::default().into_node("sink".to_owned(), 0);
         let watch = Watch::new(1, None);
-        let at = At { now: Instant::from_ns(0), watch: &watch };
+        let context = TurnContext { now: Instant::from_ns(0), watch: &watch };
         for numbers in [0..14, 20..23] {
             let mut burst = Burst::new();
             burst.extend(numbers.map(Number));
-            node.accept(at, &mut burst);
+            node.accept(context, &mut burst);
             assert!(burst.is_empty());
         }
         assert_eq!(node.sink.sent, [0, 2, 4, 6, 8, 20, 22]);

@@ -1,8 +1,11 @@
 //! A stage as a node of a chain.
 
-use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_emitted, pass_on, settle};
-use crate::load::At;
+use super::node::{Node, pass_on};
 use crate::panic_origin::record;
+use crate::part::Part;
+use crate::passage::{Passage, abandon_emitted, settle};
+use crate::place::{Place, PlaceKind};
+use crate::turn::TurnContext;
 use hotloop_stage::{
     BURST_CAPACITY, Burst, BurstStage, Counter, Counters, Cx, DropReason, Output, Stage, Tally,
 };
@@ -55,13 +58,13 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
 
     /// Calls `method` of the stage, and passes on what it emits.
     #[inline(always)]
-    fn call(&mut self, at: At<'_>, method: Method<'_, In>) {
+    fn call(&mut self, context: TurnContext<'_>, method: Method<'_, In>) {
         let Self { work, down } = self;
         let is_process = matches!(method, Method::Process(_));
         if is_process {
-            at.watch.enter(work.number)
+            context.watch.enter(work.number)
         } else {
-            at.watch.tick(work.number)
+            context.watch.tick(work.number)
         }
         let (input, is_end) = match method {
             Method::Process(input) => (Some(input), false),
@@ -71,8 +74,8 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
         let offered = input.as_ref().map_or(0, |input| input.len());
         let mut call = Call { work, input, offered, tally: Tally::default() };
         let Work { stage, output, counters, .. } = &mut *call.work;
-        let mut cx = Cx::new(counters, at.now);
-        let mut spill = |full: &mut Burst<A::Out>| pass_on(down, at, full);
+        let mut cx = Cx::new(counters, context.now);
+        let mut spill = |full: &mut Burst<A::Out>| pass_on(down, context, full);
         let mut out = Output::new(output, &mut spill, &mut call.tally);
         match &mut call.input {
             Some(input) => {
@@ -93,8 +96,8 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
         std::mem::forget(call);
         match &mut self.work.output {
             output if output.is_empty() => {}
-            output if is_process => self.down.accept(at, output),
-            output => pass_on(&mut self.down, at, output),
+            output if is_process => self.down.accept(context, output),
+            output => pass_on(&mut self.down, context, output),
         }
     }
 }
@@ -166,21 +169,21 @@ impl<In, A: BurstStage<In>> Drop for Call<'_, In, A> {
 
 impl<In, A: BurstStage<In>, D: Node<A::Out>> Node<In> for StageNode<In, A, D> {
     #[inline(always)]
-    fn accept(&mut self, at: At<'_>, burst: &mut Burst<In>) {
-        self.call(at, Method::Process(burst));
+    fn accept(&mut self, context: TurnContext<'_>, burst: &mut Burst<In>) {
+        self.call(context, Method::Process(burst));
     }
 
     #[inline(always)]
-    fn turn(&mut self, at: At<'_>) -> usize {
-        self.call(at, Method::Tick);
-        self.down.turn(at)
+    fn turn(&mut self, context: TurnContext<'_>) -> usize {
+        self.call(context, Method::Tick);
+        self.down.turn(context)
     }
 
-    fn close(&mut self, at: At<'_>) -> bool {
+    fn close(&mut self, context: TurnContext<'_>) -> bool {
         if !std::mem::replace(&mut self.work.is_finished, true) {
-            self.call(at, Method::Finish);
+            self.call(context, Method::Finish);
         }
-        self.down.close(at)
+        self.down.close(context)
     }
 
     fn room(&mut self) -> usize {

@@ -1,9 +1,8 @@
 //! What a core writes about its turns for others to read: all of it by relaxed stores of its own.
 
 use super::counts::{LoadCounts, PlaceLoad, TimedTurns, Waiting};
-use crate::chain::{Place, PlaceKind};
-use crate::worker::Worker;
-use hotloop_stage::{BURST_CAPACITY, Counter, Instant};
+use crate::place::{Place, PlaceKind};
+use hotloop_stage::{BURST_CAPACITY, Counter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 
@@ -27,13 +26,6 @@ const TICKS: u32 = u32::MAX;
 
 /// Nanoseconds of a clock that never goes back.
 pub(crate) type TimeSource = Arc<dyn Fn() -> u64 + Send + Sync>;
-
-/// The time of a turn, and where the core says what it does.
-#[derive(Clone, Copy)]
-pub struct At<'a> {
-    pub now: Instant,
-    pub watch: &'a Watch,
-}
 
 /// A core's own account of its turns. Only the core writes. What every turn needs is on the first line.
 #[repr(C, align(128))]
@@ -172,27 +164,22 @@ impl Watch {
         (self.turns.count() + 1).is_multiple_of(TIMED_INTERVAL)
     }
 
-    /// A turn of the worker at `now`. Returns the number of packets that came.
+    /// Begins a turn of polling. Returns whether it is one of those that are timed.
     #[inline(always)]
-    pub(crate) fn turn(&self, worker: &mut dyn Worker, now: Instant) -> usize {
+    pub(crate) fn begin_turn(&self) -> bool {
         self.turns.add(1);
-        if self.turns.count().is_multiple_of(TIMED_INTERVAL) {
-            return self.timed_turn(worker, now);
-        }
-        let count = worker.turn(At { now, watch: self });
-        self.count(count);
-        count
+        self.turns.count().is_multiple_of(TIMED_INTERVAL)
     }
 
-    /// A turn of the drain.
-    pub(crate) fn drain(&self, worker: &mut dyn Worker, now: Instant) -> bool {
+    /// Begins a turn of the drain.
+    pub(crate) fn begin_drain(&self) {
         self.turns.add(1);
         self.is_timed.store(false, Relaxed);
-        worker.drain(At { now, watch: self })
     }
 
+    /// Counts a turn that has ended, in which `count` packets came. [`time`](Self::time) does it itself.
     #[inline(always)]
-    fn count(&self, count: usize) {
+    pub(crate) fn count(&self, count: usize) {
         if count == 0 {
             self.empty_turns.add(1);
         } else {
@@ -202,19 +189,15 @@ impl Watch {
         }
     }
 
-    #[inline(never)]
-    fn timed_turn(&self, worker: &mut dyn Worker, now: Instant) -> usize {
-        let mut number = 0;
-        worker.visit(&mut |part| {
-            self.enter(number);
-            part.maintain();
-            if let Some(fill) = part.fill() {
-                self.places[number as usize].see(fill);
-            }
-            number += 1;
-        });
+    /// Notes the packets that wait at the place of this number, and how many find room there, if known.
+    pub(crate) fn note_fill(&self, place: u32, waiting: usize, capacity: Option<usize>) {
+        self.places[place as usize].see(waiting, capacity);
+    }
+
+    /// Times and counts a turn. Returns the number of packets that came.
+    pub(crate) fn time(&self, turn: impl FnOnce() -> usize) -> usize {
         let Some(clock) = &self.clock else {
-            let count = worker.turn(At { now, watch: self });
+            let count = turn();
             self.count(count);
             return count;
         };
@@ -224,7 +207,7 @@ impl Watch {
         self.timed.charged.store(TICKS, Relaxed);
         let start = clock();
         self.timed.last_ns.set(start);
-        let count = worker.turn(At { now, watch: self });
+        let count = turn();
         let ns = clock().saturating_sub(start).saturating_sub(self.clock_ns);
         if by_place {
             self.charge(TICKS);
@@ -354,7 +337,7 @@ impl Timed {
 }
 
 impl PlaceWatch {
-    fn see(&self, (waiting, capacity): (usize, Option<usize>)) {
+    fn see(&self, waiting: usize, capacity: Option<usize>) {
         let waiting = waiting as u64;
         self.waiting.set(waiting + 1);
         self.waiting_max.set(self.waiting_max.count().max(waiting));

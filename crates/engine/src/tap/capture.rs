@@ -3,8 +3,8 @@
 use super::core::{Change, Lane, Probe, ProbeCounts};
 use super::page::Page;
 use super::{CaptureConfig, Drops, PAGE_BYTES, Points, Record, SNAP_BYTES_MAX};
-use crate::chain::PlaceKind;
 use crate::clock::Running as Clock;
+use crate::place::PlaceKind;
 use crate::snapshot::CorePlaces;
 use hotloop_ring::{Consumer, Producer, ring};
 use hotloop_stage::tap::{CAPTURE_COUNT_MAX, Way};

@@ -1,0 +1,86 @@
+//! Settling the counters of a place: after a burst has passed it, and after a panic.
+
+use hotloop_stage::{Burst, Counters};
+
+/// What passed a place since it last settled.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Passage {
+    /// Packets it took.
+    pub received: u64,
+    /// Packets it emitted.
+    pub emitted: u64,
+    /// Packets among those that it created.
+    pub created: u64,
+    /// Packets it dropped by reason.
+    pub dropped: u64,
+    /// Packets it held before.
+    pub held_before: u64,
+    /// Packets it holds now.
+    pub held_after: u64,
+}
+
+/// Adds a passage to the counters of a place, with what does not add up: received + created + held
+/// before must equal emitted + dropped + held after. Where the place is `unwinding`, its panic is the
+/// reason for what is missing.
+#[inline(always)]
+pub fn settle(counters: &Counters, passage: Passage, unwinding: bool) {
+    counters.received.add(passage.received);
+    counters.emitted.add(passage.emitted);
+    let entered = passage.received + passage.created + passage.held_before;
+    let left = passage.emitted + passage.dropped + passage.held_after;
+    if entered != left || unwinding {
+        settle_imbalance(counters, entered, left, unwinding);
+    }
+}
+
+#[cold]
+fn settle_imbalance(counters: &Counters, entered: u64, left: u64, unwinding: bool) {
+    let missing = if unwinding { &counters.panicked } else { &counters.unattributed };
+    missing.add(entered.saturating_sub(left));
+    counters.uncreated.add(left.saturating_sub(entered));
+}
+
+/// Drops what a panic has left in a burst that the place at `counters` emitted, and counts it as lost
+/// there.
+pub fn abandon_emitted<T>(counters: &Counters, burst: &mut Burst<T>) {
+    let left = burst.len() as u64;
+    counters.emitted.set(counters.emitted.count().saturating_sub(left));
+    counters.panicked.add(left);
+    drop(std::mem::take(burst));
+}
+
+/// Drops what a panic has left in a burst that waits for the place at `counters`, and counts it as
+/// received and lost there.
+pub fn abandon_received<T>(counters: &Counters, burst: &mut Burst<T>) {
+    let left = burst.len() as u64;
+    counters.received.add(left);
+    counters.panicked.add(left);
+    drop(std::mem::take(burst));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_add_up_is_counted() {
+        let counters = Counters::new(&[]);
+        let whole = Passage {
+            received: 10,
+            emitted: 8,
+            created: 1,
+            dropped: 2,
+            held_before: 0,
+            held_after: 1,
+        };
+        settle(&counters, whole, false);
+        assert_eq!((counters.unattributed.count(), counters.uncreated.count()), (0, 0));
+        settle(&counters, Passage { received: 3, emitted: 1, ..Passage::default() }, false);
+        assert_eq!((counters.unattributed.count(), counters.uncreated.count()), (2, 0));
+        settle(&counters, Passage { received: 1, emitted: 4, ..Passage::default() }, false);
+        assert_eq!((counters.unattributed.count(), counters.uncreated.count()), (2, 3));
+        settle(&counters, Passage { received: 5, dropped: 4, ..Passage::default() }, true);
+        assert_eq!((counters.unattributed.count(), counters.panicked.count()), (2, 1));
+        assert_eq!((counters.received.count(), counters.emitted.count()), (19, 13));
+    }
+}

@@ -1,0 +1,54 @@
+//! Places: the parts of a graph on one core that count, each a row of the account.
+
+use hotloop_stage::{Counter, Counters};
+use std::sync::Arc;
+
+/// One row of the account: a part of the graph on one core.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// What kind of place it is.
+    pub kind: PlaceKind,
+    /// The group of cores it belongs to.
+    pub group: usize,
+    /// The name of the stage, or what the engine calls the place.
+    pub name: String,
+    /// Its counters.
+    pub counters: Arc<Counters>,
+    /// The stage's own counters and gauges, by name.
+    pub gauges: Vec<(&'static str, Arc<Counter>)>,
+}
+
+impl Place {
+    /// A place without gauges.
+    pub fn new(kind: PlaceKind, group: usize, name: &str, counters: &Arc<Counters>) -> Self {
+        let (name, counters) = (name.to_owned(), Arc::clone(counters));
+        Self { kind, group, name, counters, gauges: Vec::new() }
+    }
+}
+
+/// A kind of place that counts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PlaceKind {
+    /// A source.
+    Source,
+    /// The end of the rings into a group.
+    Rings,
+    /// A stage.
+    Stage,
+    /// A boundary between two groups.
+    Boundary,
+    /// A sink.
+    Sink,
+}
+
+impl std::fmt::Display for PlaceKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Source => "source",
+            Self::Rings => "rings",
+            Self::Stage => "stage",
+            Self::Boundary => "boundary",
+            Self::Sink => "sink",
+        })
+    }
+}
