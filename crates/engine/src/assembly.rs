@@ -27,14 +27,13 @@ pub struct Assembly<'a> {
 impl<'a> Assembly<'a> {
     pub(crate) fn new(deployment: Deployment, idle: Idle, clock: Option<TimeSource>) -> Self {
         let (cores, paces, baseline) = (Vec::new(), Vec::new(), Baseline::default());
-        Self { deployment, idle, cores, clock, paces, baseline, taps: Taps::new(None) }
+        Self { deployment, idle, cores, clock, paces, baseline, taps: Taps::new(None, false) }
     }
 
     pub(crate) fn add(&mut self, core: Core, worker: Box<dyn Worker + 'a>) {
-        let mut running = Running::new(core, worker, self.clock.clone());
+        let mut running = Running::new(self.deployment, core, worker, self.clock.clone());
         if let Some(lane) = running.lane.take() {
-            let (group, index) = (running.core.group(), running.core.index());
-            self.taps.add(self.deployment.core_name(group, index), lane, running.places());
+            self.taps.add(lane, running.places());
         }
         self.cores.push(running);
         self.paces.push(Pace::default());
@@ -119,8 +118,7 @@ impl<'a> Assembly<'a> {
     /// [`Plan::assemble_timed`](crate::Plan::assemble_timed).
     #[must_use]
     pub fn load(&mut self) -> Vec<LoadCounts> {
-        let deployment = self.deployment;
-        self.cores.iter_mut().map(|core| core.places().load(deployment)).collect()
+        self.cores.iter_mut().map(|core| core.places().load()).collect()
     }
 
     /// Packets inside, found by walking rings, bursts and stages.

@@ -1,6 +1,8 @@
 //! Where the engine's time comes from.
 
+use crate::load::TimeSource;
 use hotloop_stage::Instant;
+use std::sync::Arc;
 
 /// Where the engine's time comes from.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -42,5 +44,16 @@ impl Running {
             }
             Self::Capture => Instant::from_ns(0),
         }
+    }
+
+    /// Whether the packets' own arrival moves time on.
+    pub(crate) const fn is_paced(&self) -> bool {
+        matches!(self, Self::Capture)
+    }
+
+    /// The time for those who know no clock; `None` if the packets' own arrival moves it on.
+    pub(crate) fn source(self: &Arc<Self>) -> Option<TimeSource> {
+        let clock = Arc::clone(self);
+        (!self.is_paced()).then(|| Arc::new(move || clock.now().as_ns()) as TimeSource)
     }
 }

@@ -26,6 +26,7 @@ pub(crate) struct Shared {
     exhausted_count: AtomicUsize,
     deployment: Deployment,
     idle: Idle,
+    clock: Arc<Clock>,
     taps: Taps,
     pub(crate) logs: Logs,
     start: Mutex<Start>,
@@ -80,7 +81,8 @@ impl Shared {
             exhausted_count: AtomicUsize::new(0),
             deployment,
             idle,
-            taps: Taps::new(Some(Arc::clone(clock))),
+            clock: Arc::clone(clock),
+            taps: Taps::new(clock.source(), clock.is_paced()),
             logs: Logs::new(),
             start: Mutex::new(start),
             changed: Condvar::new(),
@@ -143,8 +145,7 @@ impl Shared {
     /// sources can wait, or none where the start failed elsewhere.
     pub(crate) fn built(&self, mut built: Built) -> Option<(Limits, bool)> {
         if let Some(lane) = built.lane.take() {
-            let name = self.deployment.core_name(built.core.group, built.core.index);
-            self.taps.add(name, lane, built.core.clone());
+            self.taps.add(lane, built.core.clone());
         }
         self.lock().built.push(built);
         self.changed.notify_all();
@@ -289,7 +290,7 @@ impl<'a> Control<'a> {
     /// zero.
     #[must_use]
     pub fn now(&self) -> hotloop_stage::Instant {
-        self.shared.taps.now()
+        self.shared.clock.now()
     }
 
     /// What the cores log, for another thread to send: [`Logs::follow`].
@@ -322,7 +323,10 @@ impl<'a> Control<'a> {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let start = self.shared.lock();
-        Snapshot::of(self.shared.deployment, start.built.iter().map(|built| &built.core))
+        Snapshot::of(
+            self.shared.deployment.to_string(),
+            start.built.iter().map(|built| &built.core),
+        )
     }
 }
 

@@ -41,20 +41,20 @@ impl Monitor {
     /// As [`Control::load`](crate::Control::load).
     #[must_use]
     pub fn load(&self) -> Vec<LoadCounts> {
-        self.cores.iter().map(|core| core.load(self.deployment)).collect()
+        self.cores.iter().map(|core| core.load()).collect()
     }
 
     /// As [`Control::snapshot`](crate::Control::snapshot).
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::of(self.deployment, self.cores.iter())
+        Snapshot::of(self.deployment.to_string(), self.cores.iter())
     }
 
     /// What each core is at.
     #[must_use]
     pub fn states(&self) -> Vec<CoreState> {
         let state = |core: &CorePlaces| CoreState {
-            core: self.deployment.core_name(core.group, core.index),
+            core: core.name.clone(),
             cpu: core.cpu,
             thread_id: core.watch.thread_id(),
             turns: core.watch.turn_count(),

@@ -165,7 +165,7 @@ impl Report {
     }
 
     fn summed(deployment: Deployment, ends: &[CoreEnd]) -> Self {
-        let now = Snapshot::of(deployment, ends.iter().map(|end| &end.core));
+        let now = Snapshot::of(deployment.to_string(), ends.iter().map(|end| &end.core));
         let mut stages: Vec<(usize, PlaceCounts)> = Vec::new();
         for end in ends {
             // Names repeat where a stage stands twice in a group: the first of a core is matched with
@@ -201,7 +201,7 @@ impl Report {
             nic_loss: NicLoss::default(),
             devices: DeviceTotals::default(),
             stages,
-            cores: ends.iter().map(|end| CoreReport::of(deployment, end)).collect(),
+            cores: ends.iter().map(CoreReport::of).collect(),
             findings: Vec::new(),
             notes: Vec::new(),
         }
@@ -311,14 +311,14 @@ impl Report {
 }
 
 impl CoreReport {
-    fn of(deployment: Deployment, end: &CoreEnd) -> Self {
-        let CorePlaces { group, index, cpu, ref places, .. } = end.core;
+    fn of(end: &CoreEnd) -> Self {
+        let CorePlaces { ref name, group, index, cpu, ref places, .. } = end.core;
         let sum = |kind: PlaceKind, count: fn(&Counters) -> u64| -> u64 {
             let of_kind = places.iter().filter(|place| place.kind == kind);
             of_kind.map(|place| count(&place.counters)).sum()
         };
         Self {
-            name: deployment.core_name(group, index),
+            name: name.clone(),
             group,
             index,
             lcore: end.lcore,

@@ -1,6 +1,5 @@
 //! What the cores of a run have counted, place by place.
 
-use crate::deployment::Deployment;
 use crate::load::{LoadCounts, Watch};
 use crate::place::{Place, PlaceKind};
 use serde::Serialize;
@@ -12,6 +11,8 @@ use std::sync::atomic::{Ordering, fence};
 /// The places of one core.
 #[derive(Clone, Debug)]
 pub(crate) struct CorePlaces {
+    /// The name of the core.
+    pub(crate) name: String,
     pub(crate) group: usize,
     pub(crate) index: usize,
     pub(crate) cpu: Option<usize>,
@@ -24,9 +25,8 @@ pub(crate) struct CorePlaces {
 
 impl CorePlaces {
     /// What the core has counted and timed of its turns.
-    pub(crate) fn load(&self, deployment: Deployment) -> LoadCounts {
-        let name = deployment.core_name(self.group, self.index);
-        self.watch.counts(name, self.cpu, &self.places)
+    pub(crate) fn load(&self) -> LoadCounts {
+        self.watch.counts(&self.name, self.cpu, &self.places)
     }
 }
 
@@ -137,11 +137,11 @@ impl PlaceCounts {
 impl Snapshot {
     /// Reads the counters, last place first.
     pub(crate) fn of<'a>(
-        deployment: Deployment,
+        deployment: String,
         cores: impl DoubleEndedIterator<Item = &'a CorePlaces> + Clone,
     ) -> Self {
         let mut snapshot = Self {
-            deployment: deployment.to_string(),
+            deployment,
             received: 0,
             sent: 0,
             created: 0,
@@ -152,8 +152,7 @@ impl Snapshot {
             left_after: 0,
         };
         for core in cores.clone().rev() {
-            let name = deployment.core_name(core.group, core.index);
-            core.places.iter().rev().for_each(|place| snapshot.add(&name, core, place));
+            core.places.iter().rev().for_each(|place| snapshot.add(core, place));
         }
         snapshot.places.reverse();
         let places = cores.flat_map(|core| &core.places);
@@ -161,7 +160,7 @@ impl Snapshot {
         snapshot
     }
 
-    fn add(&mut self, name: &str, core: &CorePlaces, place: &Place) {
+    fn add(&mut self, core: &CorePlaces, place: &Place) {
         let mut counts = PlaceCounts { name: place.name.clone(), ..PlaceCounts::default() };
         counts.add(place);
         fence(Ordering::SeqCst);
@@ -176,7 +175,7 @@ impl Snapshot {
             *self.dropped.entry(reason.clone()).or_default() += count;
         }
         self.places.push(PlaceSnapshot {
-            core: name.to_owned(),
+            core: core.name.clone(),
             group: place.group,
             index: core.index,
             cpu: core.cpu,

@@ -47,7 +47,7 @@ impl CoreThread<'_> {
         }
         let built = self.catch("built", || build(&site));
         let worker = built.map_err(|error| self.shared.fail(error)).ok()?;
-        let mut running = Running::new(site.core, worker, Some(time_source()));
+        let mut running = Running::new(self.deployment, site.core, worker, Some(time_source()));
         let (limits, is_lossless) = self.shared.built(Built::of(&mut running))?;
         let started = self.catch("started", || {
             running.worker.start(&limits, is_lossless)?;

@@ -1,5 +1,6 @@
 //! What one core does. Threads, a simulator and tests drive the same thing.
 
+use crate::deployment::Deployment;
 use crate::load::{TimeSource, Watch};
 use crate::panic_origin::Panic;
 use crate::part::Part;
@@ -147,6 +148,8 @@ impl std::fmt::Debug for Devices {
 /// A worker on its core, and whether it has panicked.
 pub(crate) struct Running<'a> {
     pub(crate) core: Core,
+    /// The name of the core.
+    name: String,
     pub(crate) worker: Box<dyn Worker + 'a>,
     pub(crate) watch: Arc<Watch>,
     pub(crate) panic: Option<Panic>,
@@ -159,6 +162,7 @@ pub(crate) struct Running<'a> {
 impl<'a> Running<'a> {
     /// The worker on its core. Where there is a clock, some of its turns are timed.
     pub(crate) fn new(
+        deployment: Deployment,
         core: Core,
         mut worker: Box<dyn Worker + 'a>,
         clock: Option<TimeSource>,
@@ -169,8 +173,9 @@ impl<'a> Running<'a> {
             number += 1;
         });
         let watch = Arc::new(Watch::new(number as usize, clock));
+        let name = deployment.core_name(core.group(), core.index());
         let (tap, lane) = CoreTap::new();
-        Self { core, worker, watch, panic: None, is_done: false, tap, lane: Some(lane) }
+        Self { core, name, worker, watch, panic: None, is_done: false, tap, lane: Some(lane) }
     }
 
     /// Does `work` as the core whose captures this thread's packets are shown to.
@@ -184,6 +189,7 @@ impl<'a> Running<'a> {
 
     pub(crate) fn places(&mut self) -> CorePlaces {
         CorePlaces {
+            name: self.name.clone(),
             group: self.core.group(),
             index: self.core.index(),
             cpu: self.core.cpu(),

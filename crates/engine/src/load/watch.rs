@@ -276,7 +276,7 @@ impl Watch {
     }
 
     /// What it has counted and timed up to now at `places`.
-    pub(crate) fn counts(&self, core: String, cpu: Option<usize>, places: &[Place]) -> LoadCounts {
+    pub(crate) fn counts(&self, core: &str, cpu: Option<usize>, places: &[Place]) -> LoadCounts {
         let place = |(place, watch): (&Place, &PlaceWatch)| PlaceLoad {
             group: place.group,
             place: place.kind.to_string(),
@@ -291,7 +291,7 @@ impl Watch {
         });
         let empty_turns = self.empty_turns.count();
         LoadCounts {
-            core,
+            core: core.to_owned(),
             cpu,
             thread_id: self.thread_id(),
             turns: empty_turns + self.busy_turns.count(),

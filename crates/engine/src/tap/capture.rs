@@ -3,7 +3,7 @@
 use super::core::{Change, Lane, Probe, ProbeCounts};
 use super::page::Page;
 use super::{CaptureConfig, Drops, PAGE_BYTES, Points, Record, SNAP_BYTES_MAX};
-use crate::clock::Running as Clock;
+use crate::load::TimeSource;
 use crate::place::PlaceKind;
 use crate::snapshot::CorePlaces;
 use hotloop_ring::{Consumer, Producer, ring};
@@ -18,7 +18,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// capture then.
 #[derive(Clone)]
 pub struct Taps {
-    clock: Option<Arc<Clock>>,
+    /// The clock of the run, if it has one.
+    clock: Option<TimeSource>,
+    /// Whether the packets' own arrival moves time on.
+    is_paced: bool,
     registry: Arc<Mutex<Registry>>,
 }
 
@@ -32,7 +35,6 @@ struct Registry {
 
 /// A core, as captures know it.
 struct CoreLane {
-    name: String,
     lane: Lane,
     places: CorePlaces,
     /// The captures that the core has a probe of, a bit for each.
@@ -82,22 +84,17 @@ pub enum CaptureError {
 const PAGE_COUNT_MAX: usize = (4 << 30) / PAGE_BYTES;
 
 impl Taps {
-    /// The time of the run's clock; zero without one.
-    pub(crate) fn now(&self) -> hotloop_stage::Instant {
-        self.clock.as_deref().map(Clock::now).unwrap_or_default()
-    }
-
-    /// No cores yet. Without a clock the time is a driver's.
-    pub(crate) fn new(clock: Option<Arc<Clock>>) -> Self {
-        Self { clock, registry: Arc::default() }
+    /// No cores yet. Without a `clock`, the time is that of the packets if `is_paced`, or else a driver's.
+    pub(crate) fn new(clock: Option<TimeSource>, is_paced: bool) -> Self {
+        Self { clock, is_paced, registry: Arc::default() }
     }
 
     /// Adds the next core.
-    pub(crate) fn add(&self, name: String, lane: Lane, places: CorePlaces) {
+    pub(crate) fn add(&self, lane: Lane, places: CorePlaces) {
         for (place, number) in places.places.iter().zip(0..) {
             place.counters.set_place(number);
         }
-        self.lock().cores.push(CoreLane { name, lane, places, probes: 0 });
+        self.lock().cores.push(CoreLane { lane, places, probes: 0 });
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
@@ -124,26 +121,19 @@ impl Taps {
         let points = Arc::new(config.points.clone());
         let count = self.lock().cores.len();
         for core in (0..count).filter(|core| config.core.is_none_or(|only| only == *core)) {
-            let probe = capture.add_core(core, config, &points, self.is_paced());
+            let probe = capture.add_core(core, config, &points);
             self.lock().begin(core, probe);
         }
         self.lock().tap(number, config);
         Ok(capture)
     }
 
-    fn is_paced(&self) -> bool {
-        matches!(self.clock.as_deref(), Some(Clock::Capture))
-    }
-
     /// What is to be added to the engine's time to get the time of day, in nanoseconds.
     fn offset_ns(&self) -> i128 {
-        match self.clock.as_deref() {
-            Some(clock @ Clock::Wall { .. }) => {
-                let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                day.as_nanos().cast_signed() - i128::from(clock.now().as_ns())
-            }
-            Some(Clock::Capture) | None => 0,
-        }
+        self.clock.as_ref().map_or(0, |clock| {
+            let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            day.as_nanos().cast_signed() - i128::from(clock())
+        })
     }
 }
 
@@ -309,7 +299,6 @@ impl Capture {
         core: usize,
         config: &CaptureConfig,
         points: &Arc<Points>,
-        is_paced: bool,
     ) -> Box<Probe> {
         let (mut empty, empty_rx) = ring(config.page_count);
         let (full_tx, full) = ring(config.page_count);
@@ -321,8 +310,8 @@ impl Capture {
         let first_interface = self.interfaces.len();
         {
             let registry = self.taps.lock();
-            let CoreLane { name, places, .. } = &registry.cores[core];
-            let interfaces = places.places.iter().zip(&places.devices);
+            let CorePlaces { name, places, devices, .. } = &registry.cores[core].places;
+            let interfaces = places.iter().zip(devices);
             self.interfaces.extend(interfaces.map(|(place, devices)| Interface {
                 core: name.clone(),
                 place: place.name.clone(),
@@ -339,7 +328,7 @@ impl Capture {
             snap_bytes: config.snap_bytes,
             sample: config.sample,
             until_next: 0,
-            is_paced,
+            is_paced: self.taps.is_paced,
             page: None,
             empty: empty_rx,
             full: full_tx,
