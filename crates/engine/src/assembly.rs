@@ -3,12 +3,11 @@
 use crate::deployment::Deployment;
 use crate::idle::{Idle, Pace};
 use crate::ledger::{Baseline, CoreEnd};
-use crate::load::{LoadCounts, TimeSource};
 use crate::placement::Placement;
 use crate::report::Report;
-use crate::tap::Taps;
 use crate::worker::{Running, Worker};
 use hotloop_stage::{Core, Error, Instant, Limits};
+use hotloop_watch::{LoadCounts, Taps, TimeSource};
 use std::time::Duration;
 
 /// A network function whose cores are stepped one by one.

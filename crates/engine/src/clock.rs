@@ -1,7 +1,7 @@
 //! Where the engine's time comes from.
 
-use crate::load::TimeSource;
 use hotloop_stage::Instant;
+use hotloop_watch::TimeSource;
 use std::sync::Arc;
 
 /// Where the engine's time comes from.

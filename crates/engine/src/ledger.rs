@@ -1,10 +1,10 @@
 //! The account of a run: what every place counted, what the devices counted, and whether it agrees.
 
 use crate::panic_origin::Panic;
-use crate::snapshot::CorePlaces;
 use crate::wait::CoreTime;
 use crate::worker::{Devices, Running};
 use hotloop_stage::{Device, DeviceCounters, LinkState};
+use hotloop_watch::CorePlaces;
 use serde::Serialize;
 use std::sync::Arc;
 

@@ -77,7 +77,6 @@ mod deployment;
 mod engine;
 mod idle;
 mod ledger;
-mod load;
 mod log;
 mod mailbox;
 mod monitor;
@@ -85,14 +84,11 @@ mod panic_origin;
 mod part;
 mod passage;
 mod per_core;
-mod place;
 mod placement;
 mod publish;
 mod report;
 mod report_text;
-mod snapshot;
 mod sources;
-mod tap;
 mod thread;
 mod topology;
 mod turn;
@@ -105,9 +101,13 @@ pub use clock::Clock;
 pub use control::{Control, Waited};
 pub use deployment::{Deployment, PlanError, RING_CAPACITY_MAX};
 pub use engine::{Engine, Plan};
+pub use hotloop_watch::{
+    Capture, CaptureConfig, CaptureError, CoreLoad, Drops, Interface, LoadCounts, LoadMeter,
+    PAGE_BYTES, PlaceCounts, PlaceLoad, PlaceSnapshot, PlaceTime, Points, Record, SNAP_BYTES_MAX,
+    Snapshot, Taps, TimedTurns, Totals, Waiting,
+};
 pub use idle::Idle;
 pub use ledger::NicLoss;
-pub use load::{CoreLoad, LoadCounts, LoadMeter, PlaceLoad, PlaceTime, TimedTurns, Waiting};
 pub use log::{LOG_BURST, LOG_INTERVAL, LOG_RING_CAPACITY, Logs};
 pub use mailbox::{Asker, Mailbox, mailbox};
 pub use monitor::{CoreState, Monitor};
@@ -115,11 +115,6 @@ pub use per_core::PerCore;
 pub use placement::{Placement, PlacementError, Seat};
 pub use publish::{Publisher, Subscriber, publish};
 pub use report::{CoreReport, DeviceTotals, Report, RunError};
-pub use snapshot::{PlaceCounts, PlaceSnapshot, Snapshot};
 pub use sources::{Sources, sources};
-pub use tap::{
-    Capture, CaptureConfig, CaptureError, Drops, Interface, PAGE_BYTES, Points, Record,
-    SNAP_BYTES_MAX, Taps, Totals,
-};
 pub use topology::{Cpu, Topology};
 pub use wait::CoreTime;

@@ -1,9 +1,8 @@
 //! What others than the control thread may read of a run.
 
 use crate::deployment::Deployment;
-use crate::load::LoadCounts;
 use crate::report::Report;
-use crate::snapshot::{CorePlaces, Snapshot};
+use hotloop_watch::{CorePlaces, LoadCounts, Snapshot};
 
 /// Reads the counters of a run, from any thread, also after the run has ended.
 /// [`Control::monitor`](crate::Control::monitor) makes it.

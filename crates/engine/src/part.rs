@@ -1,7 +1,7 @@
 //! A part of a chain, as it is seen outside the packet path.
 
-use crate::place::Place;
 use hotloop_stage::{Device, Error, Limits};
+use hotloop_watch::Place;
 use std::sync::Arc;
 
 /// A part of a chain that counts packets and may hold some, as it is seen outside the packet path.

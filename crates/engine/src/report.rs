@@ -3,11 +3,10 @@
 use crate::deployment::Deployment;
 use crate::ledger::{Baseline, CoreEnd, NicLoss, Settled};
 use crate::panic_origin::Panic;
-use crate::place::PlaceKind;
 use crate::placement::Placement;
-use crate::snapshot::{CorePlaces, PlaceCounts, Snapshot};
 use crate::wait::CoreTime;
 use hotloop_stage::{Counters, Error};
+use hotloop_watch::{CorePlaces, PlaceCounts, PlaceKind, Snapshot};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

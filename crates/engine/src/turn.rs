@@ -1,7 +1,7 @@
 //! The context of a turn, which every node of a core gets.
 
-use crate::load::Watch;
 use hotloop_stage::Instant;
+use hotloop_watch::Watch;
 
 /// The time of a turn, and where the core notes what it does.
 #[derive(Clone, Copy)]

@@ -1,15 +1,12 @@
 //! What one core does. Threads, a simulator and tests drive the same thing.
 
 use crate::deployment::Deployment;
-use crate::load::{TimeSource, Watch};
 use crate::panic_origin::Panic;
 use crate::part::Part;
-use crate::place::{Place, PlaceKind};
-use crate::snapshot::CorePlaces;
-use crate::tap::{CoreTap, Lane};
 use crate::turn::TurnContext;
 use hotloop_stage::tap::{Tap, enter};
 use hotloop_stage::{Core, Device, Error, Instant, Limits};
+use hotloop_watch::{CorePlaces, CoreTap, Lane, Place, PlaceKind, TimeSource, Watch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;

@@ -18,7 +18,8 @@ const ALLOWED: [(&str, &[&str]); 24] = [
     ("hotloop-dpdk-sys", &[]),
     ("hotloop-flow", &["hotloop-arena", "hotloop-packet"]),
     ("hotloop-stage", &["hotloop-packet", "hotloop-ring"]),
-    ("hotloop-engine", &["hotloop-stage", "hotloop-ring"]),
+    ("hotloop-watch", &["hotloop-stage", "hotloop-ring"]),
+    ("hotloop-engine", &["hotloop-stage", "hotloop-ring", "hotloop-watch"]),
     ("hotloop-dpdk", &["hotloop-stage", "hotloop-packet", "hotloop-dpdk-sys"]),
     ("hotloop-testing", &["hotloop-stage", "hotloop-engine", "hotloop-packet"]),
     // hotloop-dpdk only under its feature.

@@ -6,11 +6,11 @@ use crate::deployment::Deployment;
 use crate::panic_origin::record;
 use crate::part::Part;
 use crate::passage::{Passage, abandon_received, settle};
-use crate::place::{Place, PlaceKind};
 use crate::turn::TurnContext;
 use hotloop_ring::{Mesh, Producers};
 use hotloop_stage::tap::{Sight, Way, show};
 use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, DropReason, Instant, drop_reasons};
+use hotloop_watch::{Place, PlaceKind};
 use std::marker::PhantomData;
 use std::sync::Arc;
 

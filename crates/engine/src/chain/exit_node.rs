@@ -3,9 +3,9 @@
 use super::node::Node;
 use crate::part::Part;
 use crate::passage::abandon_emitted;
-use crate::place::{Place, PlaceKind};
 use crate::turn::TurnContext;
 use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, Instant};
+use hotloop_watch::{Place, PlaceKind};
 use std::sync::Arc;
 
 /// What a stage ahead of an [`exit`](crate::Chain::exit) emits: a packet that goes on to the next

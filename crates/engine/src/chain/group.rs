@@ -1,11 +1,9 @@
 //! One core's share of a group: where its packets come from, and the nodes they run through.
 
 use super::node::Node;
-use crate::load::Watch;
 use crate::panic_origin::record;
 use crate::part::Part;
 use crate::passage::abandon_emitted;
-use crate::place::{Place, PlaceKind};
 use crate::turn::TurnContext;
 use crate::worker::Worker;
 use hotloop_ring::Consumers;
@@ -13,6 +11,7 @@ use hotloop_stage::tap::{Sight, Way, show};
 use hotloop_stage::{
     BURST_CAPACITY, Burst, Carries, Counters, Device, Error, Instant, Limits, Source,
 };
+use hotloop_watch::{Place, PlaceKind, Watch};
 use std::sync::Arc;
 
 /// The rings into a group, as a source.

@@ -4,13 +4,13 @@ use super::node::Node;
 use crate::panic_origin::{attribute, record};
 use crate::part::Part;
 use crate::passage::{Passage, abandon_received, settle};
-use crate::place::{Place, PlaceKind};
 use crate::turn::TurnContext;
 use hotloop_stage::tap::{Sight, Way, show};
 use hotloop_stage::{
     BURST_CAPACITY, Burst, Carries, Counters, Device, DropReason, Error, Instant, Limits, Sink,
     drop_reasons,
 };
+use hotloop_watch::{Place, PlaceKind};
 use std::sync::Arc;
 
 /// The number of times a sink that is full is offered the same packets again before they are dropped.
@@ -268,7 +268,7 @@ impl<S: Sink<Item: Carries>> Part for Collected<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::Watch;
+    use hotloop_watch::Watch;
 
     struct Number(u8);
 

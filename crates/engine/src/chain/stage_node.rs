@@ -4,11 +4,11 @@ use super::node::{Node, pass_on};
 use crate::panic_origin::record;
 use crate::part::Part;
 use crate::passage::{Passage, abandon_emitted, settle};
-use crate::place::{Place, PlaceKind};
 use crate::turn::TurnContext;
 use hotloop_stage::{
     BURST_CAPACITY, Burst, BurstStage, Counter, Counters, Cx, DropReason, Output, Stage, Tally,
 };
+use hotloop_watch::{Place, PlaceKind};
 use std::marker::PhantomData;
 use std::sync::Arc;
 

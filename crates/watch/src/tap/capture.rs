@@ -84,13 +84,14 @@ pub enum CaptureError {
 const PAGE_COUNT_MAX: usize = (4 << 30) / PAGE_BYTES;
 
 impl Taps {
-    /// No cores yet. Without a `clock`, the time is that of the packets if `is_paced`, or else a driver's.
-    pub(crate) fn new(clock: Option<TimeSource>, is_paced: bool) -> Self {
+    /// For an engine: no cores yet. Without a `clock`, the time is that of the packets if `is_paced`, or else a driver's.
+    #[must_use]
+    pub fn new(clock: Option<TimeSource>, is_paced: bool) -> Self {
         Self { clock, is_paced, registry: Arc::default() }
     }
 
-    /// Adds the next core.
-    pub(crate) fn add(&self, lane: Lane, places: CorePlaces) {
+    /// For an engine: adds the next core, in the order of the deployment.
+    pub fn add(&self, lane: Lane, places: CorePlaces) {
         for (place, number) in places.places.iter().zip(0..) {
             place.counters.set_place(number);
         }

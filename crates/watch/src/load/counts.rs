@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 /// What a core has counted and timed of its turns since it began.
-/// [`Control::load`](crate::Control::load) reads it, and [`LoadMeter`](crate::LoadMeter) makes the
-/// figures for people of two readings.
+/// An engine hands it out while the core runs, and [`LoadMeter`](crate::LoadMeter) makes the figures for
+/// people of two readings.
 ///
 /// Read while the core runs, the counts are of slightly different moments.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 
 /// The number of turns between two that are timed, and between two calls of
 /// [`Sink::maintain`](hotloop_stage::Sink::maintain).
-pub(crate) const TIMED_INTERVAL: u64 = 64;
+const TIMED_INTERVAL: u64 = 64;
 
 /// Of the turns that are timed, one in so many is timed place by place. The clock is read at each
 /// place then, which makes the turn longer: the others are timed as a whole.
@@ -25,7 +25,7 @@ const TURN_PACKETS: u64 = 8;
 const TICKS: u32 = u32::MAX;
 
 /// Nanoseconds of a clock that never goes back.
-pub(crate) type TimeSource = Arc<dyn Fn() -> u64 + Send + Sync>;
+pub type TimeSource = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// A core's own account of its turns. Only the core writes. What every turn needs is on the first line.
 #[repr(C, align(128))]
@@ -91,7 +91,9 @@ struct PlaceWatch {
 }
 
 impl Watch {
-    pub(crate) fn new(place_count: usize, clock: Option<TimeSource>) -> Self {
+    /// The account of a core with `place_count` places. If there is a `clock`, some of its turns are timed.
+    #[must_use]
+    pub fn new(place_count: usize, clock: Option<TimeSource>) -> Self {
         let mut times = clock.iter().flat_map(|clock| (0..64).map(|_| clock()));
         let mut last = times.next();
         let steps = times.filter_map(|now| Some(now.saturating_sub(last.replace(now)?)));
@@ -114,12 +116,12 @@ impl Watch {
     }
 
     /// The calling thread is the core's from now on.
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         self.thread_id.store(rustix::thread::gettid().as_raw_nonzero().get(), Relaxed);
     }
 
     /// The core has had its last turn.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.has_ended.store(true, Relaxed);
     }
 
@@ -160,26 +162,27 @@ impl Watch {
 
     /// Whether the next turn is one of those that are timed.
     #[inline(always)]
-    pub(crate) fn is_timed_next(&self) -> bool {
+    #[must_use]
+    pub fn is_timed_next(&self) -> bool {
         (self.turns.count() + 1).is_multiple_of(TIMED_INTERVAL)
     }
 
     /// Begins a turn of polling. Returns whether it is one of those that are timed.
     #[inline(always)]
-    pub(crate) fn begin_turn(&self) -> bool {
+    pub fn begin_turn(&self) -> bool {
         self.turns.add(1);
         self.turns.count().is_multiple_of(TIMED_INTERVAL)
     }
 
     /// Begins a turn of the drain.
-    pub(crate) fn begin_drain(&self) {
+    pub fn begin_drain(&self) {
         self.turns.add(1);
         self.is_timed.store(false, Relaxed);
     }
 
     /// Counts a turn that has ended, in which `count` packets came. [`time`](Self::time) does it itself.
     #[inline(always)]
-    pub(crate) fn count(&self, count: usize) {
+    pub fn count(&self, count: usize) {
         if count == 0 {
             self.empty_turns.add(1);
         } else {
@@ -190,12 +193,16 @@ impl Watch {
     }
 
     /// Notes the packets that wait at the place of this number, and how many find room there, if known.
-    pub(crate) fn note_fill(&self, place: u32, waiting: usize, capacity: Option<usize>) {
+    ///
+    /// # Panics
+    /// If there is no such place.
+    #[inline]
+    pub fn note_fill(&self, place: u32, waiting: usize, capacity: Option<usize>) {
         self.places[place as usize].see(waiting, capacity);
     }
 
     /// Times and counts a turn. Returns the number of packets that came.
-    pub(crate) fn time(&self, turn: impl FnOnce() -> usize) -> usize {
+    pub fn time(&self, turn: impl FnOnce() -> usize) -> usize {
         let Some(clock) = &self.clock else {
             let count = turn();
             self.count(count);
@@ -249,29 +256,40 @@ impl Watch {
         }
     }
 
-    /// The core's thread has slept, for [`Idle::SLEEP_MAX`](crate::Idle::SLEEP_MAX) at most.
-    pub(crate) fn rest(&self) {
+    /// The core's thread has slept, for the longest sleep at most.
+    #[inline]
+    pub fn rest(&self) {
         self.rests.add(1);
     }
 
-    pub(crate) fn rest_count(&self) -> u64 {
+    /// How often the core's thread has slept.
+    #[must_use]
+    pub fn rest_count(&self) -> u64 {
         self.rests.count()
     }
 
-    pub(crate) fn turn_count(&self) -> u64 {
+    /// The turns that the core has begun, those of the drain too.
+    #[must_use]
+    pub fn turn_count(&self) -> u64 {
         self.turns.count()
     }
 
-    pub(crate) fn place(&self) -> u32 {
+    /// The number of the place that runs, or ran last.
+    #[inline]
+    #[must_use]
+    pub fn place(&self) -> u32 {
         self.place.load(Relaxed)
     }
 
-    pub(crate) fn has_ended(&self) -> bool {
+    /// Whether the core has had its last turn.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
         self.has_ended.load(Relaxed)
     }
 
     /// The kernel's number of the core's thread; nothing where it has none of its own.
-    pub(crate) fn thread_id(&self) -> Option<i32> {
+    #[must_use]
+    pub fn thread_id(&self) -> Option<i32> {
         Some(self.thread_id.load(Relaxed)).filter(|&id| id != 0)
     }
 

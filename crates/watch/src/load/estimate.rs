@@ -33,7 +33,7 @@ const FIT_ERROR_MAX: f64 = 0.1;
 /// core that gets half of a CPU is at its limit with half of the packets.
 ///
 /// ```
-/// use hotloop_engine::{LoadCounts, LoadMeter, TimedTurns};
+/// use hotloop_watch::{LoadCounts, LoadMeter, TimedTurns};
 ///
 /// // Of 64,000 turns in a millisecond, half found 2 packets; an empty one takes 10 ns, one with
 /// // packets 15 + 3 for each.

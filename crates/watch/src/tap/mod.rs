@@ -12,7 +12,7 @@ mod core;
 mod page;
 
 pub use capture::{Capture, CaptureError, Interface, Taps, Totals};
-pub(crate) use core::{CoreTap, Lane};
+pub use core::{CoreTap, Lane};
 pub use page::PAGE_BYTES;
 
 use hotloop_stage::Instant;

@@ -12,21 +12,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// What control hands to a core: the beginning of a capture, or the end of that of this number.
-pub enum Change {
+pub(super) enum Change {
     Begin(Box<Probe>),
     End(usize),
 }
 
-/// Control's end of a core's captures.
+/// Control's end of a core's captures, for [`Taps::add`](super::Taps::add).
 pub struct Lane {
-    pub changes: Producer<Change>,
+    pub(super) changes: Producer<Change>,
     /// The probes of captures that have ended, to be freed.
-    pub home: Consumer<Box<Probe>>,
+    pub(super) home: Consumer<Box<Probe>>,
     /// The probes that the core has, or is to take up.
-    pub probe_count: Arc<AtomicUsize>,
+    pub(super) probe_count: Arc<AtomicUsize>,
 }
 
-/// The captures of one core. They are taken up, and go back, between bursts.
+/// The captures of one core, which an engine [enters](hotloop_stage::tap::enter) for the core's thread. They are
+/// taken up, and go back, between bursts.
 pub struct CoreTap {
     state: RefCell<State>,
     probe_count: Arc<AtomicUsize>,
@@ -42,6 +43,7 @@ struct State {
 
 impl CoreTap {
     /// A core's captures, and control's end of them.
+    #[must_use]
     pub fn new() -> (Rc<Self>, Lane) {
         // Each capture of a core begins and ends before the next of its number begins.
         let (changes_tx, changes) = ring(2 * CAPTURE_COUNT_MAX);
@@ -55,11 +57,13 @@ impl CoreTap {
 
     /// Whether a capture of this core runs or is to begin: where none does, it has nothing to take up.
     #[inline(always)]
+    #[must_use]
     pub fn is_used(&self) -> bool {
         self.probe_count.load(Relaxed) != 0
     }
 
     /// Between bursts: begins and ends captures, and hands over what a capture waits for.
+    #[inline]
     pub fn maintain(&self) {
         let mut state = self.state.borrow_mut();
         state.take_up();
@@ -70,6 +74,12 @@ impl CoreTap {
 impl fmt::Debug for CoreTap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CoreTap").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane").finish_non_exhaustive()
     }
 }
 
@@ -129,7 +139,7 @@ impl State {
 
 /// What a capture has counted on one core, in packets.
 #[derive(Debug, Default)]
-pub struct ProbeCounts {
+pub(super) struct ProbeCounts {
     /// Those that it saw.
     pub seen: Counter,
     /// Of these, those that the filter wants.
@@ -143,7 +153,7 @@ pub struct ProbeCounts {
 }
 
 /// One capture's end on one core.
-pub struct Probe {
+pub(super) struct Probe {
     pub number: usize,
     pub points: Arc<Points>,
     pub filter: Option<Arc<dyn Filter>>,

@@ -11,4 +11,4 @@ mod watch;
 
 pub use counts::{LoadCounts, PlaceLoad, TimedTurns, Waiting};
 pub use estimate::{CoreLoad, LoadMeter, PlaceTime};
-pub(crate) use watch::{TimeSource, Watch};
+pub use watch::{TimeSource, Watch};

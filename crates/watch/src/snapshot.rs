@@ -8,30 +8,36 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-/// The places of one core.
+/// The places of one core, for others to read.
 #[derive(Clone, Debug)]
-pub(crate) struct CorePlaces {
+pub struct CorePlaces {
     /// The name of the core.
-    pub(crate) name: String,
-    pub(crate) group: usize,
-    pub(crate) index: usize,
-    pub(crate) cpu: Option<usize>,
-    pub(crate) in_flight_max: usize,
-    pub(crate) places: Vec<Place>,
-    pub(crate) watch: Arc<Watch>,
+    pub name: String,
+    /// The group of cores that it belongs to.
+    pub group: usize,
+    /// Its number in the group.
+    pub index: usize,
+    /// The CPU that it is pinned to.
+    pub cpu: Option<usize>,
+    /// The most packets that can be inside it.
+    pub in_flight_max: usize,
+    /// Its places, in the order of a packet.
+    pub places: Vec<Place>,
+    /// Its account of its turns.
+    pub watch: Arc<Watch>,
     /// For each place, the names of its devices.
-    pub(crate) devices: Vec<Vec<String>>,
+    pub devices: Vec<Vec<String>>,
 }
 
 impl CorePlaces {
     /// What the core has counted and timed of its turns.
-    pub(crate) fn load(&self) -> LoadCounts {
+    #[must_use]
+    pub fn load(&self) -> LoadCounts {
         self.watch.counts(&self.name, self.cpu, &self.places)
     }
 }
 
 /// What the cores of a run have counted up to now, in packets.
-/// [`Control::snapshot`](crate::Control::snapshot) takes it.
 ///
 /// Read while the cores run, the figures are of slightly different moments: what left is read before
 /// what came.
@@ -110,7 +116,7 @@ pub struct PlaceCounts {
 
 impl PlaceCounts {
     /// Adds what a place has counted up to now.
-    pub(crate) fn add(&mut self, place: &Place) {
+    pub fn add(&mut self, place: &Place) {
         let counters = &place.counters;
         for (name, gauge) in &place.gauges {
             *self.gauges.entry((*name).to_owned()).or_default() += gauge.count();
@@ -135,8 +141,8 @@ impl PlaceCounts {
 }
 
 impl Snapshot {
-    /// Reads the counters, last place first.
-    pub(crate) fn of<'a>(
+    /// Reads the counters of a `deployment` of these cores, last place first.
+    pub fn of<'a>(
         deployment: String,
         cores: impl DoubleEndedIterator<Item = &'a CorePlaces> + Clone,
     ) -> Self {
