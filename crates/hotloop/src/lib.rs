@@ -113,7 +113,14 @@ pub use hotloop_engine as engine;
 pub use hotloop_flow as flow;
 pub use hotloop_packet as packet;
 pub use hotloop_ring as ring;
-pub use hotloop_stage as stage;
+
+/// The vocabulary of a network function, [`hotloop_stage`], and the [`neighbours`](stage::neighbours) that its packets
+/// go to.
+pub mod stage {
+    pub use hotloop_neighbours as neighbours;
+    #[doc(inline)]
+    pub use hotloop_stage::*;
+}
 
 #[cfg(feature = "dpdk")]
 pub use hotloop_dpdk as dpdk;

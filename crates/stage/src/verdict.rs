@@ -145,6 +145,31 @@ impl<P: PacketBuf> Carries for P {
     }
 }
 
+/// A packet on its way out, alone or with the outlet that it leaves by, for stages that know no outlets.
+pub trait Outgoing: Carries + Sized {
+    /// The packet.
+    type Packet: PacketBuf;
+
+    /// The packet, to be changed.
+    fn packet_mut(&mut self) -> &mut Self::Packet;
+
+    /// The same item with a new packet, from where this one's memory came from, that holds a copy of
+    /// its first byte. `None` if that memory has run out.
+    fn beside(&self) -> Option<Self>;
+}
+
+impl<P: PacketBuf> Outgoing for P {
+    type Packet = P;
+
+    fn packet_mut(&mut self) -> &mut P {
+        self
+    }
+
+    fn beside(&self) -> Option<P> {
+        self.copied(0, 1)
+    }
+}
+
 /// Counts and drops a packet, and shows it first where a capture sees it. It is called, not inlined: so a stage's loop
 /// holds in registers what it needs for packets that pass.
 #[inline(never)]

@@ -2,7 +2,5 @@
 
 mod bench;
 mod faults;
-mod forged;
-mod neighbours;
 mod planted;
 mod simulator;

@@ -4,9 +4,10 @@ use super::node::Node;
 use super::sink_node::{Collected, Outlet};
 use crate::part::Part;
 use crate::turn::TurnContext;
-use hotloop_stage::neighbours::Outgoing;
 use hotloop_stage::tap::{Sight, Way, show_one};
-use hotloop_stage::{Burst, Carries, Counters, Drain, DropReason, Instant, Sink, drop_reasons};
+use hotloop_stage::{
+    Burst, Carries, Counters, Drain, DropReason, Instant, Outgoing, Sink, drop_reasons,
+};
 use hotloop_watch::{Place, PlaceKind};
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -23,7 +23,7 @@ pub enum Onward {
     Via {
         /// The index of its interface among those of the program.
         interface: usize,
-        /// The neighbour, as [`Neighbours`](hotloop_stage::neighbours::Neighbours) has it: in place of
+        /// The neighbour, as [`Neighbours`](hotloop_neighbours::Neighbours) has it: in place of
         /// the zeros of a link-local address, which may be another neighbour's on another link, stands
         /// the index of the interface and one, in the second 16 bits.
         neighbour: IpAddr,

@@ -9,8 +9,8 @@ use super::tables::{ChangeCounts, KernelNeighbour, NeighbourState};
 use crate::privileges::{Capabilities, keep};
 use hops::{known_of, ways};
 use hotloop_engine::Publisher;
+use hotloop_neighbours::{LinkId, Neighbours};
 use hotloop_packet::ethernet::MacAddress;
-use hotloop_stage::neighbours::{LinkId, Neighbours};
 use netlink_packet_core::NLM_F_CREATE;
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage,

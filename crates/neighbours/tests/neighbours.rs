@@ -1,15 +1,15 @@
 //! The table of known neighbours, and the stage that waits for them.
 
+use hotloop_neighbours::{
+    Lesson, Link, LinkId, NeighbourDrop, NeighbourState, Neighbours, Next, NextHop, NextHops,
+    Resolve,
+};
 use hotloop_packet::arp::{self, ArpMessage};
 use hotloop_packet::build::{arp_request, udp};
 use hotloop_packet::ethernet::MacAddress;
 use hotloop_packet::memory::MemPacket;
 use hotloop_packet::nd::{self, NdMessage};
 use hotloop_packet::{PacketBuf, PortId, ipv4::Ipv4View};
-use hotloop_stage::neighbours::{
-    Lesson, Link, LinkId, NeighbourDrop, NeighbourState, Neighbours, Next, NextHop, NextHops,
-    Resolve,
-};
 use hotloop_stage::{BurstStage, Instant};
 use hotloop_testing::bench_burst;
 use std::cell::Cell;

@@ -1,10 +1,10 @@
 //! The stage that finds neighbours in what is received.
 
-use super::claim::may_be_one;
-use super::link::Link;
-use super::table::{Lesson, Neighbours};
-use crate::{Counter, Cx, Instant, NoDrops, Stage, Verdict};
+use crate::claim::may_be_one;
+use crate::link::Link;
+use crate::table::{Lesson, Neighbours};
 use hotloop_packet::PacketBuf;
+use hotloop_stage::{Counter, Cx, Instant, NoDrops, Stage, Verdict};
 use std::sync::Arc;
 
 /// Shows packets to the [`Neighbours`], as [`learn_from`](Neighbours::learn_from) does, and passes all on.

@@ -1,10 +1,10 @@
 //! A program with two links, and a gateway on one of them.
 
+use hotloop_neighbours::{Learn, Link, LinkId, Neighbours, NextHop, Resolve};
 use hotloop_packet::build::udp;
 use hotloop_packet::ethernet::MacAddress;
 use hotloop_packet::memory::MemPacket;
 use hotloop_packet::{PacketBuf, PortId, arp, nd};
-use hotloop_stage::neighbours::{Learn, Link, LinkId, Neighbours, NextHop, Resolve};
 use hotloop_stage::{Counter, Instant, Stage};
 use hotloop_testing::{Bench, InBursts, bench, bench_burst};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

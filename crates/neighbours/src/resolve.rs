@@ -1,9 +1,9 @@
 //! The stage that writes the Ethernet address of the next hop.
 
-use super::link::{LinkId, NextHop};
-use super::table::Neighbours;
-use crate::{Burst, BurstStage, Carries, Counter, Cx, Instant, Output, drop_reasons};
+use crate::link::{LinkId, NextHop};
+use crate::table::Neighbours;
 use hotloop_packet::{PacketBuf, ethernet};
+use hotloop_stage::{Burst, BurstStage, Counter, Cx, Instant, Outgoing, Output, drop_reasons};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -50,31 +50,6 @@ impl<T, F: FnMut(&T) -> Option<NextHop>> NextHops<T> for F {
     #[inline]
     fn next(&mut self, item: &mut T) -> Next {
         self(item).map_or(Next::AsIs, Next::To)
-    }
-}
-
-/// What [`Resolve`] takes: a packet, alone or with the outlet that it leaves by.
-pub trait Outgoing: Carries + Sized {
-    /// The packet.
-    type Packet: PacketBuf;
-
-    /// The packet, to be changed.
-    fn packet_mut(&mut self) -> &mut Self::Packet;
-
-    /// The same item with a new packet, from where this one's memory came from, that holds a copy of
-    /// its first byte. `None` if that memory has run out.
-    fn beside(&self) -> Option<Self>;
-}
-
-impl<P: PacketBuf> Outgoing for P {
-    type Packet = P;
-
-    fn packet_mut(&mut self) -> &mut P {
-        self
-    }
-
-    fn beside(&self) -> Option<P> {
-        self.copied(0, 1)
     }
 }
 

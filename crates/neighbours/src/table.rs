@@ -1,11 +1,11 @@
 //! The neighbours that are known, shared by all cores without a lock.
 
-use super::asked::Asked;
-use super::claim::{Claim, Kind, is_forbidden};
-use super::entry::{BY_SYSTEM_NS, Entry, Key, REFRESH_NS, Snapshot, Station};
-use super::link::{Link, LinkId, NextHop, Question};
-use crate::{Instant, log};
+use crate::asked::Asked;
+use crate::claim::{Claim, Kind, is_forbidden};
+use crate::entry::{BY_SYSTEM_NS, Entry, Key, REFRESH_NS, Snapshot, Station};
+use crate::link::{Link, LinkId, NextHop, Question};
 use hotloop_packet::ethernet::MacAddress;
+use hotloop_stage::{Instant, log};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -216,7 +216,7 @@ impl Neighbours {
 
     /// The Ethernet address, and whether the neighbour should be asked again.
     #[inline]
-    pub(super) fn lookup(&self, key: Key, now: Instant) -> Option<(MacAddress, bool)> {
+    pub(crate) fn lookup(&self, key: Key, now: Instant) -> Option<(MacAddress, bool)> {
         self.find(key).find_map(|(_, seen)| {
             let should_ask = seen.station.is_doubted() || seen.is_older(REFRESH_NS, now);
             Some((seen.mac(now)?, should_ask))
@@ -225,7 +225,7 @@ impl Neighbours {
 
     /// How often a neighbour became known or changed its Ethernet address.
     #[inline]
-    pub(super) fn change_count(&self) -> u64 {
+    pub(crate) fn change_count(&self) -> u64 {
         self.change_count.load(Acquire)
     }
 

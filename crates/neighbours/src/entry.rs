@@ -1,24 +1,24 @@
 //! A place for one neighbour, which cores read and write without a lock.
 
-use super::link::LinkId;
-use crate::Instant;
+use crate::link::LinkId;
 use hotloop_packet::ethernet::MacAddress;
+use hotloop_stage::Instant;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 
 /// How long a neighbour is used without a question (RFC 4861, section 10: REACHABLE_TIME).
-pub(super) const REFRESH_NS: u64 = 30_000_000_000;
+pub(crate) const REFRESH_NS: u64 = 30_000_000_000;
 
 /// How long a neighbour is used that no longer answers.
-pub(super) const EXPIRY_NS: u64 = 60_000_000_000;
+pub(crate) const EXPIRY_NS: u64 = 60_000_000_000;
 
 /// When a neighbour was confirmed that is the system's to confirm.
-pub(super) const BY_SYSTEM_NS: u64 = u64::MAX;
+pub(crate) const BY_SYSTEM_NS: u64 = u64::MAX;
 
 /// A neighbour: an address on a link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Key {
+pub(crate) struct Key {
     /// IPv4 as IPv6 maps it, the upper half first. No neighbour has the address `::`, which marks a free place.
     halves: [u64; 2],
     pub link: LinkId,
@@ -61,7 +61,7 @@ impl Key {
 
 /// The Ethernet address of a neighbour, in the low 48 bits, and what else is known of it. Zero: nothing.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Station(u64);
+pub(crate) struct Station(u64);
 
 impl Station {
     const KNOWN: u64 = 1 << 48;
@@ -99,7 +99,7 @@ impl Station {
 
 /// What a place held at one time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     pub version: u64,
     pub key: Key,
     pub station: Station,
@@ -121,13 +121,13 @@ impl Snapshot {
 /// A place. `version` is odd while it is being written, and moves on with every write.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     version: AtomicU64,
     address: [AtomicU64; 2],
     station: AtomicU64,
     confirmed_ns: AtomicU64,
     link: AtomicU32,
-    /// What was [asked](super::asked::Asked). Not covered by the version.
+    /// What was [asked](crate::asked::Asked). Not covered by the version.
     pub asked: AtomicU64,
     /// Whether it was asked for since requests were taken. Not covered either.
     pub is_requested: AtomicBool,

@@ -9,12 +9,17 @@
 //! knows the neighbours, it is asked in place of the link ([`NextHop::of_system`]), and feeds
 //! them ([`Neighbours::set`]).
 //!
+//! - It is made for network functions that send to neighbours on a link. It uses packets and the
+//!   vocabulary of stages, and knows neither engine nor driver.
+//! - An address that a core reads is whole: one that was known for this neighbour, never a mixture of two.
+//! - In steady state no core waits for another, locks or allocates.
+//!
 //! ```
 //! use hotloop_packet::memory::MemPacket;
 //! use hotloop_packet::{PacketBuf, PortId, arp, build::udp, ethernet::MacAddress};
-//! use hotloop_stage::neighbours::{Lesson, Link, Neighbours, NextHop, Resolve};
+//! use hotloop_neighbours::{Lesson, Link, Neighbours, NextHop, Resolve};
 //! use hotloop_stage::{Burst, BurstStage, Counters, Cx, DropReason, Instant, Output, Tally};
-//! # use hotloop_stage::neighbours::NeighbourDrop;
+//! # use hotloop_neighbours::NeighbourDrop;
 //! use std::net::Ipv4Addr;
 //!
 //! let link = Link {
@@ -53,6 +58,8 @@
 //! assert_eq!(packet.data()[..6], gateway_mac.bytes());
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod asked;
 mod claim;
 mod entry;
@@ -61,7 +68,8 @@ mod link;
 mod resolve;
 mod table;
 
+pub use hotloop_stage::Outgoing;
 pub use learn::Learn;
 pub use link::{Link, LinkId, NextHop, Question};
-pub use resolve::{NeighbourDrop, Next, NextHops, Outgoing, Resolve};
+pub use resolve::{NeighbourDrop, Next, NextHops, Resolve};
 pub use table::{Lesson, Neighbour, NeighbourState, Neighbours};

@@ -1,7 +1,7 @@
 //! What a frame says of a neighbour.
 
-use super::entry::Key;
-use super::link::Link;
+use crate::entry::Key;
+use crate::link::Link;
 use hotloop_packet::arp::{self, ArpMessage};
 use hotloop_packet::ethernet::{
     self, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, MacAddress,
@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// That a station has an address, by its own account.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Claim {
+pub(crate) struct Claim {
     pub key: Key,
     /// The station; an advertisement to one that knows it may leave it out.
     pub mac: Option<MacAddress>,
@@ -22,7 +22,7 @@ pub(super) struct Claim {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// It answers a question of this station's.
     Answer,
     /// It asks for this station.
@@ -35,7 +35,7 @@ pub(super) enum Kind {
 
 /// Whether a frame may be of ARP or neighbour discovery. It's a quick look, since most aren't.
 #[inline(always)]
-pub(super) fn may_be_one(frame: &[u8]) -> bool {
+pub(crate) fn may_be_one(frame: &[u8]) -> bool {
     let Some(start) = frame.first_chunk::<21>() else { return false };
     match u16::from_be_bytes([start[12], start[13]]) {
         ETHERTYPE_IPV4 => false,
@@ -54,7 +54,7 @@ fn has_priority_alone(frame: &[u8]) -> bool {
 
 /// Whether a frame's message is one of neighbour discovery that RFC 4861, section 7.1, forbids. It may be about any
 /// address.
-pub(super) fn is_forbidden(frame: &[u8]) -> bool {
+pub(crate) fn is_forbidden(frame: &[u8]) -> bool {
     may_be_one(frame) && nd::is_message(frame) && NdMessage::of_frame(frame).is_none()
 }
 

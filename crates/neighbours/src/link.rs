@@ -1,6 +1,6 @@
 //! Links, and what is reached on them.
 
-use super::entry::Key;
+use crate::entry::Key;
 use hotloop_packet::ethernet::{self, MacAddress};
 use hotloop_packet::{NoRoom, PacketBuf, PortId, arp, nd};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Which link an address is on: a neighbour of one link is unknown on every other.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct LinkId(pub(super) u32);
+pub struct LinkId(pub(crate) u32);
 
 impl LinkId {
     /// The neighbours that the [system](NextHop::of_system) resolves, on all its links: no frame changes
@@ -26,7 +26,7 @@ impl LinkId {
     }
 
     /// The numbers of the port and of its VLAN, 0 for none.
-    pub(super) const fn numbers(self) -> (u16, u16) {
+    pub(crate) const fn numbers(self) -> (u16, u16) {
         ((self.0 >> 16) as u16, self.0 as u16)
     }
 }
@@ -78,8 +78,8 @@ impl From<Link<Ipv6Addr>> for Link {
 /// The station that a packet goes to next, and the one that it leaves from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NextHop {
-    pub(super) key: Key,
-    pub(super) own_mac: MacAddress,
+    pub(crate) key: Key,
+    pub(crate) own_mac: MacAddress,
     /// The own address, of the neighbour's family; `None` where the system asks.
     own: Option<IpAddr>,
 }
@@ -108,8 +108,8 @@ impl NextHop {
         Self { key: Key::new(id, IpAddr::V6(address)), own_mac: link.mac, own }
     }
 
-    /// A neighbour that the system asks for, not [`Resolve`](super::Resolve), which notes requests for it
-    /// ([`Neighbours::take_requests`](super::Neighbours::take_requests)). It's reached from the station
+    /// A neighbour that the system asks for, not [`Resolve`](crate::Resolve), which notes requests for it
+    /// ([`Neighbours::take_requests`](crate::Neighbours::take_requests)). It's reached from the station
     /// with this Ethernet address.
     #[must_use]
     pub const fn of_system(address: IpAddr, own_mac: MacAddress) -> Self {
@@ -128,7 +128,7 @@ impl NextHop {
         self.key.link
     }
 
-    /// The link and the own station there, for [`Learn`](super::Learn). `None` where the system
+    /// The link and the own station there, for [`Learn`](crate::Learn). `None` where the system
     /// asks.
     #[must_use]
     pub fn station(&self) -> Option<Link> {

@@ -1,8 +1,8 @@
 //! Which questions were asked for a neighbour, and whether it has answered.
 
-use super::link::Question;
-use crate::Instant;
+use crate::link::Question;
 use hotloop_packet::ethernet::MacAddress;
+use hotloop_stage::Instant;
 
 /// The time between two questions to all (RFC 4861, section 10: RETRANS_TIMER).
 const ALL_NS: u64 = 1_000_000_000;
@@ -21,7 +21,7 @@ const LATE_NS: u64 = 3_000_000_000;
 /// The questions since the last answer, in a word that cores exchange: when the next is due, in
 /// nanoseconds, and in the low bits what was asked.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Asked(pub u64);
+pub(crate) struct Asked(pub u64);
 
 impl Asked {
     const ONES: u64 = 0b0011;

@@ -1,0 +1,4 @@
+//! The neighbours, and the stages that learn and resolve them, in memory.
+
+mod forged;
+mod neighbours;
