@@ -1,7 +1,7 @@
 //! The names in programs' interfaces: those of metrics, of drop reasons, and the keys of JSON in
 //! reports and in answers to `ctl`.
 //!
-//! `docs/schema.json` has them, with a version. Each program has a test that runs it and calls
+//! `docs/reference/schema.json` has them, with a version. Each program has a test that runs it and calls
 //! [`check`]. After a change, the test fails until it is run with `HOTLOOP_SCHEMA=write`, which
 //! writes the current names under the version after [`SCHEMA_VERSION`]; that must be updated by
 //! hand.
@@ -16,7 +16,7 @@ use std::io::{Read, Seek, Write};
 use std::process::Command;
 
 /// The path of the schema.
-const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/schema.json");
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/schema.json");
 
 /// Objects with keys that are names of other things.
 const MAPS: [&str; 3] = ["dropped", "gauges", "xstats"];

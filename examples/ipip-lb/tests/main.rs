@@ -35,6 +35,7 @@ mod operator_file;
 mod privileges;
 mod queries;
 mod recorded;
+mod reference;
 mod refresh;
 mod reload;
 mod replace;
