@@ -8,14 +8,13 @@ use std::io;
 use std::path::Path;
 
 /// What belongs to a service of the balancer.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 6] = [
     ("/etc/ipip-lb/NAME.toml", "The configuration of the service ipip-lb@NAME."),
     ("/etc/ipip-lb/NAME.env", "EAL_ARGS and OPTIONS, further arguments of that service."),
     ("/run/hotloop/ipip-lb@NAME.sock", "Its control socket: ipip-lb ctl --control PATH."),
-    (
-        "/usr/share/doc/ipip-lb/README.md",
-        "Every key of the configuration, and every packet rule with its RFC.",
-    ),
+    ("/usr/share/doc/ipip-lb/README.md", "How to begin, and what is on the other pages there."),
+    ("/usr/share/doc/ipip-lb/reference/config.md", "Every key of the configuration."),
+    ("/usr/share/doc/ipip-lb/balancer/packets.md", "Every packet rule with its RFC."),
 ];
 
 /// What programs that carry packets end with.

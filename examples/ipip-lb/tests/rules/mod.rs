@@ -1,4 +1,4 @@
-//! The rules of the README's table, in all deployments: what leaves by which port, and what is
+//! The rules of the table in `docs/balancer/packets.md`, in all deployments: what leaves by which port, and what is
 //! dropped why. Each test's name says its rule.
 
 mod anything_else;
