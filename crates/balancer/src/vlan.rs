@@ -2,7 +2,7 @@
 //! and added before the sink. In between, frames have none.
 
 use crate::arrival::Ports;
-use crate::balance::Route;
+use crate::route::Route;
 use hotloop::engine::Routed;
 use hotloop::packet::{PacketBuf, ethernet};
 use hotloop::stage::{Burst, BurstStage, Carries, Cx, Output, drop_reasons};

@@ -13,6 +13,7 @@ use crate::network_function::NetworkFunction;
 use crate::next_hops::{self, NextHopWatch, PortHops};
 use crate::outcome::Outcome;
 use crate::replace::gate::{Gate, Gated};
+use crate::replace::inheritance::Inherited;
 use crate::replace::left::Left;
 use crate::replace::predecessor::take_over;
 use crate::store::Patience;
@@ -28,6 +29,8 @@ use hotloop_balancer::balance::{Create, Egress, Egresses, Route};
 use hotloop_balancer::spec::Side;
 use hotloop_ops::kernel::PortOrKernel;
 use hotloop_ops::{CONTROL, Operation, Socket, TURN, Watching, notify};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long connections of a predecessor are entered before clients are answered in between.
@@ -62,8 +65,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     hugepages::check_arguments(&args.eal, &config)?;
     let stall_max = stall_max(args, &config);
     let guard = config.announce.as_ref().and_then(|_| Guard::start(stall_max, args.log));
-    let eal = if args.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&args.eal) };
-    let eal = eal.map_err(|error| BadInput::new(format!("arguments after --: {error}")))?;
+    let eal = open_eal(&args.eal)?;
     let mut inherited = args.replace.then(|| take_over(&args.control, &config)).transpose()?;
     let gate = Gate::new(inherited.is_none());
     let kept = || operator_file::load(&config, stored.as_ref(), SystemTime::now());
@@ -73,8 +75,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     let (function, steering) = NetworkFunction::standing(&config, egresses(&ports), &standing)
         .map_err(|error| BadInput::new(error.to_string()))?;
     let all: Vec<_> = ports.iter().map(|(_, port)| port).collect();
-    let interfaces =
-        exception::open(eal, &config, &all, inherited.as_mut().map(|it| &mut it.interfaces))?;
+    let interfaces = exception::open(eal, &config, &all, files_of(&mut inherited))?;
     let mut receiving = receiving(&config, &ports)?;
     interfaces.iter().for_each(|it| it.set_ways(&mut receiving));
     let exits = next_hops::exits(&config, &interfaces);
@@ -90,9 +91,8 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     let (function, node, handover) = clustered(function, &config, gate.clone())?;
     let mut socket =
         args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
-    let (vips, announcer) =
-        announce::open(eal, &config, guard, inherited.as_mut().map(|it| &mut it.interfaces))?
-            .unzip();
+    let files = files_of(&mut inherited);
+    let (vips, announcer) = announce::open(eal, &config, guard, files)?.unzip();
     let watching = watching(args, stall_max, announcer.as_ref());
     let operator = Operator::start(args.common.source.clone(), config.clone(), steering)?;
     let operator = operator.announcing(announcer).watching(watch, hops);
@@ -110,9 +110,9 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     let send = |core: &Core| {
         let queue = |port: &Port| Ok::<_, Error>(PortOrKernel::Port(port.tx_queue(core)?));
         let queues = ports.iter().map(|(egress, port)| Ok((egress.route, queue(port)?)));
-        let punted = interfaces
-            .iter()
-            .map(|it| Ok((it.route(), PortOrKernel::Kernel(it.port().sink(core)?))));
+        let sink =
+            |it: &KernelInterface| Ok::<_, Error>(PortOrKernel::Kernel(it.port().sink(core)?));
+        let punted = interfaces.iter().map(|it| Ok((it.route(), sink(it)?)));
         Ok(outlets(queues.chain(punted).collect::<Result<Vec<_>, Error>>()?))
     };
     let pool = probe_pool(eal, &config)?;
@@ -128,6 +128,17 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     }?;
     let left = operator.let_go().map(|left| Left::new(left, interfaces, vips));
     Ok((outcome, left.transpose()?))
+}
+
+/// DPDK's environment, by these arguments if there are any.
+fn open_eal(arguments: &[String]) -> Result<Eal, BadInput> {
+    let eal = if arguments.is_empty() { Eal::embedded() } else { Eal::with_args(arguments) };
+    eal.map_err(|error| BadInput::new(format!("arguments after --: {error}")))
+}
+
+/// The files of the interfaces that a predecessor has left.
+fn files_of(inherited: &mut Option<Inherited>) -> Option<&mut HashMap<String, OwnedFd>> {
+    inherited.as_mut().map(|inherited| &mut inherited.interfaces)
 }
 
 /// The balancer as a node of its store, where it has one, of which `stored` is in force.

@@ -1,6 +1,7 @@
 //! The rules of this repository that the compiler does not check.
 
 pub mod files;
+mod layers;
 mod lengths;
 mod packages;
 mod source;
@@ -45,6 +46,7 @@ impl fmt::Display for Violation {
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     let (files, mut violations) = files::all(Path::new("."))?;
     violations.extend(packages::check(workspace)?);
+    violations.extend(layers::check(&files));
     violations.extend(unsafety::check_pages(&files));
     violations.extend(files.iter().flat_map(check_file));
     for violation in &violations {
