@@ -43,7 +43,7 @@ const FLOW_COUNT: u32 = 1_000;
 const SERVICE_COUNT: u32 = 10;
 const SEED: Seed = Seed::new(42);
 
-/// Packets a nanosecond, as the bits of a float. Infinite: as many as are taken.
+/// Packets a nanosecond, as the bits of a float. Infinite means no limit.
 type Rate = AtomicU64;
 
 /// Packets that arrive evenly.

@@ -59,8 +59,8 @@ impl Loopback {
         }
     }
 
-    /// The time of receiving `count` datagrams with as many calls of `receive` as needed; filling
-    /// is not counted.
+    /// The time of receiving `count` datagrams by calling `receive` repeatedly, without the time of
+    /// filling.
     fn timed(&mut self, count: u64, mut receive: impl FnMut() -> u64) -> Duration {
         let (mut taken, mut done) = (Duration::ZERO, 0);
         while done < count {

@@ -1,4 +1,4 @@
-//! Counts a CPU's interrupts, each of which takes as long as many bursts of packets.
+//! Counts a CPU's interrupts. Each takes the time of many bursts of packets.
 
 use std::fs;
 

@@ -23,7 +23,7 @@ pub struct Side<'a> {
     pub(super) slice_ops: u64,
     pub(super) turn_slices: u64,
     pub(super) slices: Vec<Slice>,
-    /// Where `play` stores the nanoseconds of each burst, if it does.
+    /// Storage for the nanoseconds of each burst, if `play` records them.
     pub(super) bursts: Option<&'a Bursts>,
     /// Whether `play` sleeps and warms up, outside of the time that it returns.
     pub(super) sleeps: bool,

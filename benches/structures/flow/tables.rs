@@ -99,8 +99,8 @@ impl Hashbrown {
         table
     }
 
-    /// The number of slots is a power of two, of which at most 7/8 are used; a control byte for
-    /// each.
+    /// The number of slots is a power of two, each has a control byte, and at most 7/8 of them are
+    /// used.
     fn bytes(capacity: usize) -> usize {
         let slots = (capacity * 8).div_ceil(7).next_power_of_two();
         slots * (size_of::<Entry>() + 1) + (64 << 10)

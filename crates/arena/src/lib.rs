@@ -67,18 +67,18 @@
 //!
 //! | where | what | relies on |
 //! |---|---|---|
-//! | `mapping.rs`, `map` | `mmap` | no address is asked for, so that nothing is mapped over |
-//! | `mapping.rs`, `Mapping::guarded` | `mprotect` | the range lies in a mapping just made (two alignments longer, of which at most one is skipped), and nobody knows it yet |
-//! | `mapping.rs`, `Mapping::advise` | `madvise` | the range is cut to the mapping; only advices that keep what memory holds are used |
+//! | `mapping.rs`, `map` | `mmap` | no address is requested, so no other mapping is replaced |
+//! | `mapping.rs`, `Mapping::guarded` | `mprotect` | the range lies in a mapping just made (two alignments longer, with at most one skipped), and nobody knows it yet |
+//! | `mapping.rs`, `Mapping::advise` | `madvise` | the range is cut to the mapping; the advice used doesn't change the memory's content |
 //! | `mapping.rs`, `Mapping::touch` | writing a zero to each page (kernels before 5.14) | the offset is below the length; nothing was allocated yet |
 //! | `mapping.rs`, `Mapping::lock` | `mlock2` | the range is the mapping; unmapping unlocks |
-//! | `mapping.rs`, `Mapping::prefer_node` | `mbind` | the range is the mapping; the mask is as long as said and outlives the call |
+//! | `mapping.rs`, `Mapping::prefer_node` | `mbind` | the range is the mapping; the mask has the stated length and outlives the call |
 //! | `mapping.rs`, `Mapping::first_node` | `get_mempolicy` | it writes one `int`, which outlives the call |
 //! | `mapping.rs`, `Drop for Mapping` | `munmap` | address and length are those of `mmap`; the last handle is gone, and with it all allocations |
-//! | `mapping.rs`, `Send` and `Sync` | two `impl`s | a mapping belongs to the process; `&Mapping` gives out addresses, and leaves the content alone once it is shared |
-//! | `mapping_miri.rs`, in place of `mapping.rs` under Miri | `alloc_zeroed`, `dealloc`, `Send` and `Sync` | the size is not 0; memory is given back once, with the layout that it was made with; `&Mapping` reads fields |
+//! | `mapping.rs`, `Send` and `Sync` | two `impl`s | a mapping belongs to the process; `&Mapping` hands out addresses, and doesn't change the content once it is shared |
+//! | `mapping_miri.rs`, in place of `mapping.rs` under Miri | `alloc_zeroed`, `dealloc`, `Send` and `Sync` | the size is not 0; memory is given back once, with its original layout; `&Mapping` reads fields |
 //! | `arena.rs`, `Allocator for Arena` | the `impl` | ranges are handed out once until given back, and lie in the mapping; it stays in place until the last handle is dropped; clones share one region; `taken_bytes` is the same for all layouts that fit a block |
-//! | `boxed.rs`, `Arena::boxed_zeroed` | `assume_init` | all bytes are written 0, which is a valid `T` by [`zerocopy::FromZeros`] |
+//! | `boxed.rs`, `Arena::boxed_zeroed` | `assume_init` | all bytes are set to 0, which is a valid `T` by [`zerocopy::FromZeros`] |
 //!
 //! Everything else is safe code: free ranges are arithmetic on offsets (`free.rs`), tested against
 //! a map of bytes.

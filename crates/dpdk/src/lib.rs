@@ -69,14 +69,14 @@
 //!
 //! | invariant | kept by | relied on in |
 //! |---|---|---|
-//! | An [`Eal`] proves that DPDK is initialised, once and for good | `eal`: made by a call that returned, never cleaned up | `eal`, `threads`, `lcore`, `log`, `error`, `raw` |
-//! | An [`Mbuf`] is a pointer to a valid chain of segments that it alone owns; a [`SharedMbuf`] to one that is read only, whose count includes it | `from_raw` and its callers; `rx` copies what a driver hands out twice, and frees that whose lengths don't agree | `mbuf`, `free`, `lengths`, `buf`, `segment`, `shared`, `raw`, `rx`, `tx` |
-//! | A pool lives as long as the process, its objects are mbufs, and any thread may use it | `raw`: every pool has the same kind of ring, with slots for all its mbufs, and none is freed once it was handed out | `raw`, `report`, `shared`, `start` |
-//! | A device's arguments are those that were checked | `device`: DPDK gets a string rebuilt from what was parsed, of which it finds the same parts, each with a value; `values`: those that drivers don't check; `arguments`: EAL sees no other devices | `plug`, `start`; `kvargs`, for tests, has DPDK read them |
-//! | A port exists while its state is locked and says so; it is configured, started, stopped and closed under the one control lock, and stopped when no queue is held or none is inside its gate | `inner`, whose state counts the queues that are out; `reopen`; `gate`, which counts those inside | `inner`, `plug`, `start`, `stats`, `counters`, `reopen` |
-//! | A queue that is inside its port's gate is of a port that runs, and polled by one thread at a time | `gate`; `inner` hands it out once; it is polled through `&mut`; what nobody claimed is polled through the port's first queue | `rx`, `tx`, `spare` |
-//! | A driver is called with room on the stack for its frames | `stack`: `rx` and `tx` look at each call of a queue; the control lock's proof, and what reads a port, include a look | `rx`, `tx`, `spare`, `plug`, `start`, `inner`, `stats` |
-//! | A [`Filter`]'s program is made by one thread, with a stack that suffices, and freed once | the shim, which copies what libpcap made | `bpf`, `compile` |
+//! | An [`Eal`] proves that DPDK is initialised, once and for good | `eal`: made after the call returned, never cleaned up | `eal`, `threads`, `lcore`, `log`, `error`, `raw` |
+//! | An [`Mbuf`] is a pointer to a valid chain of segments, and its only owner; a [`SharedMbuf`] points to a read-only one, and is included in its count | `from_raw` and its callers; `rx` copies packets that a driver hands out twice, and frees packets with lengths that don't agree | `mbuf`, `free`, `lengths`, `buf`, `segment`, `shared`, `raw`, `rx`, `tx` |
+//! | A pool lives as long as the process, its objects are mbufs, and any thread may use it | `raw`: every pool has the same kind of ring, with slots for all its mbufs, and no pool is freed once it was handed out | `raw`, `report`, `shared`, `start` |
+//! | A device's arguments are those that were checked | `device`: DPDK gets a string rebuilt from the parsed parts, and finds the same parts, each with a value; `values`: those that drivers don't check; `arguments`: EAL sees no other devices | `plug`, `start`; `kvargs`, for tests, has DPDK read them |
+//! | A port exists while its state is locked and reports that; it is configured, started, stopped and closed under the single control lock, and stopped when no queue is held or inside its gate | `inner`, which counts the queues held; `reopen`; `gate`, which counts the queues inside | `inner`, `plug`, `start`, `stats`, `counters`, `reopen` |
+//! | A queue inside its port's gate belongs to a running port, and is polled by one thread at a time | `gate`; `inner` hands it out once; it is polled through `&mut`; unclaimed queues are polled through the port's first queue | `rx`, `tx`, `spare` |
+//! | A driver is called with room on the stack for its frames | `stack`: `rx` and `tx` check it in each call on a queue; the control lock's proof, and functions that read a port, include the check | `rx`, `tx`, `spare`, `plug`, `start`, `inner`, `stats` |
+//! | A [`Filter`]'s program is made by one thread, with a stack that suffices, and freed once | the shim, which copies libpcap's result | `bpf`, `compile` |
 //! | A descriptor that this crate asks the kernel about is open | `sockets`, which duplicates it, and `interface`, which opens it | `sockets`, `interface` |
 
 mod bpf;

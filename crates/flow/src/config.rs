@@ -18,7 +18,7 @@ pub struct Config {
     /// nanoseconds, and leaves them unchanged for [`get_silent`](crate::Table::get_silent), which
     /// returns how long they were silent. `u64::MAX` to find all flows.
     pub recent_ns: u64,
-    /// What happens to new flows when there is no place for them.
+    /// Policy for new flows when there is no place for them.
     pub full: Full,
 }
 
@@ -32,7 +32,7 @@ impl Config {
     }
 }
 
-/// What a full table does with a new flow.
+/// Policy of a full table for new flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// Refuses new flows. No flow has to leave for another.

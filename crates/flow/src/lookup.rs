@@ -199,7 +199,7 @@ impl<K: Key, V> Table<K, V> {
         self.store.view().entry_if_any(hint.place as usize)?.value()
     }
 
-    /// The hash of a key if it has no flow, whatever its hint says.
+    /// The hash of a key if it has no flow, whether or not its hint reports that.
     #[cold]
     #[inline(never)]
     pub(crate) fn hash_if_absent(&self, key: &K, hint: Hint) -> Option<Hash> {

@@ -1,6 +1,6 @@
 //! A table's counters.
 
-/// What happened to a table's flows since it was made.
+/// Counts of a table's flows since it was made.
 ///
 /// At any time `inserted_count = removed_count + expired_count + evicted_count + len`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

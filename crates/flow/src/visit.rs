@@ -4,7 +4,7 @@ use crate::Key;
 use crate::group::{GROUP_SLOTS, Group, Lanes, Mask, Native};
 use crate::table::Table;
 
-/// Where a [`scan`](Table::scan) continues; the default is the beginning.
+/// The position at which a [`scan`](Table::scan) continues; the default is the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     slot: usize,

@@ -113,7 +113,7 @@ pub fn rewrite_destination<P: PacketBuf>(
     rewrite_packet(packet, End::Destination, to.into())
 }
 
-/// What is rewritten of a packet.
+/// The end of a packet to rewrite.
 #[derive(Clone, Copy)]
 enum End {
     Source,
@@ -129,7 +129,7 @@ impl End {
     }
 }
 
-/// Where a packet is: the header of a quoted one may be all that there is of it.
+/// The place of a packet. A quoted packet may consist of only its header.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Place {
     Frame,

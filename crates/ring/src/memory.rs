@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Lines, with no record of which slots hold items.
+/// Lines. This type doesn't know which slots hold items.
 pub(crate) struct Memory<T>(Box<[Line<T>]>);
 
 /// The lines of a [`Memory`].

@@ -83,8 +83,8 @@ pub(crate) const fn lines_of<T>(count: usize) -> usize {
 /// An end's position: an item of a record.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor {
-    /// The line in which the record starts. Invariant: one of the ring's lines, of which there is
-    /// at least one. `next_record` stays within them.
+    /// The line in which the record starts. Invariant: one of the ring's lines. There is at least
+    /// one, and `next_record` stays within them.
     pub(crate) line_index: usize,
     /// The item's index in the record.
     pub(crate) slot: usize,

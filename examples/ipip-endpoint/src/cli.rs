@@ -14,7 +14,7 @@ const INTERFACE_BYTES_MAX: usize = 15;
 /// for the outer header.
 const MTU_MIN: i64 = 1280 + 40;
 
-/// Unwraps a load balancer's IP-in-IP tunnels onto a TAP interface, from which the kernel answers.
+/// Unwraps a load balancer's IP-in-IP tunnels onto a TAP interface, where the kernel answers.
 ///
 /// The service's address (VIP) is an address of this machine, on its loopback interface; servers
 /// listen on it as on any other. Their answers are routed into the TAP interface, and leave by the

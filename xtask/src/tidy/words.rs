@@ -1,4 +1,4 @@
-//! What may not be left in a file: notes, unfinished code, paths of one machine, the address of
+//! Text that may not be left in a file: notes, unfinished code, paths of one machine, the address of
 //! another registry, and phrases that are not plain English.
 
 use super::Violation;

@@ -115,7 +115,7 @@ fn optimized(expression: &CStr) -> Result<Vec<Instruction>, String> {
     Ok(compiled.iter().map(instruction).collect())
 }
 
-/// Returns the number of instructions that libpcap makes of an expression. Stores as many as fit.
+/// Returns the number of instructions that libpcap makes of an expression. Stores those that fit.
 fn compiled(
     expression: &CStr,
     optimizes: bool,

@@ -34,7 +34,7 @@ impl Number {
 /// Any one of these numbers is needed: if the list is empty, nothing matches. `None` if unknown.
 type Needed = Option<Vec<Number>>;
 
-/// Two needs of which each packet that matches meets one, for a program that only jumps forward.
+/// Two needs, for a program that only jumps forward. Every packet that matches meets one of them.
 /// `None` if there are more.
 pub fn needs(program: &[Instruction]) -> Option<Needs> {
     match needed(program)?[..] {
@@ -85,7 +85,7 @@ fn either(some: Needed, others: Needed) -> Needed {
     (all.len() <= 2).then_some(all)
 }
 
-/// For each instruction, the place in the packet from which A was loaded, as an offset and a number
+/// For each instruction, the place in the packet that A was loaded from, as an offset and a number
 /// of bytes. `None` if that differs between paths, or if A was computed.
 fn loads(program: &[Instruction]) -> Vec<Option<(u32, usize)>> {
     /// The content of A before an instruction.

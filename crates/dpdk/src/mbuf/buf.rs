@@ -109,7 +109,7 @@ impl PacketBuf for Mbuf {
         }
     }
 
-    /// Copies into fresh mbufs of the pool of this packet's first segment, as many as needed.
+    /// Copies into fresh mbufs of the pool of this packet's first segment.
     fn copied(&self, offset_bytes: usize, len_bytes: usize) -> Option<Self> {
         let end = offset_bytes.checked_add(len_bytes)?;
         if len_bytes == 0 || end > self.len_bytes() {

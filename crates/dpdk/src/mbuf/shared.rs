@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering, fence};
 /// Maximum number of clones of one packet: far below the wrap of its 16-bit count.
 const CLONES_MAX: u16 = 1 << 15;
 
-/// A packet with several owners, none of which writes to it. Cloning copies no bytes.
+/// A read-only packet with several owners. Cloning copies no bytes.
 ///
 /// Queues don't take it: [`into_exclusive`](Self::into_exclusive) turns the last clone into an
 /// [`Mbuf`] again, and [`to_mut`](Self::to_mut) copies the packet if there are others.

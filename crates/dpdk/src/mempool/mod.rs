@@ -37,7 +37,7 @@ pub struct MempoolConfig {
     /// less.
     pub data_room_bytes: u16,
     /// Number of mbufs that each lcore caches, at most 512 and a third of `mbuf_count`. With DPDK
-    /// before 26.07, a cache may hold up to half as many more. With 0, every call takes a lock-free
+    /// before 26.07, a cache may hold up to 1.5 times that. With 0, every call takes a lock-free
     /// detour.
     pub cache_count: u32,
     /// The NUMA node of its memory; `None` for any.
@@ -63,7 +63,7 @@ impl Default for MempoolConfig {
 
 impl MempoolConfig {
     /// Maximum number of mbufs in a pool: DPDK keeps them in a ring of the next power of two, and
-    /// its rings have at most 2^30 slots, of which one stays free. Memory ends earlier.
+    /// its rings have at most 2^30 slots, and one stays free. Memory ends earlier.
     pub const MBUF_COUNT_MAX: u32 = (1 << 30) - 1;
 
     /// The default size of caches: 256, or 512 in a pipeline with DPDK 26.07 or later. Such a cache

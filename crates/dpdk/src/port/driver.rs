@@ -55,7 +55,7 @@ pub(crate) enum Queues {
 }
 
 impl Queues {
-    /// RX and TX queues of a device with at most `max` of each, of which `claimed` are claimed.
+    /// Numbers of RX and TX queues, given the claimed ones and the device's maximum.
     pub(crate) fn configured(self, claimed: (u16, u16), max: (u16, u16)) -> (u16, u16) {
         match self {
             Self::Claimed => claimed,

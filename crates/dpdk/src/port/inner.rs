@@ -367,7 +367,7 @@ impl Inner {
         state.rx.count()..self.configured(&state).0
     }
 
-    /// Whether the port runs with RX queues of which none is claimed.
+    /// Whether the port runs with RX queues but none is claimed.
     pub(super) fn is_rx_unclaimed(&self) -> bool {
         lock(&self.state).rx.count() == 0
     }

@@ -1,4 +1,4 @@
-//! What full tables do, and which flows are affected.
+//! Full tables: refused and evicted flows.
 
 use super::{Chosen, Random, check, table};
 use crate::group::GROUP_SLOTS;

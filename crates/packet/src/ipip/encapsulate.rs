@@ -155,7 +155,7 @@ impl Tunnel {
         }
     }
 
-    /// The number of bytes by which a packet grows: 20 or 40.
+    /// The number of bytes that wrapping adds to a packet: 20 or 40.
     #[inline]
     pub const fn outer_header_bytes(&self) -> usize {
         match &self.outer {

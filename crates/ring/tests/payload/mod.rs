@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt::Debug;
 
-/// Plain bytes from which the number can be recognised, as well as their size allows.
+/// Plain bytes that identify a number, as well as their size allows.
 pub trait Payload: Copy + PartialEq + Debug + Send + 'static {
     fn of(number: u64) -> Self;
 }

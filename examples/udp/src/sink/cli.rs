@@ -152,7 +152,7 @@ impl Cli {
         }
     }
 
-    /// What to find out about datagrams.
+    /// The questions about datagrams.
     #[must_use]
     pub fn questions(&self) -> Questions {
         let verified_flows = self.verify.map(|count| count as usize);

@@ -11,7 +11,7 @@ const LATENCY_NS_MAX: u64 = 60_000_000_000;
 /// Significant digits of a latency.
 const DIGITS: u8 = 3;
 
-/// What to find out.
+/// Questions about datagrams.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Questions {
     /// Number of flows to verify, if any.

@@ -20,7 +20,7 @@ pub struct Rated {
 }
 
 impl Rated {
-    /// A queue that always has packets, of which `per_second` are taken in a second.
+    /// A queue that always has packets, and is limited to `per_second` packets a second.
     pub const fn new(queue: RxQueue, per_second: u64) -> Self {
         Self { queue, per_second: Some(per_second), begun: None, count: 0 }
     }
