@@ -4,6 +4,7 @@ pub mod files;
 mod layers;
 mod lengths;
 mod packages;
+mod shapes;
 mod source;
 mod tools;
 mod unsafety;
@@ -67,6 +68,7 @@ fn check_file(file: &File) -> Vec<Violation> {
         violations.extend(lengths::functions(&file.path, &code));
         violations.extend(unsafety::check(file, &code));
         violations.extend(tools::check(file, &code));
+        violations.extend(shapes::check(file));
     }
     violations
 }

@@ -4,20 +4,21 @@
 /// every byte its column.
 pub fn code_only(text: &str) -> String {
     let mut blanked = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while at < text.len() {
-        let rest = &text[at..];
-        let after_name = at > 0 && is_name_byte(text.as_bytes()[at - 1]);
-        let (length_bytes, is_code) = token(rest, after_name);
-        let token = &rest.as_bytes()[..length_bytes];
+    for (_, token, is_code) in tokens(text) {
         if is_code {
-            blanked.extend(token);
+            blanked.extend(token.bytes());
         } else {
-            blanked.extend(token.iter().map(|byte| if *byte == b'\n' { b'\n' } else { b' ' }));
+            blanked.extend(token.bytes().map(|byte| if byte == b'\n' { b'\n' } else { b' ' }));
         }
-        at += length_bytes;
     }
     String::from_utf8_lossy(&blanked).into_owned()
+}
+
+/// The comments that begin with two slashes, each with its byte position.
+pub fn line_comments(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    tokens(text)
+        .filter(|(_, token, is_code)| !is_code && token.starts_with("//"))
+        .map(|(at, token, _)| (at, token))
 }
 
 /// The byte positions of a whole word.
@@ -37,6 +38,18 @@ pub fn line_index(code: &str, at: usize) -> usize {
 
 fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// The tokens of a text, each with its byte position and whether it is code.
+fn tokens(text: &str) -> impl Iterator<Item = (usize, &str, bool)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
+        let after_name = at > 0 && is_name_byte(text.as_bytes()[at - 1]);
+        let (length_bytes, is_code) = token(rest, after_name);
+        at += length_bytes;
+        Some((at - length_bytes, &rest[..length_bytes], is_code))
+    })
 }
 
 /// The length of the first token of `rest`, and whether it is code.
@@ -126,6 +139,12 @@ mod tests {
 
     fn squeezed(text: &str) -> String {
         code_only(text).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn line_comments_have_their_positions() {
+        let found: Vec<_> = line_comments("a(\"// b\"); // c\n/// d").collect();
+        assert_eq!(found, [(11, "// c"), (16, "/// d")]);
     }
 
     #[test]
