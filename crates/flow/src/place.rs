@@ -207,7 +207,7 @@ impl<K: Key, V> View<'_, K, V> {
         if has_second { first | second << GROUP_SLOTS } else { first }
     }
 
-    /// A flow of the two groups whose other group has room.
+    /// A flow of the two groups that has room in its other group.
     fn movable<L: Lanes>(self, hash: Hash, candidates: &mut Candidates) -> Option<Place> {
         candidates.entries = self.compared::<L>(hash, candidates.groups);
         for (which, group) in candidates.groups.into_iter().enumerate() {

@@ -91,7 +91,7 @@ pub enum NatError {
 /// destination. It gets the new address all the same (RFC 5508, section 4.2, REQ-5).
 ///
 /// # Errors
-/// [`NatError`]; the packet is as it was.
+/// [`NatError`]; the packet is unchanged.
 #[inline]
 pub fn rewrite_source<P: PacketBuf>(
     packet: &mut P,
@@ -100,11 +100,11 @@ pub fn rewrite_source<P: PacketBuf>(
     rewrite_packet(packet, End::Source, to.into())
 }
 
-/// Rewrites a packet's destination; of an ICMP error also the source of what it quotes (RFC 5508,
-/// section 4.2, REQ-4).
+/// Rewrites a packet's destination. For an ICMP error, also rewrites the quoted packet's source
+/// (RFC 5508, section 4.2, REQ-4).
 ///
 /// # Errors
-/// [`NatError`]; the packet is as it was.
+/// [`NatError`]; the packet is unchanged.
 #[inline]
 pub fn rewrite_destination<P: PacketBuf>(
     packet: &mut P,
@@ -150,7 +150,7 @@ fn rewrite_packet<P: PacketBuf>(packet: &mut P, end: End, to: SocketAddr) -> Res
     rewrite_frame(frame, end, to)
 }
 
-/// The headers of a packet whose headers are at fixed offsets: nearly all packets of IPv4.
+/// The headers of a packet with all headers at fixed offsets, as in nearly all IPv4 packets.
 #[inline(always)]
 fn split_plain(frame: &mut [u8], len_bytes: usize) -> Option<(&mut Ipv4Header, Transport<'_>)> {
     let protocol = plain_protocol_v4(frame, len_bytes)?;
@@ -198,7 +198,7 @@ fn rewrite(packet: &mut [u8], place: Place, end: End, to: SocketAddr) -> Result<
     Ok(())
 }
 
-/// Rewrites what an ICMP error quotes, and returns the change of the error's payload.
+/// Rewrites the quote of an ICMP error, and returns the change of the error's payload.
 fn rewrite_quote(quote: &mut [u8], end: End, to: SocketAddr) -> Result<Change, NatError> {
     let before = checksum(quote);
     rewrite(quote, Place::Quote, end, to)?;
@@ -231,7 +231,7 @@ enum Transport<'a> {
     Ports(&'a mut [U16; 2]),
     Tcp(&'a mut TcpHeader),
     Udp(&'a mut UdpHeader),
-    /// An echo or an error, and what follows its header.
+    /// An echo or an error, and the bytes after its header.
     Icmp(&'a mut IcmpHeader, &'a mut [u8]),
     Icmpv6(&'a mut Icmpv6Header, &'a mut [u8]),
 }

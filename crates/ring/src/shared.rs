@@ -156,7 +156,8 @@ impl<T> Left<'_, T> {
             let count = unsafe { lines.header(line_index, Ordering::Relaxed) };
             if slot < count {
                 self.cursor.slot += 1;
-                // SAFETY: 1. Both ends are gone: the ring is being dropped and is the caller's alone.
+                // SAFETY: 1. Both ends are gone: the ring is being dropped, and only the caller has
+                // it.
                 // 2. The item is shown and was not taken, and each is visited once.
                 drop(unsafe { lines.take(line_index, slot) });
             } else if count < per_line::<T>() {

@@ -1,10 +1,10 @@
 //! The receiving sockets of net_af_packet and net_af_xdp, and the kernel's drops at them.
 //!
-//! net_af_packet counts none of those drops, according to an old version of its sources and one of
-//! 2025. The kernel does, for each socket, and restarts from 0 whenever the count is read: should a
-//! later driver read it as well, its figure and this one still add up to the total. net_af_xdp
-//! leaves out packets that find the RX ring full; there the kernel's figure, which only grows,
-//! replaces the driver's.
+//! net_af_packet counts none of those drops: neither an old version of its sources nor one of 2025
+//! does. The kernel counts them for each socket, and restarts from 0 whenever the count is read:
+//! should a later driver read it as well, its figure and this one still add up to the total.
+//! net_af_xdp leaves out packets that find the RX ring full; there the kernel's figure, which only
+//! grows, replaces the driver's.
 
 use rustix::io::FdFlags;
 use rustix::net::{AddressFamily, sockopt};

@@ -28,7 +28,7 @@ const SERVICES: u8 = 0xfc;
 /// extension headers are left out.
 ///
 /// # Errors
-/// [`AnswerError`]; the packet is as it was.
+/// [`AnswerError`]; the packet is unchanged.
 pub fn echo_reply<P: PacketBuf>(packet: &mut P) -> Result<(), AnswerError> {
     let about = About::read(packet)?;
     let (request, reply, plain_bytes) = match about.ends {

@@ -36,7 +36,7 @@ const GROWN_V6: usize = ipv6::HEADER_BYTES + icmpv6::HEADER_BYTES;
 /// 576 bytes for IPv4 or 1,280 for IPv6. Other segments are freed.
 ///
 /// # Errors
-/// [`AnswerError`]; the packet is as it was.
+/// [`AnswerError`]; the packet is unchanged.
 pub fn time_exceeded<P: PacketBuf>(
     packet: &mut P,
     from: impl Into<IpAddr>,
@@ -58,7 +58,7 @@ pub fn time_exceeded<P: PacketBuf>(
 /// [split](crate::fragment::split).
 ///
 /// # Errors
-/// [`AnswerError`]; the packet is as it was.
+/// [`AnswerError`]; the packet is unchanged.
 pub fn too_big<P: PacketBuf>(
     packet: &mut P,
     from: impl Into<IpAddr>,
@@ -84,7 +84,7 @@ pub fn too_big<P: PacketBuf>(
 /// does.
 ///
 /// # Errors
-/// [`AnswerError`]; the packet is as it was.
+/// [`AnswerError`]; the packet is unchanged.
 pub fn parameter_problem<P: PacketBuf>(
     packet: &mut P,
     from: impl Into<IpAddr>,

@@ -147,7 +147,7 @@ fn tcp_header(
     header
 }
 
-/// The source of the IP packet in the frame `about`, and what an error quotes of it.
+/// The source of the IP packet in the frame `about`, and the part that an error quotes.
 pub(super) fn quote(about: &[u8]) -> (IpAddr, Vec<u8>) {
     let l3_offset = ethernet::l3_offset(about).unwrap_or(about.len());
     let bytes = &about[l3_offset..];

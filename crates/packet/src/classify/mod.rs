@@ -195,7 +195,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(10_000))]
 
-        /// The fast path finds what the walk through all headers finds.
+        /// Checks that the fast path and the walk through all headers have the same results.
         #[test]
         fn the_fast_path_equals_the_walk(
             is_tcp: bool,

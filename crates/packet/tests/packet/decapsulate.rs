@@ -91,7 +91,7 @@ fn what_cannot_be_unwrapped_stays_as_it_was() {
         (changed(good(), v4, |ip| ip[7] = 1), DecapsulateError::Fragment),
         (
             changed(good(), v4, ipv6_in_4),
-            // 33 bytes of IPv4 where 40 of IPv6 are wanted.
+            // 33 bytes of IPv4, but the inner IPv6 header needs 40.
             Malformed::Cut { header: Header::Ipv6, wanted_bytes: 40, available_bytes: 33 }.into(),
         ),
         (

@@ -139,7 +139,7 @@ proptest! {
         prop_assert_eq!(identifications, Identifications::new(2, 1));
     }
 
-    /// A packet that is not wrapped stays as it was.
+    /// Checks that a packet that is not wrapped is unchanged.
     #[test]
     fn no_bytes_make_it_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..100),

@@ -9,7 +9,7 @@
 //! behaviour with an empty pool. A driver is also left out of the table of fresh ones if its stop
 //! may free mbufs that it has handed out, and if that can happen with a pool that was never empty.
 //!
-//! Drivers of other buses than PCI are left out: this crate opens none of their devices.
+//! Drivers of buses other than PCI are left out: this crate opens none of their devices.
 
 use super::{Driver, Missed, UNKNOWN};
 
