@@ -25,7 +25,7 @@
 
 #include "version.h"
 
-/* After DPDK's headers: a function that either declares otherwise does not compile, nor does another constant. */
+/* After DPDK's headers: a function or constant that differs between both does not compile. */
 #define CONSTANT(type, name, value, theirs) _Static_assert((type)(value) == (theirs), #name);
 #include "shim.h"
 
@@ -36,7 +36,7 @@ SAME_SIZE(struct sh_instruction, struct bpf_insn);
 _Static_assert(offsetof(struct rte_eth_xstat, value) == offsetof(struct sh_xstat, value), "xstat");
 _Static_assert(offsetof(struct bpf_insn, k) == offsetof(struct sh_instruction, k), "bpf_insn");
 
-/* Whether DPDK was built so that its own inline functions check bursts or follow them. */
+/* Whether DPDK was built with inline functions that check or trace bursts. */
 #if defined(RTE_ETHDEV_DEBUG_RX) || defined(RTE_ETHDEV_DEBUG_TX) || \
 	defined(RTE_ENABLE_TRACE_FP) || defined(RTE_MBUF_HISTORY_DEBUG)
 #define CHECKS_BURSTS true
@@ -44,7 +44,7 @@ _Static_assert(offsetof(struct bpf_insn, k) == offsetof(struct sh_instruction, k
 #define CHECKS_BURSTS false
 #endif
 
-/* What a filter returns of a frame that it matches, above the length of any. Only 0 or not 0 matters. */
+/* A filter's result for a matching frame, above the length of any. Only 0 or not 0 matters. */
 #define MATCHED_BYTES 262144
 
 /* `RawMbuf` in mbuf.rs is this struct; a DPDK that moves a field does not compile. */
@@ -73,8 +73,8 @@ _Static_assert(sizeof(struct rte_mbuf) == 128, "size of rte_mbuf");
 _Static_assert(_Alignof(struct rte_mbuf) == 64, "alignment of rte_mbuf");
 _Static_assert(sizeof(((struct rte_mbuf *)0)->hash) == 8, "size of rte_mbuf's hash union");
 
-/* Callbacks, which nothing here adds but a program may, are looked for ahead of the driver's call instead of after
- * it: nothing has to be kept across the call then, which becomes a jump. */
+/* Callbacks, which a program may add but hotloop never does, are looked up before the driver's call instead of after it:
+ * then no value is kept across the call, which becomes a jump. */
 static __rte_noinline uint16_t rx_burst_with_callbacks(uint16_t port, uint16_t queue,
 		struct rte_mbuf **mbufs, uint16_t count)
 {
@@ -138,7 +138,7 @@ void sh_mbuf_free_owned(struct rte_mbuf *mbuf)
 void sh_mbuf_free_singles(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned int count)
 {
 #if defined(RTE_LIBRTE_MBUF_DEBUG) || defined(RTE_MBUF_HISTORY_DEBUG)
-	/* Which follow each mbuf by what frees it. */
+	/* These builds trace each mbuf when it is freed. */
 	(void)pool;
 	rte_pktmbuf_free_bulk(mbufs, count);
 #else
@@ -213,8 +213,8 @@ struct rte_mempool *sh_mempool_packed(const char *name, unsigned int count,
 	return pool;
 }
 
-/* The node that the kernel has put an address on. EAL knows it of hugepages alone: without them it
- * calls all memory that of node 0. */
+/* The node that the kernel has put an address on. EAL only knows it for hugepages: without them it
+ * assumes node 0 for all memory. */
 static int node_of(void *address)
 {
 	int node;
@@ -267,7 +267,7 @@ bool sh_capture_is_empty(const char *path)
 	bool is_empty;
 
 	if (capture == NULL)
-		return false; /* the driver says why it cannot be read */
+		return false; /* the driver reports why it cannot be read */
 	is_empty = pcap_next(capture, &header) == NULL;
 	pcap_close(capture);
 	return is_empty;
@@ -352,7 +352,7 @@ int sh_port_configure(uint16_t port, const struct sh_port_config *config)
 	if (config->rss_fields != 0) {
 		wanted.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		wanted.rx_adv_conf.rss_conf.rss_hf = config->rss_fields;
-		/* Read during the call alone. */
+		/* Only read during the call. */
 		wanted.rx_adv_conf.rss_conf.rss_key = (uint8_t *)(uintptr_t)config->rss_key;
 		wanted.rx_adv_conf.rss_conf.rss_key_len = config->rss_key_bytes;
 	}
@@ -391,7 +391,7 @@ int sh_port_xstat_names(uint16_t port, struct sh_xstat_name *names, unsigned int
 int sh_eal_init(int argc, char **argv)
 {
 #ifdef __GLIBC__
-	/* glibc lets a program store into these. Rust's own are other buffers. */
+	/* glibc lets a program assign to these. Rust's own buffers are separate. */
 	FILE *saved_stdout = stdout;
 	FILE *saved_stderr = stderr;
 	FILE *nowhere = fopen("/dev/null", "w");
@@ -404,7 +404,7 @@ int sh_eal_init(int argc, char **argv)
 	result = rte_eal_init(argc, argv);
 	stdout = saved_stdout;
 	stderr = saved_stderr;
-	/* Not closed: a thread of EAL's may be writing to it. */
+	/* Not closed: a thread of EAL may be writing to it. */
 	return result;
 #else
 	return rte_eal_init(argc, argv);
@@ -418,7 +418,7 @@ int sh_log_to(sh_write write)
 
 	if (stream != NULL)
 		setvbuf(stream, NULL, _IOLBF, BUFSIZ);
-	/* Without one, DPDK logs where it does by default. */
+	/* Without a stream, DPDK logs to its default. */
 	return rte_openlog_stream(stream);
 }
 

@@ -1,5 +1,5 @@
-/* All that hotloop calls of DPDK and libpcap, in plain C: the same for every version, as `bindings.rs` is, which bindgen
- * makes of this file. `shim.c` includes DPDK's headers as well, so that the compiler holds both against each other. */
+/* Everything that hotloop calls in DPDK and libpcap, in plain C. The same for every version, like `bindings.rs`, which
+ * bindgen makes from this file. `shim.c` also includes DPDK's headers, so that the compiler compares both. */
 #ifndef HOTLOOP_DPDK_SHIM_H
 #define HOTLOOP_DPDK_SHIM_H
 
@@ -14,7 +14,7 @@ struct rte_mbuf;
 struct rte_mempool;
 struct rte_ring;
 
-/* `theirs` is what `shim.c` compares `value` with. */
+/* `shim.c` compares `value` with `theirs`. */
 #ifndef CONSTANT
 #define CONSTANT(type, name, value, theirs) static const type name = value;
 #endif
@@ -40,9 +40,9 @@ int sh_rx_queue_count(uint16_t port, uint16_t queue);
 struct rte_mbuf *sh_mbuf_alloc(struct rte_mempool *pool);
 int sh_mbuf_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned int count);
 void sh_mbuf_free(struct rte_mbuf *mbuf);
-/* Of an mbuf that the caller alone owns: reads one cache line of it where it is a single one. */
+/* Frees an mbuf with no owner but the caller. Reads one cache line of a single mbuf. */
 void sh_mbuf_free_owned(struct rte_mbuf *mbuf);
-/* Of single mbufs of this pool, with their own buffers, that the caller alone owns: reads none of them. */
+/* Frees single mbufs of this pool, with their own buffers and no owner but the caller, without reading them. */
 void sh_mbuf_free_singles(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned int count);
 uint16_t sh_ext_refcnt(const struct rte_mbuf *mbuf);
 struct rte_mbuf *rte_pktmbuf_copy(const struct rte_mbuf *mbuf, struct rte_mempool *pool,
@@ -61,7 +61,7 @@ int rte_eal_alarm_set(uint64_t us, void (*callback)(void *argument), void *argum
 struct rte_mempool *rte_pktmbuf_pool_create_by_ops(const char *name, unsigned int count,
 		unsigned int cache_count, uint16_t private_bytes, uint16_t data_room_bytes, int node,
 		const char *operations);
-/* Like that, without the flag that makes DPDK put one mbuf in each 4 KiB page if there are no hugepages. */
+/* The same without the flag that makes DPDK put one mbuf in each 4 KiB page if there are no hugepages. */
 struct rte_mempool *sh_mempool_packed(const char *name, unsigned int count,
 		unsigned int cache_count, uint16_t data_room_bytes, int node, const char *operations);
 unsigned int rte_mempool_avail_count(const struct rte_mempool *pool);
@@ -70,10 +70,10 @@ void sh_mempool_flush_cache(struct rte_mempool *pool, unsigned int lcore);
 int sh_mempool_take(struct rte_mempool *pool, void **object);
 void sh_mempool_put(struct rte_mempool *pool, void *object);
 
-/* What the memory of a pool's chunks is. */
+/* The memory of a pool's chunks. */
 struct sh_memory {
 	uint64_t bytes;
-	/* Of the smallest pages among them; 0 where EAL does not know those of one. */
+	/* Size of the smallest pages among them; 0 if EAL does not know those of a chunk. */
 	uint64_t page_bytes;
 	/* The NUMA node of all of them, or SH_SOCKET_ID_ANY. */
 	int node;
@@ -83,7 +83,7 @@ struct sh_memory sh_mempool_memory(struct rte_mempool *pool);
 /* Devices. */
 int rte_eal_hotplug_add(const char *bus, const char *device, const char *arguments);
 int rte_eal_hotplug_remove(const char *bus, const char *device);
-/* Calls `each` with every key and value that drivers find in `arguments`. -1 where they find none. */
+/* Calls `each` with every key and value that drivers find in `arguments`. Returns -1 if they find none. */
 int sh_kvargs(const char *arguments,
 		void (*each)(void *cookie, const char *key, const char *value), void *cookie);
 /* Whether libpcap reads a capture file and finds no packet in it, as net_pcap would. */
@@ -124,7 +124,7 @@ struct sh_port_config {
 	uint8_t rss_key_bytes;
 	bool scatters;
 	bool gathers;
-	/* The driver's own where it is 0. */
+	/* 0 for the driver's own. */
 	uint16_t mtu;
 	uint16_t rx_queue_count;
 	uint16_t tx_queue_count;
@@ -164,9 +164,9 @@ struct sh_xstat_name {
 int sh_port_xstats(uint16_t port, struct sh_xstat *values, unsigned int count);
 int sh_port_xstat_names(uint16_t port, struct sh_xstat_name *names, unsigned int count);
 
-/* rte_eal_init without what it prints besides its log: its usage text to stdout, alerts to stderr. */
+/* rte_eal_init without its output besides the log: usage text on stdout, alerts on stderr. */
 int sh_eal_init(int argc, char **argv);
-/* Has `write` called with what DPDK logs, for good. */
+/* Passes DPDK's log output to `write` from now on. */
 typedef ssize_t (*sh_write)(void *null, const char *text, size_t length);
 int sh_log_to(sh_write write);
 int rte_log_cur_msg_loglevel(void);
@@ -180,7 +180,7 @@ struct sh_instruction {
 	uint8_t jf;
 	uint32_t k;
 };
-/* Compiles a filter of Ethernet frames. Returns its number of instructions, of which it stores `capacity` at most, or
+/* Compiles a filter of Ethernet frames. Returns its number of instructions and stores up to `capacity` of them, or returns
  * -1 with a message, which is cut to `message_bytes`. */
 int sh_filter(const char *expression, bool optimizes, struct sh_instruction *instructions,
 		unsigned int capacity, char *message, size_t message_bytes);
