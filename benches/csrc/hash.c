@@ -13,7 +13,7 @@
 
 #define WINDOW_MAX RTE_HASH_LOOKUP_BULK_MAX
 
-/* As many bytes as a flow's state in one line of its own. */
+/* The size of a flow's state in a line of its own. */
 struct value {
     uint64_t words[5];
     uint64_t seen;
@@ -36,7 +36,7 @@ static inline hash_sig_t hash_of(const struct peer_key *key)
 
 static int fill(struct peer_hash *hash, const char *name, uint32_t entries, size_t page_bytes)
 {
-    /* One core, no lock, no extension: what looks up quickest. */
+    /* One core, no lock, no extension: the fastest lookups. */
     struct rte_hash_parameters parameters = {
         .name = name,
         .entries = entries,

@@ -1,4 +1,4 @@
-/* What the benches call of the peers in C. `src/peers/` declares the same in Rust. */
+/* The benches' interface to the peers in C. `src/peers/` declares the same in Rust. */
 
 #ifndef HOTLOOP_BENCHES_PEERS_H
 #define HOTLOOP_BENCHES_PEERS_H
@@ -9,8 +9,8 @@
 struct rte_ring;
 struct peer_hash;
 
-/* A ring for one producer and one consumer of `slots` slots, a power of two, one of which stays
- * empty; null where there is no memory, or the name is taken. */
+/* A ring for one producer and one consumer with `slots` slots, a power of two; one slot stays
+ * empty. Null if there is no memory, or the name is taken. */
 struct rte_ring *peer_ring_create(const char *name, unsigned int slots);
 void peer_ring_free(struct rte_ring *ring);
 
@@ -29,47 +29,47 @@ struct peer_key {
 };
 
 /* A hash table for `entries` keys, with a value of a cache line for each, all of it in `bytes` bytes
- * of `memory`, which lies on pages of `page_bytes`. Null where it does not fit. */
+ * of `memory`, which lies on pages of `page_bytes`. Null if it does not fit. */
 struct peer_hash *peer_hash_create(const char *name, uint32_t entries, void *memory, size_t bytes,
                                    size_t page_bytes);
 
 /* Gives the memory back to the caller. */
 void peer_hash_free(struct peer_hash *hash);
 
-/* Adds a key with a value whose first word is `word`; 0, or a negative number where it is full. */
+/* Adds a key with a value that begins with `word`. Returns 0, or a negative number if the table is full. */
 int peer_hash_add(struct peer_hash *hash, const struct peer_key *key, uint64_t word);
 
-/* Looks up `count` keys in bursts of 64, the largest that DPDK takes: returns the sum of the
- * first words of the values found. Where `now` is not 0, also writes it into each of these values, and raises it by
+/* Looks up `count` keys in bursts of 64, the largest that DPDK takes. Returns the sum of the
+ * first words of the values found. If `now` is not 0, also writes it into each of these values, and raises it by
  * `step` from burst to burst. */
 uint64_t peer_hash_find(struct peer_hash *hash, const struct peer_key *keys, size_t count,
                         uint64_t now, uint64_t step);
 
 /* Forwards at least `count` packets from the first queue of one port to that of another, in bursts of
- * `burst`, at most 64, and swaps their Ethernet addresses where `swaps`. Returns how many. */
+ * `burst`, at most 64, and swaps their Ethernet addresses if `swaps`. Returns their number. */
 uint64_t peer_forward(uint16_t from, uint16_t to, uint64_t count, uint16_t burst, int swaps);
 
 /* Receives at least `count` packets from the first queue of a port in bursts of `burst`, at most 64, and frees them.
- * Returns how many. */
+ * Returns their number. */
 uint64_t peer_receive(uint16_t from, uint64_t count, uint16_t burst);
 
-/* Receives up to `burst` packets, at most 64, from the first queue of a port and frees them. Returns how many were
+/* Receives up to `burst` packets, at most 64, from the first queue of a port and frees them. Returns the number of
  * datagrams to UDP port `port`, and adds the bytes of their payloads to `bytes`. */
 uint64_t peer_sink(uint16_t from, uint16_t burst, uint16_t port, uint64_t *bytes);
 
-/* Receives from the first queue of a port into a ring until `*stop`. What the ring has no room for is freed. Frees what
- * comes by `back`, where that is a ring. */
+/* Receives from the first queue of a port into a ring until `*stop`. Frees packets that the ring has no room for, and
+ * those that arrive through `back`, if that is a ring. */
 void peer_dispatch(uint16_t from, struct rte_ring *ring, struct rte_ring *back, const int *stop);
 
-/* Sends what comes by a ring from the first queue of a port until `*stop`, and swaps Ethernet addresses where `swaps`.
- * Returns how many were sent. */
+/* Sends packets from a ring to the first queue of a port until `*stop`, and swaps Ethernet addresses if `swaps`. Returns
+ * the number sent. */
 uint64_t peer_work(struct rte_ring *ring, uint16_t to, int swaps, const int *stop);
 
-/* Counts the datagrams to UDP port `port` that come by a ring until `*stop`, and returns how many. Packets are freed, or
- * sent by `back`, where that is a ring. */
+/* Counts the datagrams to UDP port `port` that arrive through a ring until `*stop`. Packets are freed, or sent through
+ * `back`, if that is a ring. */
 uint64_t peer_count(struct rte_ring *ring, struct rte_ring *back, uint16_t port, const int *stop);
 
-/* Frees the mbufs that are left in a ring. */
+/* Frees the remaining mbufs of a ring. */
 void peer_free_mbufs(struct rte_ring *ring);
 
 #endif

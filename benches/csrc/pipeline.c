@@ -14,7 +14,7 @@ static uint16_t take(struct rte_ring *ring, struct rte_mbuf **mbufs)
     return rte_ring_sc_dequeue_burst(ring, (void **)mbufs, BURST_MAX, NULL);
 }
 
-/* What has no room is freed. */
+/* Packets without room are freed. */
 static void put(struct rte_ring *ring, struct rte_mbuf **mbufs, uint16_t count)
 {
     uint16_t sent = rte_ring_sp_enqueue_burst(ring, (void **)mbufs, count, NULL);

@@ -1,4 +1,4 @@
-/* What loops in C do with frames. */
+/* Operations on frames for the loops in C. */
 
 #ifndef HOTLOOP_BENCHES_WORK_H
 #define HOTLOOP_BENCHES_WORK_H
@@ -11,7 +11,7 @@
 #include <rte_udp.h>
 #include <rte_vect.h>
 
-/* Swaps the addresses of the frame at `frame`, which has 16 bytes at least. */
+/* Swaps the addresses of the frame at `frame`, which has at least 16 bytes. */
 static inline void swap_addresses(void *frame)
 {
 #ifdef __SSSE3__
@@ -29,7 +29,7 @@ static inline void swap_addresses(void *frame)
 #endif
 }
 
-/* The bytes of payload of a datagram to `port`, or -1. */
+/* Returns the payload's bytes in a datagram to `port`, or -1. */
 static inline int payload_bytes(const struct rte_mbuf *mbuf, uint16_t port)
 {
     const struct rte_ether_hdr *ether = rte_pktmbuf_mtod(mbuf, const struct rte_ether_hdr *);

@@ -35,7 +35,7 @@ static __always_inline __u32 below(__u32 bound) {
   return ((bits >> 32) * bound) >> 32;
 }
 
-/* Writes the frame of a flow: of the first one, with the numbers that differ. */
+/* Writes the frame of a flow: the first flow's, with this flow's numbers. */
 static __always_inline void write_frame(__u8 *frame, __u32 flow) {
   __u32 service = ((__u64)(flow * 0x9e3779b1u) * state.services) >> 32;
   __u32 client = 0xc6130000u - (service & 0xffff0000) + (flow & 0xffff);
@@ -56,7 +56,7 @@ static __always_inline void write_frame(__u8 *frame, __u32 flow) {
 }
 
 static __always_inline int drive(struct xdp_md *ctx, __u32 target) {
-  /* Takes off the outer header. Where there is none, the same call moves nothing, and costs as much. */
+  /* Removes the outer header. If there is none, the same call moves nothing, and costs the same. */
   __u32 bytes = ctx->data_end - ctx->data;
   if (bpf_xdp_adjust_head(ctx, (int)bytes - FRAME_BYTES))
     return XDP_ABORTED;
@@ -76,7 +76,7 @@ SEC("xdp") int drive_katran(struct xdp_md *ctx) { return drive(ctx, 0); }
 
 SEC("xdp") int drive_bounce(struct xdp_md *ctx) { return drive(ctx, 1); }
 
-/* Sends each packet as it is. */
+/* Sends each packet unchanged. */
 SEC("xdp") int bounce(struct xdp_md *ctx) { return XDP_TX; }
 
 char _license[] SEC("license") = "GPL";

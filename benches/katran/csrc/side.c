@@ -107,7 +107,7 @@ static int put_vips(const struct side *side, uint32_t services, uint32_t backend
   return 0;
 }
 
-/* One table of connections, of whichever CPU. */
+/* A single connection table, whichever CPU the program runs on. */
 static int put_lru(struct side *side, uint32_t connections) {
   side->lru = bpf_map_create(BPF_MAP_TYPE_LRU_HASH, "lru", FLOW_KEY_BYTES, REAL_POS_BYTES, connections, NULL);
   if (side->lru < 0) return fail("the table of connections is not made");
@@ -154,8 +154,8 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The time around the call would be wrong: before it repeats a program, the kernel waits for RCU, and other programs have
-   the CPU and its caches meanwhile. So the driver warms up and takes the times itself, within one call. */
+/* Timing the call from outside would be wrong: before the kernel repeats a program, it waits for RCU, and other programs
+   use the CPU and its caches meanwhile. So the driver warms up and takes the times itself, within one call. */
 double side_play(struct side *side, uint64_t warm, uint64_t count, uint32_t segments, int with_katran) {
   struct state *state = &side->state;
   uint32_t zero = 0;
