@@ -1,11 +1,11 @@
-# Shared by the demos of several balancers, which source it: the network, BIRD, the balancers, and the clients. The first
-# argument of these demos is the path of ipip-lb, or --check.
+# Shared by the demos of several balancers, which source it: the network, BIRD, the balancers, and the clients. The
+# first argument of these demos is the path of ipip-lb, or --check.
 #
 #                     ┌── lb-a (ipip-lb, BIRD) ──┐
 #   client ── router ─┤                          ├── backend-1, -2, -3, which answer straight to clients
 #             (BIRD)  └── lb-b (ipip-lb, BIRD) ──┘
 #
-# BIRD's configuration is that of docs/announcing.md, word for word.
+# BIRD's configuration is the one in docs/announcing.md, word for word.
 source "$(dirname "$0")/lib.sh"
 source "$(dirname "$0")/crowd.sh"
 check_privilege
@@ -17,10 +17,10 @@ program=${1:?the path of ipip-lb}
 here=$(dirname "$(realpath "$0")")
 
 patience_s=60                            # as a test, it runs together with others
-vips=(203.0.113.10 2001:db8:f::10)       # the addresses of the service, of which clients use the first
+vips=(203.0.113.10 2001:db8:f::10)       # the addresses of the service; clients use the first
 client_count=300
-pause_s=0.3                              # of a client, from a confirmation to the next bytes
-linger_ms=3000                           # how long a balancer that is to end goes on
+pause_s=0.3                              # a client's pause between a confirmation and the next bytes
+linger_ms=3000                           # how long a balancer goes on after the request to end
 
 ctl() { "$program" ctl --control "$work/lb-$1.sock" "${@:2}"; }
 now_us() { echo "${EPOCHREALTIME/./}"; }
@@ -33,18 +33,18 @@ make_network() {
     set_in router ipv4/ip_forward=1 ipv6/conf/all/forwarding=1 ipv4/fib_multipath_hash_policy=1 \
         ipv6/fib_multipath_hash_policy=1
     link 1 client eth0 198.51.100 2001:db8:c
-    # A connection may follow another of the same ports (demo/crowd.py).
+    # A connection may follow another with the same ports (demo/crowd.py).
     set_in client ipv4/tcp_tw_reuse=1
     for n in 1 2 3; do
         link "1$n" "backend-$n" eth0 "10.1.$n" "2001:db8:b$n"
         in_host "backend-$n" ip address add "${vips[0]}/32" dev lo
     done
-    # BGP's links come first: packets for elsewhere leave by the others.
+    # BGP's links come first: packets to other destinations leave by the others.
     link 21 lb-a mgmt0 10.9.1 2001:db8:91 mgmt-a
     link 22 lb-b mgmt0 10.9.2 2001:db8:92 mgmt-b
     link 31 lb-a front 10.0.1 2001:db8:1
     link 32 lb-b front 10.0.2 2001:db8:2
-    # But for those to other nodes, and to what nodes share.
+    # Except those to other nodes, and to the nodes' shared services.
     in_host lb-a ip route add 10.9.0.0/16 via 10.9.1.1
     in_host lb-b ip route add 10.9.0.0/16 via 10.9.2.1
     cat <<END
@@ -61,12 +61,12 @@ bird_conf() {
         "$here/../docs/announcing.md"
 }
 
-# bird_conf_of NAME N: what is said in the book is said of the first balancer.
+# bird_conf_of NAME N: the book's configuration is for the first balancer.
 bird_conf_of() {
     bird_conf 1 | sed "s/10\.9\.1\./10.9.$2./g; s/10\.0\.1\./10.0.$2./g; s/2001:db8:1::/2001:db8:$2::/g" >"$work/bird-$1.conf"
 }
 
-# start_bird NAME HOST: with the configuration that is in the folder.
+# start_bird NAME HOST: with the configuration in the folder.
 start_bird() {
     start "bird-$1" "$2" bird -f -c "$work/bird-$1.conf" -s "$work/bird-$1.ctl" -P "$work/bird-$1.pid"
     wait_ready "bird-$1" birdc -s "$work/bird-$1.ctl" show status
@@ -93,7 +93,7 @@ start_lb() {
     wait_ready "lb-$1" ctl "$1" status
 }
 
-# node_conf N: what is only the Nth balancer's, but for its name in the cluster. More of [balancer] may follow.
+# node_conf N: the part specific to the Nth balancer, except its name in the cluster. More of [balancer] may follow.
 node_conf() {
     cat <<END
 [engine]
@@ -158,7 +158,7 @@ is_sent_to() {
     done
 }
 
-# wait_route BALANCER...: until VIPs are sent to these alone. Sets took_ms.
+# wait_route BALANCER...: until VIPs are sent to only these. Sets took_ms.
 wait_route() {
     local began=${event_us:-$(now_us)}
     wait_until "the router to send to $*" is_sent_to "$@"
@@ -183,10 +183,10 @@ check_clients() {
         "$client_count" "$(said .confirmed_bytes)" "$(said .longest_ms)" "$(said .retransmitted)"
 }
 
-# Of `ctl cluster`: whether it has found its exceptions, and the other has entered them.
+# For `ctl cluster`: whether the node has found its exceptions, and the other has entered them.
 caught_up='.is_ready and .is_marked and .waiting == 0 and (.peers | length == 1 and
     all(.is_caught_up and .has_its_snapshot and .lag_records == 0 and .to_enter == 0))'
-# are_caught_up [CONDITION]: whether both are, with peers of which that holds, too.
+# are_caught_up [CONDITION]: whether both are, with peers that also fulfil the condition.
 are_caught_up() {
     { ctl a cluster --json && ctl b cluster --json; } |
         jq -es "length == 2 and all(($caught_up) and all(.peers[]; ${1:-true}))" >/dev/null

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Two balancers that announce their VIP by BIRD, a router that spreads connections over them, and clients whose
-# connections go on whatever happens to one of the balancers:
+# Two balancers that announce their VIP with BIRD, a router that spreads connections over them, and clients with
+# connections that go on whatever happens to one of the balancers:
 #
 #                     ┌── lb-a (ipip-lb, BIRD) ──┐
 #   client ── router ─┤                          ├── backend-1, -2, -3, which answer straight to clients
 #             (BIRD)  └── lb-b (ipip-lb, BIRD) ──┘
 #
-# BIRD's configuration is that of docs/announcing.md, word for word. Everything that the script shows is also checked: the
-# first thing that is wrong ends it. `cargo xtask demo --cluster` builds ipip-lb and runs it, and so does a test:
+# BIRD's configuration is the one in docs/announcing.md, word for word. Everything that the script shows is also
+# checked: the first error ends it. `cargo xtask demo --cluster` builds ipip-lb and runs it, and so does a test:
 #
 #   demo/cluster.sh PROGRAM    with the path of ipip-lb; exit code 2 where it can't run here
 #   demo/cluster.sh PROGRAM --apart    the balancers share nothing, and connections that a drain has moved are broken
@@ -15,9 +15,9 @@
 source "$(dirname "$0")/cluster-lib.sh"
 are_apart=$([ "${2:-}" = --apart ] && echo yes || echo no)
 
-bfd_bound_ms=1500                        # 5 × 300 ms, as docs/announcing.md has it
-leeway_ms=300                            # from there until the route is gone
-return_max_ms=30000                      # it takes 2 s, and after errors 50 s with BIRD's own timers
+bfd_bound_ms=1500                        # 5 × 300 ms, as in docs/announcing.md
+leeway_ms=300                            # from then until the route is gone
+return_max_ms=30000                      # takes 2 s, and after errors 50 s with BIRD's own timers
 
 # configure NAME N: the Nth balancer's file.
 configure() {
@@ -47,7 +47,7 @@ start_programs() {
 
 received() { ctl "$1" status --json | jq .engine.received; }
 
-# step TEXT: what comes next; waits are those since.
+# step TEXT: begins the next step; waits are counted from here.
 step() {
     heading "$*"
     order forget
@@ -62,7 +62,7 @@ killed_balancer() {
     ((took_ms <= bfd_bound_ms + leeway_ms)) || fail "that is more than BFD's bound of $bfd_bound_ms ms and $leeway_ms ms"
     check_clients
     returned a
-    # Nothing is drained any more. What operators have set outlives a restart: so both are reloaded.
+    # No backend is drained any more. The operators' settings outlive a restart, so both are reloaded.
     ctl a reload >/dev/null
     ctl b reload >/dev/null
 }
@@ -86,7 +86,7 @@ silent_machine() {
     # BGP would wait for 240 s. The router's BIRD itself waits for its turn on a busy machine.
     ((took_ms <= bfd_bound_ms + 10 * leeway_ms)) || fail "that is not BFD's doing"
     check_clients
-    # As if the machine had been started again.
+    # As if the machine had been rebooted.
     kill_program bird-b
     start_bird b lb-b
     returned b
@@ -107,7 +107,7 @@ withdrawn_balancer() {
     judge lb-a
     returned a
 }
-# is_quiet BALANCER: whether nothing but neighbour discovery comes.
+# is_quiet BALANCER: whether only neighbour discovery arrives.
 is_quiet() {
     local before
     before=$(received "$1")
@@ -129,8 +129,8 @@ stopped_balancer() {
     returned b
 }
 
-# drained_backend: connections are on another backend than the configuration says, and come to a balancer that
-# has never seen them.
+# drained_backend: connections are on another backend than the configured one, and come to a balancer that has never
+# seen them.
 drained_backend() {
     step 'backend-3 is drained on both balancers, and its connections stay; then lb-b is killed'
     local name
@@ -149,7 +149,7 @@ drained_backend() {
     echo "  gone at the router after $took_ms ms"
     [ "$are_apart" = no ] || return 0
     check_clients
-    # The drain outlives it, and what it knows of exceptions comes from the snapshot that lb-a sends it.
+    # The drain survives, and the exceptions come from the snapshot that lb-a sends.
     returned b
     wait_until 'both balancers to know all exceptions' share_all
 }
@@ -161,7 +161,7 @@ start_programs
 start_clients
 if [ "$are_apart" = yes ]; then
     drained_backend
-    # They are reset, which is only so where balancers share nothing.
+    # They are reset, which only happens if balancers share nothing.
     wait_until 'connections to break' are_broken
     sleep 1
     echo "  $(said .broken) of $client_count connections are broken"

@@ -2,18 +2,18 @@
 byte confirmed.
 
     crowd.py backend NAME VIP PORT
-        A server that says its name, and for each 400 bytes that it receives a digest of all that it has received on the
-        connection. Packets in tunnels (IPv4 in IPv4, RFC 2003) are unwrapped and handed to this host, which has the
-        VIP: for kernels without a device for that. From SIGUSR1 to SIGUSR2 it drops what is of a connection that it does
-        not have, as a firewall with connection tracking does in front of a server: else the host answers with a RST.
+        A server that sends its name, and for each 400 bytes received a digest of everything received on the connection.
+        Packets in tunnels (IPv4 in IPv4, RFC 2003) are unwrapped and handed to this host, which has the VIP: for kernels
+        without a device for that. From SIGUSR1 to SIGUSR2 it drops packets of unknown connections, like a firewall with
+        connection tracking in front of a server: otherwise the host answers with a RST.
 
     crowd.py clients VIP PORT COUNT PAUSE_S FOLDER
-        So many connections, from ports 20000 on, each of which sends 400 bytes, waits until they are confirmed and then
-        for so many seconds, for ever. How they are is written to FOLDER/clients.json, several times a second. Orders are
-        lines in the FIFO FOLDER/clients.orders; clients.json has at once how many were followed:
-            forget          what is said of the longest wait, and of the longest time without a CPU, is that since
-            renew COUNT     so many connections, drawn at random, end, and begin again from the same ports
-            renew NAME      as many as are at this backend
+        COUNT connections, from ports 20000 on. Each sends 400 bytes, waits until they are confirmed and then for PAUSE_S
+        seconds, for ever. Their state is written to FOLDER/clients.json, several times a second. Orders are lines in the
+        FIFO FOLDER/clients.orders; clients.json immediately has the number of orders followed:
+            forget          restarts the reported longest wait, and longest time without a CPU
+            renew COUNT     this number of connections, drawn at random, end, and begin again from the same ports
+            renew NAME      the same for all connections at this backend
 """
 
 import asyncio
@@ -31,15 +31,15 @@ import time
 SENT_BYTES = 400
 DIGEST_BYTES = 16
 FIRST_PORT = 20000
-# How long connections take to be opened, one after the other, and how often FOLDER/clients.json is written.
+# How long opening all connections takes, one after the other, and how often FOLDER/clients.json is written.
 OPENING_S = 1.0
 WRITING_S = 0.05
-# Linux lets a connection follow another of the same ports a second later (net.ipv4.tcp_tw_reuse).
+# Linux lets a connection follow another with the same ports after a second (net.ipv4.tcp_tw_reuse).
 RENEWAL_S = 1.2
-# A connection that has had nothing confirmed for so long is broken: after 25 s, TCP has sent the same again seven times.
+# A connection without a confirmation for this long is broken: after 25 s, TCP has retransmitted seven times.
 STALLED_S = 30
 SYN = 2
-# Of struct tcp_info (linux/tcp.h): eight bytes, then 32-bit numbers; the 24th is tcpi_total_retrans.
+# Fields of struct tcp_info (linux/tcp.h): eight bytes, then 32-bit numbers; the 24th is tcpi_total_retrans.
 TCP_INFO_BYTES = 8 + 4 * 24
 
 
@@ -52,7 +52,7 @@ def now_us():
 
 
 def unwrap(vip, is_wanted):
-    """Hands what comes in tunnels to this host, where it is wanted."""
+    """Hands packets from tunnels to this host, if they are wanted."""
     tunnels = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_IPIP)
     tunnels.setblocking(False)
     tunnels.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
@@ -72,7 +72,7 @@ def unwrap(vip, is_wanted):
 
 
 class Firewall:
-    """What a backend lets in: all, or, while it is strict, SYNs and what is of connections that it has."""
+    """Filters a backend's packets: lets all in, or, while strict, SYNs and packets of known connections."""
 
     def __init__(self):
         self.is_strict = False
@@ -121,7 +121,7 @@ async def backend(name, vip, port):
 
 
 class Client:
-    """One port, its connection, and what it has seen."""
+    """One port, its connection, and its observations."""
 
     def __init__(self, number, pause_s):
         self.number = number
@@ -134,7 +134,7 @@ class Client:
         self.confirmed_bytes = 0
         self.connection_count = 0
         self.retransmitted = self.retransmitted_before = 0
-        # When what was confirmed last was sent, and what is to be confirmed next.
+        # The sending time of the latest confirmed bytes, and the next bytes to confirm.
         self.confirmed_us = self.sent_us = now_us()
         self.longest_us = 0
 
@@ -143,7 +143,7 @@ class Client:
             while True:
                 await self.upload(*await self.connect(vip, port))
                 await asyncio.sleep(RENEWAL_S)
-        except Exception as error:  # Whatever it is, the connection is broken.
+        except Exception as error:  # Whatever the error, the connection is broken.
             self.is_open = False
             self.note_broken(repr(error))
 
@@ -174,7 +174,7 @@ class Client:
         return await asyncio.open_connection(sock=end)
 
     async def upload(self, reader, writer):
-        """Sends until it is to end, and ends the connection: by a FIN and a RST in turn."""
+        """Sends until it must end, and ends the connection: with a FIN and a RST in turn."""
         self.backend = (await reader.readline()).decode().strip()
         sent = new_digest()
         turn = 0
@@ -201,7 +201,7 @@ class Client:
             writer.transport.abort()
 
     async def pause(self):
-        """Waits for a while, or until it is to end."""
+        """Waits for a while, or until it must end."""
         loop = asyncio.get_running_loop()
         self.pausing = loop.create_future()
         timer = loop.call_later(self.pause_s, self.go_on)
@@ -222,14 +222,14 @@ class Client:
 
 
 class Orders:
-    """What comes by the FIFO."""
+    """Orders that arrive through the FIFO."""
 
     def __init__(self, everyone, path):
         self.everyone = everyone
         self.count = 0
         self.late_s = 0
         self.followed = asyncio.Event()
-        # For writing, too: else it would end with the first writer.
+        # For writing, too: otherwise it would end with the first writer.
         self.fifo = os.fdopen(os.open(path, os.O_RDWR | os.O_NONBLOCK), "rb", buffering=0)
         self.rest = b""
         asyncio.get_running_loop().add_reader(self.fifo, self.read)
@@ -259,7 +259,7 @@ class Orders:
 
 
 async def clients(vip, port, count, pause_s, folder):
-    # Which connections are renewed is the same with the same seed.
+    # The same seed renews the same connections.
     random.seed(os.environ.get("SEED", "0"))
     everyone = [Client(number, float(pause_s)) for number in range(int(count))]
     orders = Orders(everyone, f"{folder}/clients.orders")
@@ -290,13 +290,13 @@ def said(everyone, orders):
         "errors": errors[:5],
         "connections": sum(client.connection_count for client in everyone),
         "confirmed_bytes": sum(client.confirmed_bytes for client in everyone),
-        # All have since had something confirmed that they sent after this time.
+        # All have since had bytes confirmed that they sent after this time.
         "confirmed_us": min(client.confirmed_us for client in everyone),
         "longest_ms": max(client.longest_us for client in everyone) // 1000,
         "retransmitted": sum(client.retransmitted for client in everyone),
         "backends": {name: backends.count(name) for name in sorted(set(filter(None, backends)))},
         "orders": orders.count,
-        # By how much this program itself came too late for something.
+        # The maximum delay of this program itself.
         "late_ms": int(orders.late_s * 1000),
     }
 

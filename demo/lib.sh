@@ -3,13 +3,13 @@
 set -euo pipefail
 export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
 
-work=$(mktemp -d)        # everything that is written
+work=$(mktemp -d)        # everything written goes here
 prefix=hotloop-$$        # the start of every namespace's name
 patience_s=20            # the longest wait for anything
 hosts=()
 declare -A pid           # of each program that was started
 
-# The CPUs of this process in two halves, so that programs which poll do not share one.
+# The CPUs of this process in two halves, so that polling programs do not share one.
 mapfile -t cpus < <(taskset -cp $$ | sed 's/.*: //; s/,/\n/g' | while IFS=- read -r first last; do
     seq "$first" "${last:-$first}"
 done)
@@ -21,7 +21,7 @@ upper_cpus=$(IFS=,; echo "${cpus[*]:half}")
 heading() { printf '\n== %s\n' "$*"; }
 fail() { printf '\ndemo: %s\n' "$*" >&2; exit 1; }
 
-# Ends all that runs, and deletes all that was made.
+# Ends everything that runs, and deletes everything that was made.
 clean_up() {
     local jobs host
     trap "" INT TERM HUP
@@ -50,7 +50,7 @@ become() {
     exec "$@"
 }
 
-# Exits with 2 where this process may not make networks.
+# Exits with 2 if this process may not make networks.
 check_privilege() {
     local why=
     [ "$(id -u)" = 0 ] || why='this user is not root'
@@ -59,8 +59,8 @@ check_privilege() {
     [ -z "$why" ] || { echo "demo: it makes network namespaces and a TAP interface, as root: $why" >&2; exit 2; }
 }
 
-# add_host HOST: a network namespace. Set before it has interfaces: answers may leave by another interface than the one
-# their questions came by, and addresses are ready at once.
+# add_host HOST: a network namespace. Its settings are made before it has interfaces: answers may leave by another
+# interface than their questions came by, and addresses are ready at once.
 add_host() {
     ip netns add "$prefix-$1"
     hosts+=("$1")
@@ -81,7 +81,7 @@ set_in() {
 }
 
 # join NUMBER HOST INTERFACE HOST INTERFACE: a veth pair. The MAC addresses are mac NUMBER 1 and mac NUMBER 2. Offloads
-# are off: the kernel would leave checksums and segments to a NIC that is not there.
+# are off: otherwise the kernel would leave checksums and segmentation to a NIC that does not exist.
 join() {
     in_host "$2" ip link add "$3" address "$(mac "$1" 1)" type veth \
         peer name "$5" address "$(mac "$1" 2)" netns "$prefix-$4"
@@ -99,8 +99,8 @@ up() {
     in_host "$1" ip link set "$2" up
 }
 
-# link NUMBER HOST INTERFACE V4 V6 [NAME]: joins a host to the router, which is .1 and ::1 on the link; the host is .2 and
-# ::2. The router's interface is NAME, or linkNUMBER. Packets for elsewhere leave by the link that was made last.
+# link NUMBER HOST INTERFACE V4 V6 [NAME]: joins a host to the router, which is .1 and ::1 on the link; the host is .2
+# and ::2. The router's interface is NAME, or linkNUMBER. Packets to other destinations leave by the link made last.
 link() {
     local name=${6:-link$1}
     [[ " ${hosts[*]} " == *" $2 "* ]] || add_host "$2"
@@ -155,8 +155,8 @@ stop() {
     ((status == 0)) || fail "$1 ended with exit code $status: $(last_words "$1")"
 }
 
-# start_nginx HOST: one process in the foreground, which serves $work/HOST/pages, takes uploads there, and writes under
-# $work/HOST alone.
+# start_nginx HOST: one process in the foreground, which serves $work/HOST/pages, takes uploads there, and writes only
+# under $work/HOST.
 start_nginx() {
     local folder=$work/$1
     cat >"$folder/nginx.conf" <<END
@@ -175,8 +175,8 @@ END
     start "nginx-$1" "$1" nginx -p "$folder" -c "$folder/nginx.conf"
 }
 
-# judge NAME [idle]: prints the report of a stopped program, which must account for every packet. One that is called idle
-# need not have received any.
+# judge NAME [idle]: prints the report of a stopped program, which must account for every packet. With idle, it need not
+# have received any.
 judge() {
     local report=$work/$1.out check sent='.sent > 0'
     [ "${2:-}" != idle ] || sent='.sent > 0 or .received == 0'

@@ -4,7 +4,7 @@
 #   client ── router ── balancer (ipip-lb)
 #               └────── backend-1, -2, -3 (ipip-endpoint, nginx)
 #
-# Everything that it shows is also checked: the first thing that is wrong ends it. `cargo xtask demo --live` builds the
+# Everything that the script shows is also checked: the first error ends it. `cargo xtask demo --live` builds the
 # programs and runs it:
 #
 #   demo/live.sh PROGRAMS [SCRIPT]    with ipip-lb and ipip-endpoint in the folder PROGRAMS; then goes on with SCRIPT
@@ -69,10 +69,10 @@ start_server() {
     start_nginx "$1"
 }
 
-# start_endpoint N: the end of backend N's tunnel. What its server answers is routed into the TAP interface.
+# start_endpoint N: the end of backend N's tunnel. Its server's answers are routed into the TAP interface.
 start_endpoint() {
     local host=backend-$1 family=0 length return_path=()
-    # Of three backends, the last answers through the balancer.
+    # The last of three backends answers through the balancer.
     [ "$1" != 3 ] || return_path=(--return-path "${tunnel_ends[0]}")
     start "ipip-endpoint-$1" "$host" taskset -c "$upper_cpus" "$programs/ipip-endpoint" \
         --port net_af_packet0,iface=eth0,qdisc_bypass=1 --tap tap0 --report json --control "$work/$host.sock" \
@@ -172,7 +172,7 @@ show_tally() {
     printf '  %-10s %s\n' "$1" "${line#, }"
 }
 
-# fetch_both none|some BACKEND...: pages over both families. Over each, none or some must come from these backends.
+# fetch_both none|some BACKEND...: pages over both families. In each, none or some must come from these backends.
 fetch_both() {
     local family backend
     for family in 0 1; do
@@ -223,8 +223,8 @@ drained_backend() {
     fetch_both some backend-2
 }
 
-# Reloads with other weights, by ctl and by SIGHUP in turn, while pages are fetched: no request fails, and a connection
-# that lasts through all of them stays at its backend.
+# Reloads with other weights, through ctl and SIGHUP in turn, while pages are fetched: no request fails, and a
+# connection that lasts through all of them stays at its backend.
 reload_under_load() {
     heading "$reload_count reloads with other weights while pages are fetched, and one is read slowly"
     local before after failure count n turn weights clients=() long
@@ -261,18 +261,19 @@ reload_under_load() {
     echo "  no request of $count failed; the long page came whole, $long_bytes bytes"
 }
 
-# A megabyte over each family, in segments too long for the tunnel until the balancer has answered the client with what fits.
+# A megabyte over each family, in segments too long for the tunnel until the balancer has sent the client the right
+# size.
 uploads() {
     heading "$upload_bytes bytes are uploaded over each family"
     seq -f %015.0f 0 $((upload_bytes / 16 - 1)) >"$work/upload"
-    # A backend that answers through a tunnel may know the MTU of it from large pages, and would tell the client.
+    # A backend that answers through a tunnel may learn its MTU from large pages, and would report it to the client.
     ctl drain "${ends[2]}" >/dev/null
     upload 0
     upload 1
     ctl reload >/dev/null
 }
 
-# upload FAMILY: it arrives whole at one backend, and the client learns a smaller path MTU.
+# upload FAMILY: must arrive whole at one backend, and the client learns a smaller path MTU.
 upload() {
     local vip=${vips[$1]} before dropped mtu arrived
     mtu=$(path_mtu "$vip")

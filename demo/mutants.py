@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Plants faults in ipip-lb, one at a time, and has demo/rounds.sh find them: a check that finds none of them checks
-nothing. Not a part of CI: it builds ipip-lb once for each, and needs what the rounds need.
+"""Plants faults in ipip-lb, one at a time, and lets demo/rounds.sh find them: a check that finds none of them checks
+nothing. Not a part of CI: it builds ipip-lb once for each, and has the needs of the rounds.
 
-    demo/mutants.py [NAME...]    these, or all; exit code 1 where one is not found
+    demo/mutants.py [NAME...]    these, or all; exit code 1 if one is not found
 
-Mutants are built in target/mutants. Where the place of one is no longer found in the sources, the program ends: write it anew.
+Mutants are built in target/mutants. If the original text of one is no longer in the sources, the program ends: adapt it.
 """
 
 import re
@@ -20,8 +20,8 @@ TREE = FOLDER / "tree"
 PROGRAM = "examples/ipip-lb/src"
 DATA_PATH = "crates/balancer/src"
 
-# Each: its name, what is wrong, the kinds of rounds that are drawn, the seeds, and edits: a file, what it says, and what it says
-# instead. In a round of any kind some connections end and begin again, most often by another balancer than later.
+# Each: its name, the fault, the kinds of rounds to draw, the seeds, and edits: a file, the original text, and its
+# replacement. In a round of any kind some connections end and begin again, most often by another balancer than later.
 ROUND_COUNT = 15
 MUTANTS = [
     (
@@ -111,7 +111,7 @@ let there = (precedence(claim.state), claim.age_ms);
 
 
 def copy_tree():
-    """Brings the copy of the sources up to date: a file is written where it differs, so that cargo sees what changed."""
+    """Brings the copy of the sources up to date: only writes files that differ, so that cargo sees the changes."""
     names = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
     ).stdout.decode()
@@ -140,7 +140,7 @@ def plant(name, edits):
 
 
 def build(name):
-    """Builds what is in the copy. Returns the program's path."""
+    """Builds the copy. Returns the program's path."""
     log_path = FOLDER / f"{name}.build"
     with open(log_path, "w") as log:
         command = ["cargo", "build", "--locked", "--package", "ipip-lb", "--target-dir", str(FOLDER)]
@@ -152,7 +152,7 @@ def build(name):
 
 
 def play(program, deck, seed):
-    """Plays rounds. Returns what was found: none where all went well."""
+    """Plays rounds. Returns the findings: none if everything went well."""
     command = [ROOT / "demo/rounds.sh", program, "--rounds", str(ROUND_COUNT), "--seed", str(seed), "--deck", deck]
     done = subprocess.run(command, capture_output=True, text=True)
     Path(f"{program}.{seed}.log").write_text(done.stdout + done.stderr)
@@ -160,7 +160,7 @@ def play(program, deck, seed):
         return None
     found = re.search(r"In round (\d+): (.*)", done.stdout)
     count = re.search(r"(\d+) of \d+ connections are broken", done.stderr)
-    # That a busy machine kept connections waiting says nothing.
+    # Waits on a busy machine prove nothing.
     if not (found and count):
         sys.exit(f"mutants: the rounds could not be played, or ended otherwise: {program}.{seed}.log")
     what = found[2].strip(". ")

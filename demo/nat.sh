@@ -3,7 +3,7 @@
 #
 #   host ── nat (nat44) ── router ── server
 #
-# Everything that it shows is also checked: the first thing that is wrong ends it. `cargo xtask demo --live` builds the
+# Everything that the script shows is also checked: the first error ends it. `cargo xtask demo --live` builds the
 # program and runs it:
 #
 #   demo/nat.sh PROGRAMS    with nat44 in the folder PROGRAMS
@@ -20,7 +20,7 @@ file_bytes=$((8 << 20))
 small_bytes=$((256 << 10))
 client_count=20              # downloads at the same time
 upload_bytes=$((1 << 20))
-narrow_mtu=1300              # of the way from the router to the server
+narrow_mtu=1300              # on the path from the router to the server
 
 ctl() { "$programs/nat44" ctl --control "$work/nat44.sock" "$@"; }
 client() { in_host lan curl --silent --show-error --fail --max-time 10 "$@"; }
@@ -33,7 +33,7 @@ make_network() {
     join 2 nat wan router eth0
     join 3 router eth1 server eth0
     up lan eth0 "$host/24"
-    # The kernel of the NAT has no address: all that is answered there is answered by nat44.
+    # The NAT's kernel has no address: only nat44 answers there.
     up nat lan
     up nat wan
     up router eth0 "$router/24"
@@ -42,7 +42,7 @@ make_network() {
     set_in router ipv4/ip_forward=1
     in_host lan ip route add default via "$nat_lan"
     in_host router ip route replace 192.0.2.0/24 dev eth1 mtu "$narrow_mtu"
-    # The server knows no way to the LAN.
+    # The server has no route to the LAN.
     in_host server ip route add "$nat_wan/32" via 192.0.2.254
     in_host server ip route add "$router/32" via 192.0.2.254
     cat <<END
@@ -61,7 +61,7 @@ start_server() {
     wait_ready nginx-server in_host server curl --silent --fail --output /dev/null "http://$server/small"
 }
 
-# start_nat ARGUMENT...: with these arguments beside those of every run.
+# start_nat ARGUMENT...: with these arguments in addition to those of every run.
 start_nat() {
     start nat44 nat "$programs/nat44" --lan net_af_packet0,iface=lan,qdisc_bypass=1 --lan-address "$nat_lan" \
         --wan net_af_packet1,iface=wan,qdisc_bypass=1 --wan-address "$nat_wan" --next-hop-mac "$(mac 2 2)" \
@@ -85,7 +85,7 @@ downloads() {
     echo "  $client_count files of $small_bytes bytes came whole at the same time"
 }
 
-# The way to the server, as traceroute finds it: the NAT is the first hop, the router the second.
+# The path to the server according to traceroute: the NAT is the first hop, the router the second.
 trace() {
     local hops
     in_host lan traceroute -n -I -q 1 -w 2 -m 5 "$server" >"$work/trace" 2>&1 || fail "traceroute: $(cat "$work/trace")"
@@ -113,7 +113,7 @@ refused() {
     echo '  a datagram to a closed port is refused: port unreachable reached the socket'
 }
 
-# Segments are too long for the way to the server until the router has said so to the host.
+# Segments are too long for the path to the server until the router has reported that to the host.
 upload() {
     local mtu
     in_host lan ip route flush cache
@@ -132,7 +132,7 @@ end() {
     judge nat44
     jq -e '.dropped | [.no_port, .malformed, .unsupported] | (add // 0) == 0' "$work/nat44.out" >/dev/null ||
         fail "packets were dropped that should have passed: $(cat "$work/nat44.out")"
-    # Two files one by one and those at the same time, one datagram, a ping and a traceroute.
+    # Two files one by one and the simultaneous ones, one datagram, a ping and a traceroute.
     connections=$(jq '[.stages[] | select(.name == "Nat").gauges.connections] | add' "$work/nat44.out")
     ((connections == client_count + 5)) || fail "there were $connections connections, not $((client_count + 5))"
     printf '  %-24s %d connections\n' '' "$connections"

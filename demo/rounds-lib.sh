@@ -1,21 +1,21 @@
-# Of demo/rounds.sh, which sources it: how a round is drawn and played, and what is known of the nodes.
+# Part of demo/rounds.sh, which sources it: draws and plays rounds, and queries the nodes.
 
-hash_fields=55                           # of the router: the kernel's FIB_MULTIPATH_HASH_FIELD_*, all five of a connection
+hash_fields=55                           # the router's: the kernel's FIB_MULTIPATH_HASH_FIELD_*, all five of a connection
 declare -A configured=([1]=1 [2]=1 [3]=1) # by backend: the weights of the configuration in force
-declare -A operator=()                   # the weights that operators have given since then, or none: removed
+declare -A operator=()                   # the weights that operators have set since then, or none: removed
 declare -A kinds_count=() longest_of=()
 deck=()
-starved_count=0                          # of rounds in which the machine was too busy to judge waits
+starved_count=0                          # number of rounds in which the machine was too busy to judge waits
 
 other() { if [ "$1" = a ]; then echo b; else echo a; fi; }
 peer_address() { if [ "$1" = a ]; then echo 10.9.1.2; else echo 10.9.2.2; fi; }
 both() { ctl a "$@" >/dev/null && ctl b "$@" >/dev/null; }
 birdc_at() { birdc -s "$work/bird-$1.ctl" "${@:2}" >"$work/birdc"; }
 
-# draw WORD...: sets drawn to one of them. Not for a subshell, which draws apart.
+# draw WORD...: sets drawn to one of them. Not in a subshell, which has its own random numbers.
 draw() { local words=("$@"); drawn=${words[RANDOM % $#]}; }
 
-# What is in force, as this script has it.
+# The state in force, according to this script.
 weight_of() { echo "${operator[$1]:-${configured[$1]:-none}}"; }
 is_there() { [ "$(weight_of "$1")" != none ]; }
 has_weight() { is_there "$1" && (($(weight_of "$1") > 0)); }
@@ -34,7 +34,7 @@ model() {
     done
 }
 
-# draw_backend CONDITION: sets drawn to a backend n for which it holds; fails where there is none.
+# draw_backend CONDITION: sets drawn to a backend n that fulfils it; fails if there is none.
 draw_backend() {
     local n there_count=0 fitting=()
     for n in 1 2 3; do
@@ -45,7 +45,7 @@ draw_backend() {
     done
     ((${#fitting[@]} > 0)) && draw "${fitting[@]}"
 }
-# draw_weight BACKEND [WEIGHT]: another than it has, of 1 to 5, and maybe this one.
+# draw_weight BACKEND [WEIGHT]: a weight of 1 to 5 that differs from the current one; may be this one.
 draw_weight() {
     local weight
     weight=$(weight_of "$1")
@@ -54,7 +54,7 @@ draw_weight() {
         draw 1 2 3 4 5 ${2:-}
     done
 }
-# draw_hash: sets hash_fields to others than they are; spread has the router go by them.
+# draw_hash: changes hash_fields; spread makes the router use them.
 draw_hash() {
     local old=$hash_fields
     while [ "$hash_fields" = "$old" ]; do
@@ -64,8 +64,8 @@ draw_hash() {
 }
 spread() { set_in router "ipv4/fib_multipath_hash_fields=$hash_fields"; }
 
-# begin_change: the next configuration ends what operators have set. It leaves out what was removed, and else has the weights
-# of this one.
+# begin_change: the next configuration overrides the operators' settings. It leaves out removed backends, and otherwise
+# keeps the weights.
 begin_change() {
     local n
     for n in "${!operator[@]}"; do
@@ -74,8 +74,8 @@ begin_change() {
     operator=()
 }
 
-# write_shared: the configuration that all nodes share. The same text again would change nothing, and leave what operators have
-# set.
+# write_shared: the configuration shared by all nodes. An identical text would change nothing, and keep the operators'
+# settings.
 write_shared() {
     local n backends=()
     for n in "${!configured[@]}"; do
@@ -95,13 +95,13 @@ apply() {
     write_shared
     apply_shared || fail "cluster apply: $(cat "$work/apply")"
 }
-# refused_change BALANCER: while it is away, nothing can be changed.
+# refused_change BALANCER: while it is away, changes must be refused.
 refused_change() {
     write_shared
     echo "# Another text, while lb-$1 is away." >>"$work/shared.toml"
     local status=0
     apply_shared --within 3 || status=$?
-    # 2 would be a mistake in the command.
+    # Exit code 2 would be a mistake in the command.
     ((status == 1)) || fail "cluster apply was not refused while lb-$1 was away, but ended with $status: $(cat "$work/apply")"
 }
 
@@ -136,7 +136,7 @@ start_programs() {
     wait_until 'both balancers to be announced' is_sent_to a b
 }
 
-# cut_off BALANCER: what it sends to the other is dropped. reconnect_after SECONDS BALANCER ends that.
+# cut_off BALANCER: drops its packets to the other. reconnect_after SECONDS BALANCER ends that.
 cut_off() { in_host "lb-$1" ip route add blackhole "$(peer_address "$(other "$1")")"; }
 reconnect_after() {
     sleep "$1"
@@ -145,7 +145,7 @@ reconnect_after() {
 
 # end_session BALANCER: its connection with the other ends at once.
 end_session() { in_host "lb-$1" ss -K -t4n dst "$(peer_address "$(other "$1")")" >"$work/ss"; }
-# signal_backends SIGNAL: USR1 has them drop what is of connections that they do not have, and USR2 ends that.
+# signal_backends SIGNAL: USR1 makes them drop packets of unknown connections, and USR2 ends that.
 signal_backends() {
     local n
     for n in 1 2 3; do
@@ -153,7 +153,7 @@ signal_backends() {
     done
 }
 
-# restart BALANCER: until the router sends it connections. What operators have set outlives it.
+# restart BALANCER: until the router sends it connections. The operators' settings survive.
 restart() {
     start_lb "$1"
     event_us=$(now_us)
@@ -161,7 +161,8 @@ restart() {
 }
 
 are_in_sync() { are_caught_up '.state == "in-sync"'; }
-# is_settled: whether both nodes have entered what the other knows, reach etcd, and have what this script has, too.
+# is_settled: whether both nodes have entered the other's exceptions, reach etcd, and have the same state as this
+# script.
 is_settled() {
     local name of
     for name in a b; do
@@ -175,7 +176,7 @@ is_settled() {
             and all(.[2, 5]; weights == \$model) and (.[1] | revision) == (.[4] | revision)" >/dev/null
 }
 
-# deal: sets kind to the next of the deck that can happen now.
+# deal: sets kind to the next one in the deck that is possible now.
 deal() {
     local index
     while true; do
@@ -217,7 +218,7 @@ play_round() {
     confirm_and_renewed
     note_round "$(ms_since "$began_us")"
 }
-# confirm_and_renewed: once the clients were to renew some.
+# confirm_and_renewed: after the clients were ordered to renew some.
 confirm_and_renewed() {
     local since
     since=$(now_us)
@@ -226,7 +227,7 @@ confirm_and_renewed() {
 }
 are_open_or_broken() { are_broken || are_open; }
 
-# note_round MS: how a round went, on a line.
+# note_round MS: prints a round's results on one line.
 note_round() {
     number longest_ms
     local longest_ms=$number
@@ -241,22 +242,23 @@ note_round() {
     fi
     ((longest_ms <= bound_ms)) || broken "A connection waited for $longest_ms ms, more than $bound_ms ms."
 }
-# was_starved: whether a balancer says so of itself, or the clients came much too late, since the round began.
+# was_starved: whether a balancer reports that, or the clients came much too late, since the round began.
 was_starved() {
     number late_ms
     ((number > 500)) || awk -v began="$began_utc" '$1 >= began && / is starved: / { found = 1 } END { exit !found }' \
         "$work/lb-a.err" "$work/lb-b.err"
 }
-# note_known: sets known to how many connections the balancers know, and how many claims each has received since it started.
+# note_known: sets known to the number of connections that the balancers know, and of claims that each has received
+# since its start.
 note_known() {
     known=$({ ctl a status --json && ctl b status --json && ctl a cluster --json && ctl b cluster --json; } | jq -rs '
         ([.[0, 1].balancer.connections | add] + [[.[2, 3].peers | map(.received) | add | tostring] | join("+")]) | join(" ")')
 }
 
-# broken [WHY]: says what is known of connections that are broken, and how to see it again.
+# broken [WHY]: prints the facts about broken connections, and how to repeat the round.
 broken() {
     local port backend
-    set +e # A balancer that is away can't be asked.
+    set +e # A balancer that is away can't be queried.
     echo
     echo "In round $round: $what. ${1:-}"
     said '.errors[] | "\(.port) \(.backend)"' | while read -r port backend; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The acceptance test of a cluster: the network of demo/cluster.sh, with etcd for the configuration that the balancers
-# share, 1,000 connections that upload, and rounds that are drawn by a seed. In each, something happens to a balancer, to
-# the backends, to etcd or to the routes; then every connection has to go on, and some end and begin again from the same
-# ports. A round begins once the nodes are ready, have entered what the others know, and have one configuration.
+# The acceptance test of a cluster: the network of demo/cluster.sh, with etcd for the balancers' shared configuration,
+# 1,000 connections that upload, and rounds drawn from a seed. In each, something happens to a balancer, to the
+# backends, to etcd or to the routes; then every connection must go on, and some end and begin again from the same
+# ports. A round begins once the nodes are ready, have entered the others' exceptions, and have the same configuration.
 #
 #   demo/rounds.sh PROGRAM [--rounds N] [--seed N] [--deck "KIND..."] [--keep FOLDER]
 #       with the path of ipip-lb; exit code 2 where it can't run here. With --deck, rounds are drawn from these kinds, as
@@ -12,7 +12,7 @@
     { echo 'demo: the router of this demo hashes in ways that Linux has since 5.13' >&2; exit 2; }
 source "$(dirname "$0")/cluster-lib.sh"
 source "$here/rounds-lib.sh"
-# How often each kind comes in as many rounds as there are words here.
+# How often each kind occurs among the rounds of one deck.
 deck_of_kinds=(kill kill kill late stop drain drain undrain weight add remove apply shuffle shuffle reuse out etcd cut meet)
 round_count=50 seed=$(((EPOCHSECONDS ^ $$) & 0x7fff)) keep=
 while (($# > 1)); do
@@ -33,11 +33,11 @@ pause_s=0.5
 linger_ms=500
 renewed_count=40                         # connections that end after each round, and begin again
 reused_count=200                         # in a round of the kind `reuse`
-# The longest that a connection may wait. TCP sends again after 0.2 s, and then after twice as long each time.
+# The longest wait of a connection. TCP retransmits after 0.2 s, and then after twice the time before.
 wait_max_ms=7000
-withdrawn_wait_max_ms=3000               # where a balancer has ended, and its routes with its TAP interface
+withdrawn_wait_max_ms=3000               # if a balancer has ended, and its routes with its TAP interface
 
-# What happens in a round. `can_KIND` says whether it can happen now; both choose by `draw`, which sets drawn.
+# The kinds of rounds. `can_KIND` is whether the kind is possible now; both use `draw`, which sets drawn.
 
 pick_balancer() { draw a b; }
 kill_round() {
@@ -119,7 +119,7 @@ remove_round() {
     describe "backend-$drawn is drained until it is empty, and removed"
     operator[$drawn]=none
     both drain "10.1.$drawn.2" --until-empty
-    # A round begins with all at rest: so do the ends of connections.
+    # A round begins with everything at rest, including ends of connections.
     wait_until 'both balancers to know all exceptions' are_in_sync
     order renew "backend-$drawn"
     wait_until 'connections to begin again' are_open
@@ -138,14 +138,14 @@ apply_round() {
     apply
 }
 
-# Half of the connections come to the other balancer; sometimes all to one, by the hash of addresses alone.
+# Half of the connections move to the other balancer; sometimes all to one, by a hash of only the addresses.
 shuffle_round() {
     draw_hash
     describe "the router spreads connections by another hash (fields $hash_fields)"
     spread
 }
 
-# Ports are used again by the other balancer, and come back while the first one still remembers how the connection ended.
+# Ports are reused through the other balancer, and return while the first one still remembers how the connection ended.
 reuse_round() {
     local old=$hash_fields
     describe 'connections end, begin again by the other balancer, and come back'
@@ -204,9 +204,9 @@ cut_round() {
     wait $!
 }
 
-# While neither node hears of the other's exceptions, their connections come to the other node, which puts them on another
-# backend. That one is silent: where it answers with a RST, nothing can save the connection. Of the two claims, the earlier
-# one has to win, and the connection goes on as TCP sends again.
+# While neither node hears of the other's exceptions, their connections come to the other node, which puts them on
+# another backend. That one is silent: if it answered with a RST, nothing could save the connection. The earlier of the
+# two claims must win, and the connection goes on when TCP retransmits.
 can_meet() { draw_backend 'is_there $n && others_have_weight $n'; }
 meet_round() {
     local backend=$drawn

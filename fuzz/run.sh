@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: fuzz/run.sh TARGET [SECONDS [--keep]]
 #
-# Searches for bytes that break a promise of a target, guided by coverage, for 60 seconds or SECONDS. The targets are
+# Searches for bytes that break a guarantee of a target, guided by coverage, for 60 seconds or SECONDS. The targets are
 # the folders of fuzz/corpus. With --keep, the inputs that reached new code are added there.
 #
 # The fuzzer is LLVM's libFuzzer, which the crate libfuzzer-sys builds from source; the flags are those of cargo-fuzz.

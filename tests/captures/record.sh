@@ -30,7 +30,7 @@ trap "exit 1" INT TERM
 
 clients() { ip netns exec hotloop-clients "$@"; }
 servers() { ip netns exec hotloop-servers "$@"; }
-# As `servers`, in the background, the process id of the program itself in `started`.
+# Like `servers`, in the background; the process id of the program itself goes to `started`.
 serve() { ip netns exec hotloop-servers "$@" & started+=($!); }
 
 ip netns add hotloop-clients
@@ -38,7 +38,7 @@ ip netns add hotloop-servers
 ip link add c0 address 02:00:00:00:00:0c netns hotloop-clients type veth \
   peer name s0 address 02:00:00:00:00:01 netns hotloop-servers
 
-# Packets as on a wire: nothing coalesced, every checksum computed by the kernel before it is recorded.
+# Packets as on a wire: nothing coalesced, and the kernel computes every checksum before the recording.
 clients python3 "$here/traffic.py" offloads-off c0
 servers python3 "$here/traffic.py" offloads-off s0
 
