@@ -19,6 +19,7 @@ FOLDER = ROOT / "target" / "mutants"
 TREE = FOLDER / "tree"
 PROGRAM = "examples/ipip-lb/src"
 DATA_PATH = "crates/balancer/src"
+CLUSTER = "crates/cluster/src"
 
 # Each: its name, the fault, the kinds of rounds to draw, the seeds, and edits: a file, the original text, and its
 # replacement. In a round of any kind some connections end and begin again, most often by another balancer than later.
@@ -29,7 +30,7 @@ MUTANTS = [
         "nodes say nothing of their connections",
         "drain undrain apply shuffle kill",
         (1, 2),
-        [(f"{PROGRAM}/sync/session.rs", "    fn push(&mut self, item: Item, now_ms: u64) -> bool {\n", """\
+        [(f"{CLUSTER}/sync/session.rs", "    fn push(&mut self, item: Item, now_ms: u64) -> bool {\n", """\
     fn push(&mut self, item: Item, now_ms: u64) -> bool {
         if matches!(item, Item::Change(_) | Item::Relayed(..)) {
             return true;
@@ -66,7 +67,7 @@ MUTANTS = [
         "nodes say what begins, and not what ends",
         "drain undrain apply shuffle",
         (1, 2, 3),
-        [(f"{PROGRAM}/sync/session.rs", "    fn push(&mut self, item: Item, now_ms: u64) -> bool {\n", """\
+        [(f"{CLUSTER}/sync/session.rs", "    fn push(&mut self, item: Item, now_ms: u64) -> bool {\n", """\
     fn push(&mut self, item: Item, now_ms: u64) -> bool {
         if matches!(item, Item::Change(Change::End(_))) {
             return true;

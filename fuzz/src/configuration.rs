@@ -1,9 +1,9 @@
 //! Configurations of the balancer, from any bytes that are UTF-8.
 
 use hotloop_balancer::services::{Builder, Standing};
+use hotloop_cluster::store::layout;
 use ipip_lb::check::Understood;
 use ipip_lb::config::Config;
-use ipip_lb::store::layout;
 
 /// Larger Maglev tables take too long for a fuzzer, and take no other code path.
 const MAGLEV_SLOTS_MAX: u32 = 1 << 17;

@@ -2,11 +2,11 @@
 
 use hotloop_balancer::connection::State;
 use hotloop_balancer::exceptions::{Change, MOVES, Record};
-use hotloop_packet::flow_key::{FlowKey, FlowKeyV4};
-use ipip_lb::sync::wire::{
+use hotloop_cluster::sync::wire::{
     FRAME_BYTES_MAX, Frame, GREETING_BYTES_MAX, Hello, Message, VERSION, decode,
 };
-use ipip_lb::sync::{Local, PeerId, Peers};
+use hotloop_cluster::sync::{Local, PeerId, Peers};
+use hotloop_packet::flow_key::{FlowKey, FlowKeyV4};
 use std::net::Ipv4Addr;
 
 const DIGEST: [u8; 16] = [7; 16];

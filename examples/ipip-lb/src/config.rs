@@ -38,7 +38,6 @@ mod announce;
 mod balancer;
 mod cluster;
 mod document;
-mod file;
 mod health;
 mod limits;
 mod load;
@@ -51,15 +50,15 @@ mod via;
 mod words;
 
 pub use announce::HOLD_MAX;
-pub use cluster::{Cluster, ClusterPeer, PREPARE_MS_MAX, Security};
-pub(crate) use file::{read as read_file, read_certificates};
+pub use cluster::PREPARE_MS_MAX;
 pub use port::{NextHop, Port, VLAN_MAX, interface_underneath};
-pub use store::{Store, StoreAddress};
+pub use store::Store;
 
 use crate::failure::BadInput;
 use hotloop::engine::Idle;
 use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::spec::{Balancer, Limits, ServiceSpec, Side, Spec};
+use hotloop_cluster::settings::Cluster;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
 //! What makes the program end with another exit code than 0.
 
 use hotloop::engine::Control;
+use hotloop_cluster::sync::StartError;
 use hotloop_ops::capture::CaptureError;
 use std::fmt;
 use std::path::Path;
@@ -36,6 +37,15 @@ impl std::error::Error for BadInput {}
 impl From<CaptureError> for BadInput {
     fn from(CaptureError { path, problem, remedy }: CaptureError) -> Self {
         Self(format!("{}: --input: {problem}; {remedy}", path.display()))
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Settings(problem) => Self::Input(BadInput(problem)),
+            StartError::System(problem) => Self::Run(problem),
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! - [`network_function`]: the graph around the balancer. [`exception`], [`next_hops`]: its ways to the kernel.
 //! - [`health`]: which backends are up. [`control`]: changing and asking a balancer that runs, and [`ctl`], the operator's
 //!   end of that.
-//! - [`sync`]: connections that the nodes of a cluster share. [`store`]: the configuration that they share.
+//! - [`store`]: the start from the store of a cluster, and `ipip-lb cluster`; the cluster itself is `hotloop-cluster`.
 //! - [`replace`]: one program takes over from another.
 //! - [`replay`], [`run`]: the program's two ways to run the graph, on captures and on devices.
 //!
@@ -72,16 +72,13 @@ pub mod failure;
 pub mod guard;
 pub mod health;
 mod hugepages;
-mod kept_file;
 pub mod network_function;
 pub mod next_hops;
 pub mod outcome;
 pub mod overrides;
-pub mod random;
 pub mod replace;
 pub mod replay;
 pub mod run;
 pub mod source;
 pub mod store;
-pub mod sync;
 pub mod until;

@@ -5,13 +5,13 @@
 
 use hotloop::engine::Control;
 use hotloop_balancer::hashes::HashKey;
+use hotloop_cluster::random::random_bytes;
 use hotloop_ops::ReportFormat;
 use hotloop_ops::{Hangup, print, print_in_time};
 use ipip_lb::check::Understood;
 use ipip_lb::cli::{Cli, Command, Common, Parsed};
 use ipip_lb::failure::Failure;
 use ipip_lb::guard;
-use ipip_lb::random::random_bytes;
 use ipip_lb::replay::replay;
 use ipip_lb::run::run;
 use std::process::ExitCode;

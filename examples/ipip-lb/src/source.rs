@@ -2,9 +2,9 @@
 
 use crate::config::{CORES_MAX, Config, DeploymentKind};
 use crate::failure::BadInput;
-use crate::store::layout::Stored;
 use crate::store::{self, Patience};
 use clap::{Args, ValueEnum};
+use hotloop_cluster::store::layout::Stored;
 use std::path::PathBuf;
 
 /// Arguments that name a configuration and override parts of it.

@@ -6,11 +6,11 @@
 //! is needed: where the store ignores one, some seed shows it.
 
 use hotloop::testing::Rng;
-use ipip_lb::store::etcd::KeyValue;
-use ipip_lb::store::phases::{
+use hotloop_cluster::store::etcd::KeyValue;
+use hotloop_cluster::store::phases::{
     Action, Change, Coordinator, Member, Outcome, Snapshot, Step, Store, Transaction, Write,
 };
-use ipip_lb::store::{Generation, StoreError, StoreErrorKind, layout};
+use hotloop_cluster::store::{Generation, StoreError, StoreErrorKind, layout};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 

@@ -2,9 +2,10 @@
 
 use super::notes::Notes;
 use super::{Memory, Understood, shares};
-use crate::config::{Cluster, ClusterPeer, Config, Engine, Health, Port, Probe, Security, Trust};
+use crate::config::{Config, Engine, Health, Port, Probe, Trust};
 use hotloop_balancer::rules::Rules;
 use hotloop_balancer::spec::{Balancer, Limits, ServiceSpec};
+use hotloop_cluster::settings::{Cluster, ClusterPeer, Security};
 use hotloop_ops::kernel::PuntPeer;
 use serde_json::{Value, json};
 use std::fmt::Display;

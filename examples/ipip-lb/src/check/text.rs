@@ -3,12 +3,11 @@
 use super::notes::Notes;
 use super::{Memory, Understood, shares};
 use super::{PUBLIC_HASHES, SECRET_HASHES};
-use crate::config::{
-    Announce, Cluster, Config, Engine, Health, Probe, Security, Store, Trust, Via,
-};
+use crate::config::{Announce, Config, Engine, Health, Probe, Store, Trust, Via};
 use hotloop_balancer::excerpt::excerpt;
 use hotloop_balancer::rules::Rules;
 use hotloop_balancer::spec::{Backend, Balancer, Limits, Scheduler, ServiceSpec};
+use hotloop_cluster::settings::{Cluster, Security};
 use hotloop_ops::kernel::PuntPeer;
 use std::fmt::{self, Display, Formatter};
 

@@ -5,6 +5,7 @@ use super::document::{Section, Value};
 use super::health::CaFiles;
 use super::parse::name;
 use super::store::{STORE_KEYS, Store, kept_file, store};
+use hotloop_cluster::settings::{Cluster, ClusterPeer, Security};
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -30,49 +31,6 @@ pub const NODES_MAX: usize = PEERS_MAX + 1;
 
 /// The most bytes of a node's name: a label of a domain name (RFC 1035, section 2.3.4).
 const NAME_BYTES_MAX: usize = 63;
-
-/// The nodes of which this is one.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Cluster {
-    /// The name of this node.
-    pub node: String,
-    /// Where it listens for those of its peers that connect to it.
-    pub listen: SocketAddr,
-    /// The others; no name and no address twice.
-    pub peers: Vec<ClusterPeer>,
-    /// How it knows that they are who they say.
-    pub security: Security,
-    /// For how many seconds at most it waits for their snapshots before it announces.
-    pub ready_timeout_s: u32,
-    /// In how many milliseconds workers look through all connections when a change is prepared. Peers then have
-    /// [several times](crate::control::PREPARE_PARTS) as long, from its beginning, to enter what was found.
-    pub prepare_ms_max: u32,
-}
-
-/// One of the other nodes.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ClusterPeer {
-    /// Its name.
-    pub name: String,
-    /// Where it listens.
-    pub address: SocketAddr,
-}
-
-/// How nodes know that their peers are who they say.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Security {
-    /// They believe it: nobody else can send to the network that they talk over, or read it.
-    TrustedNetwork,
-    /// By TLS, with certificates on both sides. Each file is PEM.
-    Tls {
-        /// This node's certificate, for its name, and those between it and the authority.
-        certificate: PathBuf,
-        /// The private key of it.
-        key: PathBuf,
-        /// The certificates of the authorities that sign the nodes' certificates.
-        authority: PathBuf,
-    },
-}
 
 /// The key of the file in which a node keeps what operators have changed.
 const OPERATOR_FILE: &str = "operator_file";

@@ -1,13 +1,13 @@
 //! `[service.health]`.
 
 use super::document::{Section, Value};
-use super::file::read_certificates;
 use super::via::via;
 use super::words::{PROBES, ProbeKind};
 use super::{ConfigError, Health, HttpProbe, Probe, Trust};
 use hotloop_balancer::excerpt::excerpt;
 use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::spec::{Balancer, Ports};
+use hotloop_cluster::file::read_certificates;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 

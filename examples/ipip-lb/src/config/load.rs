@@ -1,8 +1,9 @@
 //! From a file to its text.
 
 use super::document::{Origin, Section};
-use super::{Config, ConfigError, file, parse};
+use super::{Config, ConfigError, parse};
 use crate::failure::BadInput;
+use hotloop_cluster::file;
 use std::path::Path;
 use toml::de::DeTable;
 

@@ -2,91 +2,10 @@
 
 use super::ConfigError;
 use super::document::Section;
-use crate::kept_file;
-use std::fmt;
+use hotloop_cluster::kept_file;
+use hotloop_cluster::settings::StoreAddress;
 use std::path::PathBuf;
 use std::str::FromStr;
-
-/// The prefix of keys where an address names none.
-const PREFIX_DEFAULT: &str = "/ipip-lb/";
-
-/// The longest prefix of keys, in bytes.
-const PREFIX_BYTES_MAX: usize = 200;
-
-/// What is wrong with an address, and what to write instead.
-const EXAMPLE: &str =
-    "write etcd://HOST:PORT, with more HOST:PORT after commas and /PREFIX at its end as you need";
-
-/// Where the configuration of all nodes is: an etcd, and the prefix of its keys there.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct StoreAddress {
-    /// `HOST:PORT` of each member, tried in turn.
-    endpoints: Vec<String>,
-    prefix: String,
-}
-
-impl StoreAddress {
-    /// `HOST:PORT` of each member, at least one.
-    #[must_use]
-    pub fn endpoints(&self) -> &[String] {
-        &self.endpoints
-    }
-
-    /// What all keys begin with: it begins and ends with a slash.
-    #[must_use]
-    pub fn prefix(&self) -> &str {
-        &self.prefix
-    }
-}
-
-impl FromStr for StoreAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |what: &str| format!("{text:?} {what}; {EXAMPLE}");
-        let rest = text.strip_prefix("etcd://").ok_or_else(|| wrong("is no address of a store"))?;
-        let (endpoints, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        let endpoints: Vec<_> = endpoints.split(',').map(str::to_owned).collect();
-        if let Some(endpoint) = endpoints.iter().find(|endpoint| !is_endpoint(endpoint)) {
-            return Err(wrong(&format!("names a member {endpoint:?}, which is not HOST:PORT")));
-        }
-        let prefix = prefix.trim_matches('/');
-        let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
-        if prefix.len() > PREFIX_BYTES_MAX || !prefix.bytes().all(sound) {
-            let what = "names a prefix of keys that is not up to 200 letters, digits, \
-                        '-', '_', '.', ':' and '/'";
-            return Err(wrong(what));
-        }
-        let prefix = match prefix {
-            "" => PREFIX_DEFAULT.to_owned(),
-            prefix => format!("/{prefix}/"),
-        };
-        Ok(Self { endpoints, prefix })
-    }
-}
-
-fn is_endpoint(text: &str) -> bool {
-    let Some((host, port)) = text.rsplit_once(':') else { return false };
-    let is_name = |host: &str| {
-        let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        !host.is_empty() && host.bytes().all(sound)
-    };
-    let v6 = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let is_host =
-        v6.map_or_else(|| is_name(host), |host| host.parse::<std::net::Ipv6Addr>().is_ok());
-    is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
-}
-
-/// As it is written in a configuration.
-impl fmt::Display for StoreAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "etcd://{}", self.endpoints.join(","))?;
-        match self.prefix.as_str() {
-            PREFIX_DEFAULT => Ok(()),
-            prefix => f.write_str(prefix.trim_end_matches('/')),
-        }
-    }
-}
 
 /// The store that has the configuration of all nodes.
 #[derive(Clone, Debug, Eq, PartialEq)]

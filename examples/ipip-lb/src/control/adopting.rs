@@ -9,7 +9,7 @@ use super::publication::Asker;
 use super::sharing::Wanted;
 use super::{Node, Operator};
 use crate::announce::Announcer;
-use crate::store::layout::Stored;
+use hotloop_cluster::store::layout::Stored;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -4,17 +4,17 @@
 mod metrics;
 
 use super::Operator;
-use crate::config::Cluster;
 use crate::exception_mover::{Exceptions, Pulled};
 use crate::failure::Failure;
 use crate::replace::successor::Successor;
-use crate::sync::wire::NodeState;
-use crate::sync::{Entered, PeerState, PeerStatus, Sync, Tls, Walk, Watermark};
 use hotloop::engine::Asker;
 use hotloop_balancer::balance::Exchange;
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::ServiceTable;
 use hotloop_balancer::spec::Balancer;
+use hotloop_cluster::settings::Cluster;
+use hotloop_cluster::sync::wire::NodeState;
+use hotloop_cluster::sync::{Entered, PeerState, PeerStatus, Sync, Tls, Walk, Watermark};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

@@ -4,8 +4,9 @@ use super::Operator;
 use super::sharing::Sharing;
 use crate::config::Health;
 use crate::health::State;
-use crate::health::quorum::{Down, Finding, name, needed_count, verdict};
+use crate::health::quorum::{Down, name, names, needed_count, verdict};
 use hotloop_balancer::spec::ServiceSpec;
+use hotloop_cluster::store::Finding;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -115,7 +116,7 @@ impl Operator {
         let is_new = said.as_ref().is_none_or(|(said, _)| !Arc::ptr_eq(said, own));
         if is_new && said.as_ref().is_none_or(|(_, at)| at.elapsed() >= SAY_INTERVAL) {
             // From now on, a change makes another set of it.
-            sharing.watch().find(Arc::clone(own));
+            sharing.watch().find(Arc::new(names(own)));
             *said = Some((Arc::clone(own), Instant::now()));
         }
     }

@@ -4,15 +4,16 @@
 //! configuration, and to one revision of it where that comes from a store: any other has ended it, on this node or, while
 //! it was away, on its peers. Blocks outlast configurations.
 
-use crate::config::{Config, read_file};
+use crate::config::Config;
 use crate::failure::BadInput;
-use crate::kept_file;
 use crate::replace::digest;
 use crate::replace::standing::Standings;
-use crate::store::layout::Stored;
 use crate::until::{Until, for_s};
 use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::services::TargetName;
+use hotloop_cluster::file::read as read_file;
+use hotloop_cluster::kept_file;
+use hotloop_cluster::store::layout::Stored;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io;

@@ -7,9 +7,9 @@
 use super::Operator;
 use super::publication::{Aside, Building, Built};
 use crate::config::Config;
-use crate::store::layout::Stored;
-use crate::sync::{Entered, Watermark};
 use hotloop_balancer::services::Builder;
+use hotloop_cluster::store::layout::Stored;
+use hotloop_cluster::sync::{Entered, Watermark};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -255,7 +255,7 @@ impl Operator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::{Local, Peers};
+    use hotloop_cluster::sync::{Local, Peers};
 
     fn watermark() -> Watermark {
         let local = Local { node: "lb-a".into(), incarnation: 1, digest: [0; 16] };

@@ -13,13 +13,13 @@ use crate::config::Config;
 use crate::health::Probed;
 use crate::overrides::Overrides;
 use crate::source::ConfigSource;
-use crate::store::layout::Stored;
-use crate::sync::Tls;
 use crate::until::Until;
 use hotloop_balancer::services::{
     Builder, Maglevs, Removal, RemovedTarget, ServiceTable, TargetName,
 };
 use hotloop_balancer::spec::Backend;
+use hotloop_cluster::store::layout::Stored;
+use hotloop_cluster::sync::Tls;
 use hotloop_ops::{Answerer, Capabilities};
 use serde_json::Value;
 use std::collections::VecDeque;

@@ -4,8 +4,9 @@ use super::background::Background;
 use super::publication::{Read, Reader, reader};
 use crate::config::Store;
 use crate::source::ConfigSource;
-use crate::store::layout::Stored;
-use crate::store::{Pace, StoreWatch, Task, copy};
+use crate::store::copy;
+use hotloop_cluster::store::layout::Stored;
+use hotloop_cluster::store::{Pace, StoreWatch, Task};
 use hotloop_ops::Capabilities;
 use serde_json::{Value, json};
 use std::io;
@@ -146,7 +147,7 @@ impl Sharing {
 
     /// The nodes that the store knows.
     pub(super) fn nodes_json(&self) -> Value {
-        let row = |(name, state): (String, Option<crate::store::phases::NodeState>)| {
+        let row = |(name, state): (String, Option<hotloop_cluster::store::phases::NodeState>)| {
             let state = state.unwrap_or_default();
             let (answer_to, refused) = state.answer.unzip();
             json!({

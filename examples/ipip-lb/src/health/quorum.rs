@@ -4,21 +4,12 @@
 //! them, as far as they have heard of each other. Here is neither time nor a connection.
 
 use crate::config::{Config, Health, Probe, Via};
+use hotloop_cluster::store::Finding;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
-use std::sync::Arc;
 
 /// Backends that probes find down, each with how it is probed.
 pub type Down = HashSet<(IpAddr, Health)>;
-
-/// What another node's probes find.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Finding {
-    /// The node's name.
-    pub node: String,
-    /// The [`name`]s of what its probes find down.
-    pub down: Arc<HashSet<String>>,
-}
 
 /// How many of `node_count` nodes must find a backend down: as many as `quorum` says, or as there are; by
 /// default one of up to two, and otherwise more than half.
@@ -51,6 +42,12 @@ pub fn name(address: IpAddr, health: &Health) -> String {
         Probe::Icmp => format!("{address} icmp{via}"),
         Probe::Udp => format!("{address} udp {port}{via}"),
     }
+}
+
+/// The [`name`]s of probes that find a backend down.
+#[must_use]
+pub fn names(down: &Down) -> HashSet<String> {
+    down.iter().map(|(address, health)| name(*address, health)).collect()
 }
 
 /// The backends of `config` that are down: this node's probes find `own`, those of the others what they say.
@@ -93,6 +90,7 @@ fn address_of(name: &str) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     const CONFIG: &str = "[balancer]\nmtu = 1500\nsource_v4 = \"192.0.2.1\"\ndecapsulate = []\n\
         [[port]]\nname = \"up\"\ndevice = \"net_null0\"\nnext_hop_mac = \"02:00:00:00:00:01\"\n\
@@ -102,6 +100,15 @@ mod tests {
         health = { kind = \"http\", path = \"/up\", via = \"both\" }\n\
         [[service]]\nname = \"ssh\"\naddress = \"203.0.113.10\"\nprotocol = \"tcp\"\nports = \"22\"\n\
         backend = [{ address = \"10.0.0.1\" }]\nhealth = { kind = \"tcp\", interval_ms = 500 }\n";
+
+    #[test]
+    fn probes_that_differ_in_their_pace_alone_have_one_name() {
+        let probe = |interval_ms| {
+            let ssh = config(None).health["ssh"].clone();
+            ("10.0.0.1".parse().unwrap(), Health { interval_ms, ..ssh })
+        };
+        assert_eq!(names(&[probe(100), probe(200)].into()), [SSH.to_owned()].into());
+    }
 
     fn config(quorum: Option<u32>) -> Config {
         Config { quorum, ..Config::parse("lb.toml", CONFIG).unwrap() }

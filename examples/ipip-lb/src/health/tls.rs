@@ -1,20 +1,15 @@
 //! TLS for probes: which certificates they trust, and what to tell an operator about one they
 //! refuse.
 
-use crate::config::{Trust, read_certificates};
-use hotloop_balancer::excerpt::excerpt;
+use crate::config::Trust;
+use hotloop_cluster::certificates::{authorities, why};
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 /// Reads which authorities to trust: what a configuration names must be there, and be right.
@@ -38,33 +33,6 @@ pub fn client(trust: &Trust) -> Result<Arc<ClientConfig>, String> {
     // A session that is taken up again shows no certificate: one that expired would go unnoticed.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
-}
-
-/// Reads the certificates of authorities from a PEM file.
-///
-/// # Errors
-/// The file can't be read, or holds no certificate, or a broken one; with its path.
-pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
-    let at = |what: String| format!("{}: {what}", excerpt(&path.to_string_lossy()));
-    let text = read_certificates(path).map_err(|error| at(error.to_string()))?;
-    let mut store = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate = certificate.map_err(|error| at(pem_words(error)))?;
-        store.add(certificate).map_err(|error| at(why(&error)))?;
-    }
-    if store.is_empty() {
-        return Err(at("has no certificate; write an authority's in PEM, which begins \
-                       -----BEGIN CERTIFICATE-----"
-            .into()));
-    }
-    Ok(store)
-}
-
-fn pem_words(error: rustls::pki_types::pem::Error) -> String {
-    match error {
-        rustls::pki_types::pem::Error::Io(error) => error.to_string(),
-        error => format!("not PEM: {error}"),
-    }
 }
 
 /// The authorities to trust, read once for all probes that trust the same ones.
@@ -100,48 +68,6 @@ impl Clients {
 /// What the TLS error within `error` says, if there is one.
 pub fn why_io(error: &io::Error) -> Option<String> {
     error.get_ref()?.downcast_ref::<Error>().map(why)
-}
-
-/// What a TLS error says to an operator.
-pub fn why(error: &Error) -> String {
-    match error {
-        Error::InvalidCertificate(error) => format!("certificate: {}", certificate_words(error)),
-        Error::InvalidMessage(_) => "the server doesn't speak TLS".into(),
-        error => format!("TLS: {error}"),
-    }
-}
-
-fn certificate_words(error: &CertificateError) -> String {
-    match error {
-        // The second is what a stranger of the same name gets.
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "signed by none of those that ca_file holds".into()
-        }
-        CertificateError::ExpiredContext { time, not_after } => {
-            let days = time.as_secs().saturating_sub(not_after.as_secs()) / 86_400;
-            match days {
-                0 => "expired less than a day ago".into(),
-                1 => "expired a day ago".into(),
-                days => format!("expired {days} days ago"),
-            }
-        }
-        CertificateError::NotValidYetContext { .. } => "not valid yet; is the clock right?".into(),
-        CertificateError::NotValidForNameContext { expected, presented } => {
-            let names: Vec<String> = presented.iter().map(|name| bare(name)).collect();
-            let names = if names.is_empty() { "no name".into() } else { names.join(", ") };
-            format!("for {names}, not for {}", expected.to_str())
-        }
-        CertificateError::Other(error) if error.to_string() == "CaUsedAsEndEntity" => {
-            "an authority's own; sign another with it for the server".into()
-        }
-        error => error.to_string(),
-    }
-}
-
-/// What is in a name as the verifier writes it: `DnsName("lb.example")`, `IpAddress(0::1)`.
-fn bare(name: &str) -> String {
-    let inner = name.split_once('(').map_or(name, |(_, inner)| inner.trim_matches(['"', ')']));
-    inner.parse::<IpAddr>().map_or_else(|_| inner.to_owned(), |address| address.to_string())
 }
 
 /// Trusts every server that answers: certificates and signatures of any kind.

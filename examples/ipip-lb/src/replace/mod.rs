@@ -27,8 +27,8 @@ pub mod standing;
 pub mod successor;
 
 use crate::config::Config;
-use crate::sync::{sha256, wire};
 use hotloop_balancer::hashes::HashKey;
+use hotloop_cluster::sync::{sha256, wire};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use std::fmt::Write;

@@ -2,15 +2,15 @@
 
 use super::command::{Place, say};
 use super::difference::difference;
-use super::error::{StoreError, StoreErrorKind};
-use super::etcd::{Bounds, Etcd};
-use super::layout::{self, Part, Stored};
-use super::phases::Outcome;
-use super::proposal::{Carried, Open, PROPOSAL_S, Proposal};
 use crate::check::Understood;
 use crate::config::Config;
 use crate::failure::{BadInput, Failure};
 use clap::Args;
+use hotloop_cluster::store::etcd::{Bounds, Etcd};
+use hotloop_cluster::store::layout::{self, Part, Stored};
+use hotloop_cluster::store::phases::Outcome;
+use hotloop_cluster::store::{Carried, Open, PROPOSAL_S, Proposal};
+use hotloop_cluster::store::{StoreError, StoreErrorKind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

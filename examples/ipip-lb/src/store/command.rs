@@ -1,12 +1,14 @@
 //! `ipip-lb cluster`: the operator's end of a store.
 
 use super::apply::Apply;
-use super::error::{StoreError, StoreErrorKind};
-use super::etcd::{Bounds, Etcd};
-use super::layout;
-use crate::config::{Config, StoreAddress};
+use crate::config::Config;
 use crate::failure::{BadInput, Failure};
 use clap::{Args, Subcommand};
+use hotloop_cluster::settings::StoreAddress;
+use hotloop_cluster::store::etcd::{Bounds, Etcd};
+use hotloop_cluster::store::layout;
+use hotloop_cluster::store::nothing_in;
+use hotloop_cluster::store::{StoreError, StoreErrorKind};
 use hotloop_ops::print;
 use std::path::PathBuf;
 
@@ -69,12 +71,6 @@ impl Show {
         tracing::info!("{}: revision {}", stored.name, stored.revision);
         say(&stored.text)
     }
-}
-
-/// That a store has no configuration.
-pub(super) fn nothing_in(address: &StoreAddress) -> StoreError {
-    let problem = "has no configuration; write one by `ipip-lb cluster apply`";
-    StoreError::new(StoreErrorKind::Content, address, problem)
 }
 
 impl Place {

@@ -1,9 +1,9 @@
 //! The copy of a store's configuration that a node keeps, for a start without the store.
 
-use super::layout::Stored;
 use crate::config::{Config, Store};
 use crate::failure::BadInput;
-use crate::kept_file;
+use hotloop_cluster::kept_file;
+use hotloop_cluster::store::layout::Stored;
 use std::path::Path;
 
 /// What stands before the revision, on the last line.

@@ -1,13 +1,13 @@
 //! What a node starts with: what the store has, or else the copy that the node keeps.
 
-use super::command::nothing_in;
 use super::copy;
-use super::error::StoreError;
-use super::etcd::{Bounds, Etcd};
-use super::layout::{self, Stored};
 use crate::config::{Config, ConfigError, Store};
 use crate::failure::BadInput;
 use hotloop::engine::Control;
+use hotloop_cluster::store::StoreError;
+use hotloop_cluster::store::etcd::{Bounds, Etcd};
+use hotloop_cluster::store::layout::{self, Stored};
+use hotloop_cluster::store::nothing_in;
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -6,9 +6,9 @@ use super::node::{Node, status};
 use super::shared;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hotloop_cluster::store::Key;
+use hotloop_cluster::store::etcd::Operation;
 use hotloop_tests::wait_until;
-use ipip_lb::store::Key;
-use ipip_lb::store::etcd::Operation;
 use serde_json::json;
 
 /// What others may write: no text at all, nothing, a number, and JSON of another kind.

@@ -172,7 +172,8 @@ fn a_node_that_was_killed_is_missed_until_it_is_known_to_be_gone() {
     wait_for(&a.program, revision.as_i64().unwrap(), 3);
     // One that is stopped on purpose is not waited for.
     let _ = a.program.end();
-    let nodes = ipip_lb::store::Key::From("/ipip-lb/phases/nodes/", "/ipip-lb/phases/nodes0");
+    let nodes =
+        hotloop_cluster::store::Key::From("/ipip-lb/phases/nodes/", "/ipip-lb/phases/nodes0");
     assert_eq!(server.client().page(nodes, 0, 10).unwrap().values, []);
 }
 

@@ -2,8 +2,8 @@
 
 use super::etcd::Server;
 use super::shared;
-use ipip_lb::store::Key;
-use ipip_lb::store::etcd::Operation;
+use hotloop_cluster::store::Key;
+use hotloop_cluster::store::etcd::Operation;
 use std::fs;
 use std::path::Path;
 use std::process::Command;

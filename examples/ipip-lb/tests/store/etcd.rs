@@ -1,10 +1,10 @@
 //! A real etcd of one member.
 
+use hotloop_cluster::settings::StoreAddress;
+use hotloop_cluster::store::etcd::{Bounds, Etcd};
+use hotloop_cluster::store::phases::Outcome;
+use hotloop_cluster::store::{Carried, Key, Proposal, layout};
 use hotloop_tests::{free_address, tool};
-use ipip_lb::config::StoreAddress;
-use ipip_lb::store::etcd::{Bounds, Etcd};
-use ipip_lb::store::phases::Outcome;
-use ipip_lb::store::{Carried, Key, Proposal, layout};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 

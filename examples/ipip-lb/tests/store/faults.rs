@@ -1,8 +1,8 @@
 //! Servers that answer what etcd never would: memory and time stay bounded, and it is said what is wrong.
 
-use ipip_lb::store::etcd::{Bounds, Etcd};
-use ipip_lb::store::layout::read;
-use ipip_lb::store::{Key, StoreErrorKind};
+use hotloop_cluster::store::etcd::{Bounds, Etcd};
+use hotloop_cluster::store::layout::read;
+use hotloop_cluster::store::{Key, StoreErrorKind};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};

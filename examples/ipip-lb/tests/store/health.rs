@@ -3,10 +3,10 @@
 use super::etcd::Server;
 use super::node::{Node, run, start, status, write_node};
 use super::shared;
+use hotloop_cluster::store::Key;
+use hotloop_cluster::store::etcd::{Etcd, Operation};
 use hotloop_tests::prometheus::get;
 use hotloop_tests::{Program, tool, wait_until};
-use ipip_lb::store::Key;
-use ipip_lb::store::etcd::{Etcd, Operation};
 use serde_json::Value;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! A change in two phases, in a real etcd.
 
 use super::etcd::Server;
-use ipip_lb::store::phases::{Action, Change, Coordinator, Member, Outcome, Step, Store};
+use hotloop_cluster::store::phases::{Action, Change, Coordinator, Member, Outcome, Step, Store};
 
 #[test]
 fn two_nodes_prepare_and_go_over_and_one_that_refuses_stops_a_change() {

@@ -2,10 +2,10 @@
 
 use super::etcd::{PATIENCE, Server};
 use super::shared;
-use ipip_lb::store::etcd::{Bounds, Condition, Etcd, Operation};
-use ipip_lb::store::layout::{read, read_at};
-use ipip_lb::store::phases::Outcome;
-use ipip_lb::store::{Key, StoreErrorKind, Watched};
+use hotloop_cluster::store::etcd::{Bounds, Condition, Etcd, Operation};
+use hotloop_cluster::store::layout::{read, read_at};
+use hotloop_cluster::store::phases::Outcome;
+use hotloop_cluster::store::{Key, StoreErrorKind, Watched};
 use std::time::Duration;
 
 #[test]

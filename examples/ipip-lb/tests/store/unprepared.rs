@@ -4,10 +4,10 @@ use super::etcd::Server;
 use super::node::{run, start, status, write_node};
 use super::shared;
 use crate::namespace::routes;
+use hotloop_cluster::store::etcd::Operation;
+use hotloop_cluster::store::{Generation, layout};
 use hotloop_tests::network::Network;
 use hotloop_tests::{Program, wait_until};
-use ipip_lb::store::etcd::Operation;
-use ipip_lb::store::{Generation, layout};
 use std::fs;
 use std::path::Path;
 

@@ -2,10 +2,10 @@
 
 use super::etcd::Server;
 use super::shared;
+use hotloop_cluster::store::etcd::Operation;
+use hotloop_cluster::store::layout::Stored;
+use hotloop_cluster::store::{Key, Pace, StoreWatch, Task};
 use hotloop_tests::wait_until;
-use ipip_lb::store::etcd::Operation;
-use ipip_lb::store::layout::Stored;
-use ipip_lb::store::{Key, Pace, StoreWatch, Task};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! An authority of a test, and the certificates of nodes that it signs.
 
-use ipip_lb::config::Security;
+use hotloop_cluster::settings::Security;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use std::fs;
 use std::path::Path;

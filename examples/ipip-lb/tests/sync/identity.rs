@@ -2,10 +2,10 @@
 
 use super::authority::Authority;
 use super::nodes::{Node, balancer, cluster, pair, until, until_caught_up, until_error};
+use hotloop_cluster::settings::{Cluster, Security};
+use hotloop_cluster::sync::wire::{FRAME_BYTES_MAX, Frame, Hello, Message, VERSION, decode};
+use hotloop_cluster::sync::{PeerState, Sync};
 use hotloop_tests::free_address;
-use ipip_lb::config::{Cluster, Security};
-use ipip_lb::sync::wire::{FRAME_BYTES_MAX, Frame, Hello, Message, VERSION, decode};
-use ipip_lb::sync::{PeerState, Sync};
 use rcgen::{CertificateParams, date_time_ymd};
 use std::fs;
 use std::io::{Read, Write};

@@ -2,8 +2,8 @@
 
 use super::authority::Authority;
 use super::nodes::{Node, pair, record, until, until_caught_up, until_error};
-use ipip_lb::config::{Cluster, Security};
-use ipip_lb::sync::PeerState;
+use hotloop_cluster::settings::{Cluster, Security};
+use hotloop_cluster::sync::PeerState;
 use rcgen::{CertificateParams, date_time_ymd};
 use std::fs;
 use std::path::PathBuf;

@@ -2,8 +2,8 @@
 
 use super::nodes::{Node, cluster, pair, record, until, until_caught_up, until_error};
 use hotloop_balancer::exceptions::{Change, Record};
+use hotloop_cluster::sync::{PeerState, QUEUE_MAX, Sync};
 use hotloop_tests::free_address;
-use ipip_lb::sync::{PeerState, QUEUE_MAX, Sync};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;

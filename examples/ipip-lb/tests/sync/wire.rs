@@ -4,7 +4,7 @@ use hotloop::packet::flow_key::FlowKey;
 use hotloop::testing::Rng;
 use hotloop_balancer::connection::State;
 use hotloop_balancer::exceptions::{Change, MOVES, Record};
-use ipip_lb::sync::wire::{
+use hotloop_cluster::sync::wire::{
     FRAME_BYTES_MAX, Frame, GREETING_BYTES_MAX, Gathered, Hello, Malformed, Message, NodeState,
     VERSION, decode,
 };

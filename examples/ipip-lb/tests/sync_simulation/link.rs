@@ -2,8 +2,8 @@
 
 use super::node::{Node, name};
 use hotloop::testing::Rng;
-use ipip_lb::sync::wire::{FRAME_BYTES_MAX, Message, decode};
-use ipip_lb::sync::{PeerId, SessionId};
+use hotloop_cluster::sync::wire::{FRAME_BYTES_MAX, Message, decode};
+use hotloop_cluster::sync::{PeerId, SessionId};
 use std::collections::VecDeque;
 
 /// How much is under way in one direction.

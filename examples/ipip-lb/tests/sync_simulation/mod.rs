@@ -1,4 +1,4 @@
-//! A simulated cluster: two to five nodes with the balancer's own workers, that talk by the code of [`ipip_lb::sync`],
+//! A simulated cluster: two to five nodes with the balancer's own workers, that talk by the code of [`hotloop_cluster::sync`],
 //! without sockets and clocks. Messages are late, connections are cut, nodes can't reach each other or read slowly, tables
 //! change at other times on each node, and nodes are killed and come back. Connections end by FIN or RST wherever they are
 //! then, say a last word or two, and their ports are used again; at times, a long time goes by. What must hold: a packet of a

@@ -5,8 +5,8 @@ use super::model::{Configuration, client};
 use super::worker::{Known, Worker};
 use hotloop_balancer::connection::State;
 use hotloop_balancer::exceptions::{Change, Record};
+use hotloop_cluster::sync::{Local, PeerState, PeerStatus, Peers, Walk, Watermark};
 use ipip_lb::exception_mover::Pulled;
-use ipip_lb::sync::{Local, PeerState, PeerStatus, Peers, Walk, Watermark};
 
 /// How often control comes by in a turn where there is much to do.
 const TURNS_MAX: usize = 6;

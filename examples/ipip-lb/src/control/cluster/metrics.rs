@@ -1,8 +1,8 @@
 //! Metrics of a node and its peers.
 
 use super::Node;
-use crate::sync::{PeerState, PeerStatus, Tls};
 use hotloop_balancer::services::ServiceTable;
+use hotloop_cluster::sync::{PeerState, PeerStatus, Tls};
 use hotloop_ops::{Metric, Scrape};
 
 const READY: Metric = Metric::gauge(

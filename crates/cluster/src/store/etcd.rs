@@ -8,7 +8,7 @@ use super::error::{StoreError, StoreErrorKind};
 use super::gateway::{self, Answer, Key};
 pub use super::gateway::{Condition, KeyValue, Operation, Page};
 use super::watching::Watching;
-use crate::config::StoreAddress;
+use crate::settings::StoreAddress;
 use hotloop_balancer::excerpt::excerpt;
 use serde_json::{Value, json};
 use std::cell::Cell;

@@ -10,7 +10,6 @@
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd::{Etcd, KeyValue, Operation};
 use super::gateway::Key;
-use crate::health::quorum::{Down, Finding, name};
 use hotloop_balancer::excerpt::excerpt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
@@ -30,11 +29,20 @@ const READ_INTERVAL: Duration = Duration::from_millis(200);
 /// much.
 type Known = BTreeMap<String, (i64, Option<Arc<HashSet<String>>>)>;
 
+/// What another node's probes find.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Finding {
+    /// The node's name.
+    pub node: String,
+    /// The names of probes that find a backend down.
+    pub down: Arc<HashSet<String>>,
+}
+
 /// What this node finds, as far as the store has it, and what the others do.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     /// Nothing until the probes have begun.
-    own: Option<Arc<Down>>,
+    own: Option<Arc<HashSet<String>>>,
     is_written: bool,
     has_too_many: bool,
     /// Whether the store has refused the last thing that was to be written, and whether that was said.
@@ -48,7 +56,7 @@ pub(super) struct Findings {
 
 impl Findings {
     /// This is what this node's probes find down from now on.
-    pub fn find(&mut self, own: Arc<Down>) {
+    pub fn find(&mut self, own: Arc<HashSet<String>>) {
         self.own = Some(own);
         (self.is_written, self.is_refused) = (false, false);
     }
@@ -155,10 +163,9 @@ impl Findings {
 }
 
 /// What the store has of this; nothing where that is too long.
-fn text(down: &Down) -> Option<String> {
-    let mut names: Vec<_> = down.iter().map(|(address, health)| name(*address, health)).collect();
+fn text(names: &HashSet<String>) -> Option<String> {
+    let mut names: Vec<_> = names.iter().collect();
     names.sort();
-    names.dedup();
     let text = json!({ "down": names }).to_string();
     (text.len() <= VALUE_BYTES_MAX).then_some(text)
 }
@@ -183,23 +190,10 @@ fn parse(text: &str) -> Option<Option<HashSet<String>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Health, Probe, Via};
-    use std::net::{IpAddr, Ipv4Addr};
+    use std::net::Ipv4Addr;
 
-    fn down(count: u32) -> Down {
-        let health = Health {
-            probe: Probe::Tcp,
-            port: 80,
-            interval_ms: 100,
-            timeout_ms: 100,
-            rise: 1,
-            fall: 1,
-            via: Via::Direct,
-        };
-        let slower = Health { interval_ms: 200, ..health.clone() };
-        let address = |number| IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + number));
-        let both = |number| [(address(number), health.clone()), (address(number), slower.clone())];
-        (1..=count).flat_map(both).collect()
+    fn down(count: u32) -> HashSet<String> {
+        (1..=count).map(|it| format!("{} tcp 80", Ipv4Addr::from(0x0a00_0000 + it))).collect()
     }
 
     #[test]
@@ -207,7 +201,7 @@ mod tests {
         let text_of_two = text(&down(2)).unwrap();
         assert_eq!(text_of_two, r#"{"down":["10.0.0.1 tcp 80","10.0.0.2 tcp 80"]}"#);
         assert_eq!(parse(&text_of_two).unwrap().unwrap().len(), 2);
-        assert_eq!(parse(&text(&Down::new()).unwrap()), Some(Some(HashSet::new())));
+        assert_eq!(parse(&text(&HashSet::new()).unwrap()), Some(Some(HashSet::new())));
         let long = text(&down(40_000)).unwrap();
         assert!(long.len() <= VALUE_BYTES_MAX && parse(&long).unwrap().unwrap().len() == 40_000);
         assert_eq!(text(&down(60_000)), None);

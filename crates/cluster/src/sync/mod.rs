@@ -66,9 +66,8 @@ mod tls;
 mod transport;
 pub mod wire;
 
-use crate::config::Cluster;
-use crate::failure::{BadInput, Failure};
 use crate::random::random_bytes;
+use crate::settings::Cluster;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop_balancer::exceptions::{Change, Record};
 use hotloop_balancer::hashes::HashKey;
@@ -91,6 +90,17 @@ use wire::NodeState;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct PeerId(usize);
 
+/// Why a node can't talk to its peers.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum StartError {
+    /// The settings name something that can't be used, with what to write instead.
+    #[error("{0}")]
+    Settings(String),
+    /// The system grants no thread or file.
+    #[error("{0}")]
+    System(String),
+}
+
 /// The thread that talks to the peers of a node. Dropping this ends it, and all connections.
 #[derive(Debug)]
 pub struct Sync {
@@ -109,10 +119,10 @@ impl Sync {
     /// # Errors
     /// A file of `cluster` can't be used, or its address can't be listened at; or the kernel allows no more threads
     /// or files.
-    pub fn start(cluster: &Cluster, balancer: &Balancer) -> Result<Self, Failure> {
-        let failed = |error: std::io::Error| Failure::Run(format!("cluster: {error}"));
+    pub fn start(cluster: &Cluster, balancer: &Balancer) -> Result<Self, StartError> {
+        let failed = |error: std::io::Error| StartError::System(format!("cluster: {error}"));
         let tls = Tls::load(&cluster.security)
-            .map_err(|error| BadInput::new(format!("cluster: {error}")))?;
+            .map_err(|error| StartError::Settings(format!("cluster: {error}")))?;
         let local = Local {
             node: cluster.node.clone(),
             incarnation: incarnation().map_err(failed)?,
@@ -127,7 +137,7 @@ impl Sync {
             peers.connects_to(peer)
         })
         .map_err(|error| {
-            BadInput::new(format!(
+            StartError::Settings(format!(
                 "cluster.listen: {listen}: {error}; write an address of this host and a free port"
             ))
         })?;
@@ -296,7 +306,8 @@ fn digest(balancer: &Balancer) -> [u8; 16] {
 }
 
 /// The first half of a text's SHA-256.
-pub(crate) fn sha256(text: &str) -> [u8; 16] {
+#[must_use]
+pub fn sha256(text: &str) -> [u8; 16] {
     let sha256 = TLS13_AES_128_GCM_SHA256.tls13().map(|it| it.common.hash_provider);
     let digest = sha256.map(|it| it.hash(text.as_bytes()));
     digest.and_then(|it| it.as_ref().first_chunk().copied()).unwrap_or_default()

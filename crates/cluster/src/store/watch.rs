@@ -10,15 +10,16 @@
 
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd::{Bounds, Etcd};
+use super::findings::Finding;
 use super::findings::HEALTH;
 use super::follower::Follower;
 use super::gateway::Key;
 use super::layout::Stored;
 use super::phases::{NodeState, PHASES};
 use super::watching::Watched;
-use crate::config::StoreAddress;
-use crate::health::quorum::{Down, Finding};
+use crate::settings::StoreAddress;
 use hotloop_ops::Capabilities;
+use std::collections::HashSet;
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -101,7 +102,7 @@ pub(super) enum Signal {
     /// This revision is in force.
     InForce(i64),
     /// This is what the probes of this node find down.
-    Find(Arc<Down>),
+    Find(Arc<HashSet<String>>),
     /// There may be something new in what other nodes find.
     LookAtHealth,
     /// The node stops; the thread that waits for that sees that this is dropped.
@@ -176,7 +177,7 @@ impl StoreWatch {
     }
 
     /// This is what the probes of this node find down, which the other nodes are to know.
-    pub fn find(&self, own: Arc<Down>) {
+    pub fn find(&self, own: Arc<HashSet<String>>) {
         self.signal(Signal::Find(own));
     }
 

@@ -1,6 +1,6 @@
 //! The thread that is this node's part in the phases of a change.
 
-use super::command::nothing_in;
+use super::error::nothing_in;
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd::Etcd;
 use super::findings::Findings;

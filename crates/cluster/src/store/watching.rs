@@ -2,7 +2,7 @@
 
 use super::error::{StoreError, StoreErrorKind};
 use super::gateway;
-use crate::config::StoreAddress;
+use crate::settings::StoreAddress;
 use hotloop_balancer::excerpt::excerpt;
 use serde_json::Value;
 use std::fmt;

@@ -1,7 +1,8 @@
 //! TLS between nodes: each shows a certificate for its name, signed by an authority that both know.
 
-use crate::config::{Cluster, Security, read_file};
-use crate::health::tls::{authorities, why};
+use crate::certificates::{authorities, why};
+use crate::file::read as read_file;
+use crate::settings::{Cluster, Security};
 use hotloop_balancer::excerpt::excerpt;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{

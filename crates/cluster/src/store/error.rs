@@ -1,5 +1,7 @@
 //! What can go wrong with a store.
 
+use crate::settings::StoreAddress;
+
 /// What went wrong with a store. It prints as one line that says what to do.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{store}: {problem}")]
@@ -34,4 +36,11 @@ impl StoreError {
     pub const fn kind(&self) -> StoreErrorKind {
         self.kind
     }
+}
+
+/// That a store has no configuration.
+#[must_use]
+pub fn nothing_in(address: &StoreAddress) -> StoreError {
+    let problem = "has no configuration; write one by `ipip-lb cluster apply`";
+    StoreError::new(StoreErrorKind::Content, address, problem)
 }

@@ -1,0 +1,42 @@
+//! Nodes of a cluster of balancers: the connections that they share, and the store of their configuration.
+//!
+//! Several balancers of one configuration choose backends alike. What a node must know of the others is little, and
+//! this crate carries it:
+//!
+//! - [`sync`]: [exceptions](hotloop_balancer::exceptions), connections on another backend than the configuration chooses,
+//!   between each pair of nodes over TLS.
+//! - [`store`]: one configuration for all nodes, in etcd, which they prepare and then put in force in two phases; and
+//!   what the probes of each node find.
+//! - [`settings`]: the nodes and the store, as a configuration names them.
+//! - [`certificates`], [`file`], [`kept_file`], [`random`]: what both of them read, keep and draw.
+//!
+//! It may use `hotloop-balancer` for the values that nodes exchange, and knows nothing of workers, of the
+//! configuration's file or of the command line.
+//!
+//! # Guarantees
+//!
+//! - Nothing here is called on the packet path. Each part has a thread of its own, and never waits for the one that
+//!   calls it, nor has that one wait for the network.
+//! - A peer that stops reading delays no other: what waits for it is bounded, and a new snapshot takes its place.
+//! - A configuration comes into force on all nodes or on none, unless an operator forces it.
+//!
+//! # Example
+//!
+//! ```
+//! use hotloop_cluster::settings::StoreAddress;
+//!
+//! let address: StoreAddress = "etcd://10.0.0.1:2379,10.0.0.2:2379/lb".parse()?;
+//! assert_eq!(address.endpoints().len(), 2);
+//! assert_eq!(address.prefix(), "/lb/");
+//! # Ok::<(), String>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod certificates;
+pub mod file;
+pub mod kept_file;
+pub mod random;
+pub mod settings;
+pub mod store;
+pub mod sync;

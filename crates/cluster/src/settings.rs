@@ -1,0 +1,130 @@
+//! The nodes of a cluster and the address of its store, as plain values.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The nodes of which this is one.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Cluster {
+    /// The name of this node.
+    pub node: String,
+    /// Where it listens for those of its peers that connect to it.
+    pub listen: SocketAddr,
+    /// The others; no name and no address twice.
+    pub peers: Vec<ClusterPeer>,
+    /// How it knows that they are who they say.
+    pub security: Security,
+    /// For how many seconds at most it waits for their snapshots before it announces.
+    pub ready_timeout_s: u32,
+    /// In how many milliseconds workers look through all connections when a change is prepared. Peers then have
+    /// several times as long, from its beginning, to enter what was found.
+    pub prepare_ms_max: u32,
+}
+
+/// One of the other nodes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClusterPeer {
+    /// Its name.
+    pub name: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+/// How nodes know that their peers are who they say.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Security {
+    /// They believe it: nobody else can send to the network that they talk over, or read it.
+    TrustedNetwork,
+    /// By TLS, with certificates on both sides. Each file is PEM.
+    Tls {
+        /// This node's certificate, for its name, and those between it and the authority.
+        certificate: PathBuf,
+        /// The private key of it.
+        key: PathBuf,
+        /// The certificates of the authorities that sign the nodes' certificates.
+        authority: PathBuf,
+    },
+}
+
+/// The prefix of keys where an address names none.
+const PREFIX_DEFAULT: &str = "/ipip-lb/";
+
+/// The longest prefix of keys, in bytes.
+const PREFIX_BYTES_MAX: usize = 200;
+
+/// What is wrong with an address, and what to write instead.
+const EXAMPLE: &str =
+    "write etcd://HOST:PORT, with more HOST:PORT after commas and /PREFIX at its end as you need";
+
+/// Where the configuration of all nodes is: an etcd, and the prefix of its keys there.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StoreAddress {
+    /// `HOST:PORT` of each member, tried in turn.
+    endpoints: Vec<String>,
+    prefix: String,
+}
+
+impl StoreAddress {
+    /// `HOST:PORT` of each member, at least one.
+    #[must_use]
+    pub fn endpoints(&self) -> &[String] {
+        &self.endpoints
+    }
+
+    /// What all keys begin with: it begins and ends with a slash.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+}
+
+impl FromStr for StoreAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |what: &str| format!("{text:?} {what}; {EXAMPLE}");
+        let rest = text.strip_prefix("etcd://").ok_or_else(|| wrong("is no address of a store"))?;
+        let (endpoints, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let endpoints: Vec<_> = endpoints.split(',').map(str::to_owned).collect();
+        if let Some(endpoint) = endpoints.iter().find(|endpoint| !is_endpoint(endpoint)) {
+            return Err(wrong(&format!("names a member {endpoint:?}, which is not HOST:PORT")));
+        }
+        let prefix = prefix.trim_matches('/');
+        let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
+        if prefix.len() > PREFIX_BYTES_MAX || !prefix.bytes().all(sound) {
+            let what = "names a prefix of keys that is not up to 200 letters, digits, \
+                        '-', '_', '.', ':' and '/'";
+            return Err(wrong(what));
+        }
+        let prefix = match prefix {
+            "" => PREFIX_DEFAULT.to_owned(),
+            prefix => format!("/{prefix}/"),
+        };
+        Ok(Self { endpoints, prefix })
+    }
+}
+
+fn is_endpoint(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let is_name = |host: &str| {
+        let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        !host.is_empty() && host.bytes().all(sound)
+    };
+    let v6 = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_host =
+        v6.map_or_else(|| is_name(host), |host| host.parse::<std::net::Ipv6Addr>().is_ok());
+    is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+/// As it is written in a configuration.
+impl fmt::Display for StoreAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "etcd://{}", self.endpoints.join(","))?;
+        match self.prefix.as_str() {
+            PREFIX_DEFAULT => Ok(()),
+            prefix => f.write_str(prefix.trim_end_matches('/')),
+        }
+    }
+}
