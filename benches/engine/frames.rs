@@ -1,7 +1,7 @@
 //! Datagrams in a capture that net_pcap receives over and over.
 
 use hotloop::packet::build::udp;
-use hotloop_ops::capture::write_frames;
+use hotloop_capture::write_frames;
 use std::path::PathBuf;
 use tempfile::TempDir;
 

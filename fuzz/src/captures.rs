@@ -1,6 +1,6 @@
 //! Capture files of arbitrary bytes.
 
-use hotloop_ops::capture::{Capture, CaptureError, CaptureWriter};
+use hotloop_capture::{Capture, CaptureError, CaptureWriter};
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::path::Path;

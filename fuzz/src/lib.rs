@@ -28,7 +28,7 @@ pub const TARGETS: [(&str, Run); 9] = [
     ("configuration", configuration::run),
     ("control", control::run),
     ("device", device::run),
-    ("kernel", hotloop_ops::kernel::check_punted),
+    ("kernel", hotloop_kernel::check_punted),
     ("neighbours", neighbours::run),
     ("sync", sync::run),
 ];

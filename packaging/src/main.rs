@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 }
 
 /// The programs that are packaged, with their commands: a new one needs a line here, and its assets in
-/// the manifest of its package, that of ipip-lb or of hotloop-ops.
+/// the manifest of its package, that of ipip-lb or of hotloop-top.
 fn programs() -> [Command; 6] {
     let with_ctl = |program: Command| program.subcommand(ctl_command());
     [
@@ -45,8 +45,8 @@ fn programs() -> [Command; 6] {
         with_ctl(ipip_endpoint::cli::Cli::command()),
         with_ctl(udp::sink::cli::Cli::command()),
         with_ctl(udp::source::cli::Cli::command()),
-        hotloop_ops::top::command(),
-        hotloop_ops::doctor::command(),
+        hotloop_top::command(),
+        hotloop_doctor::command(),
     ]
 }
 

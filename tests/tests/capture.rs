@@ -8,7 +8,7 @@ use hotloop::packet::build::{arp_request, echo_request, tcp, udp, unreachable};
 use hotloop::packet::memory::MemPacket;
 use hotloop::prelude::*;
 use hotloop::stage::drop_reasons;
-use hotloop_ops::capture::{Capture, CaptureWriter};
+use hotloop_capture::{Capture, CaptureWriter};
 use hotloop_ops::{CaptureArgs, CommonCommand, CtlArgs, Operation, Request, Socket, Summary, ask};
 use hotloop_tests::{alone, eal, tool, wait_until};
 use serde_json::Value;
@@ -202,7 +202,7 @@ impl Bench {
         });
         assert_eq!(code, ExitCode::SUCCESS, "{args:?}");
         assert_eq!(report.received, self.frames.len() as u64);
-        hotloop_ops::capture::read_frames(&self.file()).unwrap()
+        hotloop_capture::read_frames(&self.file()).unwrap()
     }
 }
 
@@ -222,7 +222,7 @@ fn tcpdump(path: &Path, expression: &str) -> Vec<Vec<u8>> {
         .status()
         .unwrap();
     assert!(status.success(), "{expression}");
-    hotloop_ops::capture::read_frames(output.path()).unwrap()
+    hotloop_capture::read_frames(output.path()).unwrap()
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn a_file_reads_while_it_grows() {
                 assert_eq!(code.join().unwrap(), ExitCode::SUCCESS);
             });
         });
-        let frames = hotloop_ops::capture::read_frames(&bench.file()).unwrap();
+        let frames = hotloop_capture::read_frames(&bench.file()).unwrap();
         assert!(frames.len() > 100);
     });
 }

@@ -10,8 +10,10 @@ use crate::workspace::Workspace;
 /// The packages: the one with the .deb's manifest, and those with its programs. Each is built by
 /// itself: the tools must not need DPDK, which cargo would link into everything that it builds at
 /// once.
-const SHIPPED: [(&str, &[&str]); 2] =
-    [("ipip-lb", &["ipip-lb", "ipip-endpoint", "udp"]), ("hotloop-ops", &["hotloop-ops"])];
+const SHIPPED: [(&str, &[&str]); 2] = [
+    ("ipip-lb", &["ipip-lb", "ipip-endpoint", "udp"]),
+    ("hotloop-top", &["hotloop-top", "hotloop-doctor"]),
+];
 
 /// Writes manual pages and completions to the place given in the .deb's manifest.
 pub fn pages(workspace: &Workspace) -> Result<(), Failure> {

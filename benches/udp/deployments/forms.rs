@@ -7,7 +7,7 @@ use crate::wire::{RECEIVER, RECEIVER_CPU, SENDER, SENDER_CPU, Wire, poll_sender}
 use hotloop::packet::build::udp;
 use hotloop_benches::figure::{Figure, QUARTER_COUNT};
 use hotloop_benches::row::Row;
-use hotloop_ops::capture::write_frames;
+use hotloop_capture::write_frames;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -106,6 +106,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "ops")]
+pub mod ops;
 pub mod prelude;
 
 pub use hotloop_arena as arena;
@@ -124,8 +126,6 @@ pub mod stage {
 
 #[cfg(feature = "dpdk")]
 pub use hotloop_dpdk as dpdk;
-#[cfg(feature = "ops")]
-pub use hotloop_ops as ops;
 #[cfg(feature = "testing")]
 pub use hotloop_testing as testing;
 

@@ -2,11 +2,11 @@
 
 use crate::diagnostics::lost_count;
 use crate::links;
+use crate::load::load_figures;
 #[cfg(feature = "dpdk")]
 use crate::load::lowest_free;
-use crate::load::{load_figures, rounded};
 use crate::request::Request;
-use crate::table::Table;
+use crate::table::{Table, cell, list, rounded};
 use hotloop_engine::{Control, PlaceSnapshot, Snapshot};
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -206,21 +206,8 @@ pub fn xstats_text(devices: &Value) -> String {
     table.to_string()
 }
 
-pub(crate) fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
 fn cells(value: &Value, keys: &[&str]) -> Vec<String> {
     keys.iter().map(|key| cell(&value[*key])).collect()
-}
-
-/// Text and numbers as they are, `-` for what is not known.
-pub(crate) fn cell(value: &Value) -> String {
-    match value {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]

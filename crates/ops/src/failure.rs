@@ -80,6 +80,21 @@ const fn is_input(error: &dpdk::Error) -> bool {
     )
 }
 
+/// What the parser says, as a failure: help and the version for standard output, what is wrong on one
+/// line with where to read on.
+#[must_use]
+pub fn usage(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    if !error.use_stderr() {
+        return Failure::Help(text);
+    }
+    let problem = text.lines().take_while(|line| !line.starts_with("Usage:"));
+    let problem: Vec<_> = problem.map(str::trim).filter(|line| !line.is_empty()).collect();
+    let problem = problem.join(" ");
+    let problem = problem.strip_prefix("error: ").unwrap_or(&problem);
+    Failure::Input(format!("{problem}; --help shows what to write"))
+}
+
 /// What `main` returns, after saying on standard error what went wrong.
 #[must_use]
 pub fn exit_code(result: Result<(), Failure>) -> ExitCode {

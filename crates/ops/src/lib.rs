@@ -10,18 +10,14 @@
 //! - [`Hangup`] says that SIGHUP came.
 //! - [`Metrics`] serves metrics for Prometheus where [`MetricsArgs`] say: those of every program, and
 //!   what the program adds to a [`Scrape`].
-//! - [`capture`] reads and writes capture files; `ctl capture` writes what passes a running program
-//!   to one, as [`CaptureArgs`] say.
+//! - `ctl capture` writes what passes a running program to a capture file, as [`CaptureArgs`] say.
 //! - With feature `dpdk`, `RunArgs` are what a program that runs one graph takes on its command line,
 //!   and `DeviceArgs` open the devices that it names, as `PortSettings` say.
-//! - With feature `top`, [`top`] is the program `hotloop-top`.
 //! - [`IdleArgs`] say what cores do when there is nothing to do.
 //! - [`main()`] is the whole of a program's `main`, and [`program`] that of one with commands: what it
 //!   says, by `tracing`'s events, goes to
 //!   standard error as [`LogArgs`] say. [`print()`] writes data to standard output and [`Output`] does
 //!   for a program that runs.
-//! - [`doctor`] finds what of the machine costs packets speed or safety: the program `hotloop-doctor`,
-//!   and a warning at each program's start.
 //! - [`run`] runs a plan with no more capabilities than the program needs from then on, on CPUs that
 //!   no other program of the same control folder has taken ([`place`]), and watches its threads:
 //!   [`Watching`] says how, [`StallArgs`] on a command line.
@@ -48,7 +44,7 @@
 //!   left at the end, such as the error that ends the program, is written by the thread that ends it,
 //!   however busy the machine is: only a standard error that takes nothing for [`EXIT_WAIT`] is given up.
 //! - While packets pass, no thread has a capability but the control thread and those that say what
-//!   they [`keep`].
+//!   they [`keep`](hotloop_privileges::keep).
 //! - Asking ends in time, also where a program is stuck.
 //!
 //! # Example
@@ -85,8 +81,6 @@
 //!
 //! - `devices`: one block. Opening a net_memif device is unsafe, and is done where `--trust-memif-peer` is
 //!   a word of the command line that the process was started with.
-//! - `tun`, with feature `kernel`: the request that makes a TAP interface, of which Rust's libraries have no safe
-//!   form. It relies on what the kernel's `tuntap.rst` and netdevice(7) say that it reads and writes.
 //!
 //! # Limits
 //!
@@ -97,19 +91,16 @@
 
 mod arguments;
 mod ask;
-pub mod capture;
 mod common;
 mod cpus;
+mod ctl;
 #[cfg(feature = "dpdk")]
 #[allow(unsafe_code, reason = "a command line can say that a peer is to be trusted")]
 mod devices;
 mod diagnostics;
-pub mod doctor;
 mod failure;
 mod hangup;
 mod idle;
-#[cfg(feature = "kernel")]
-pub mod kernel;
 mod links;
 mod live;
 mod load;
@@ -130,19 +121,18 @@ mod seconds;
 mod socket;
 mod stall_args;
 mod table;
-#[cfg(feature = "top")]
-pub mod top;
 mod unix;
 mod watch;
 
-pub use arguments::{CommonCommand, ControlArgs, CtlArgs, ctl, ctl_command, usage};
+pub use arguments::{ControlArgs, CtlArgs};
 pub use ask::{ANSWER_WAIT, AskError, ask, ask_within};
 pub use common::{status, status_text};
 pub use cpus::{give_back_cpus, place};
+pub use ctl::{CommonCommand, ctl, ctl_command};
 #[cfg(feature = "dpdk")]
 pub use devices::DeviceArgs;
 pub use diagnostics::{EXIT_WAIT, LogArgs, LogFormat, lost_count};
-pub use failure::{Failure, exit_code};
+pub use failure::{Failure, exit_code, usage};
 pub use hangup::Hangup;
 pub use idle::IdleArgs;
 pub use live::{Annotate, CaptureArgs, Summary};
@@ -153,10 +143,10 @@ pub use metrics::{
 };
 pub use operation::{Operation, TURN, operate};
 pub use output::{OUTPUT_WAIT, Output, print, print_in_time};
-pub use path::socket_path;
+pub use path::{socket_folders, socket_path};
 #[cfg(feature = "dpdk")]
 pub use port_settings::PortSettings;
-pub use privileges::{CONTROL, Capabilities, keep};
+pub use privileges::CONTROL;
 pub use program::{main, parse, program};
 pub use request::{Answerer, Promise, Reply, Request, Stream};
 #[cfg(feature = "dpdk")]

@@ -1,6 +1,7 @@
 //! Standard output, to which data goes: the one place that writes there.
 
 use crate::queue::Queue;
+use hotloop_privileges::{Capabilities, keep};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -61,7 +62,7 @@ impl Output {
         let queue = Arc::new(Queue::default());
         let writing = Arc::clone(&queue);
         std::thread::Builder::new().name("output".into()).spawn(move || {
-            crate::keep(crate::Capabilities::empty());
+            keep(Capabilities::empty());
             writing.write_to(&mut stdout(), &mut |_| None)
         })?;
         Ok(Self { queue })

@@ -20,8 +20,8 @@ pub fn socket_path(name: &str) -> PathBuf {
 }
 
 /// The folders in which control sockets may be: of this user, and of the system.
-#[cfg(any(feature = "kernel", feature = "top"))]
-pub(crate) fn socket_folders() -> [PathBuf; 2] {
+#[must_use]
+pub fn socket_folders() -> [PathBuf; 2] {
     let folder = |variable| path_in(variable, "").parent().map_or_else(PathBuf::new, PathBuf::from);
     [folder(std::env::var_os("XDG_RUNTIME_DIR")), folder(None)]
 }

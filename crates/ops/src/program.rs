@@ -1,7 +1,7 @@
 //! What every program does first and last.
 
-use crate::arguments::{ctl, usage};
-use crate::failure::{Failure, exit_code};
+use crate::ctl::ctl;
+use crate::failure::{Failure, exit_code, usage};
 use crate::{diagnostics, privileges};
 use clap::Parser;
 use std::ffi::OsString;

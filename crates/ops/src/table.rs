@@ -1,5 +1,6 @@
-//! Tables for people.
+//! Tables for people, and what their cells show of an answer.
 
+use serde_json::Value;
 use std::fmt;
 
 /// Lines of cells in columns as wide as their widest cell. A column of numbers only (or `-`, for
@@ -80,6 +81,25 @@ impl fmt::Display for Table {
         }
         Ok(())
     }
+}
+
+/// The elements of an array; no elements for any other value.
+pub(crate) fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Text and numbers as they are, `-` for what is not known.
+pub(crate) fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A number with so many digits after the point, `-` for what is not known.
+pub(crate) fn rounded(value: &Value, digits: usize) -> String {
+    value.as_f64().map_or_else(|| cell(value), |number| format!("{number:.digits$}"))
 }
 
 #[cfg(test)]

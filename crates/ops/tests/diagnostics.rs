@@ -4,7 +4,8 @@
 mod numbers;
 
 use hotloop_engine::{Chain, Deployment, Engine, LOG_BURST, source};
-use hotloop_ops::{Capabilities, EXIT_WAIT, LogArgs, LogFormat, lost_count, program, run};
+use hotloop_ops::{EXIT_WAIT, LogArgs, LogFormat, lost_count, program, run};
+use hotloop_privileges::Capabilities;
 use hotloop_stage::{Burst, Source, each, log};
 use numbers::{Nothing, Number};
 use serde_json::Value;

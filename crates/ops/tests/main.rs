@@ -4,8 +4,5 @@
 mod numbers;
 
 mod ask;
-mod capture;
-mod doctor;
 mod operate;
 mod paths;
-mod top;

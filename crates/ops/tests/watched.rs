@@ -7,9 +7,10 @@ use hotloop_engine::{
     Chain, Control, Deployment, Engine, Graph, Placement, Plan, Report, Topology, source,
 };
 use hotloop_ops::{
-    Capabilities, LogArgs, Operation, Request, STALLED_END_WAIT, STALLED_EXIT_CODE, StallEvent,
-    Watching, load_figures, notify, program, run_watched,
+    LogArgs, Operation, Request, STALLED_END_WAIT, STALLED_EXIT_CODE, StallEvent, Watching,
+    load_figures, notify, program, run_watched,
 };
+use hotloop_privileges::Capabilities;
 use hotloop_stage::{Burst, Cx, Device, DeviceCounters, Error, NoDrops, Source, Stage, Verdict};
 use numbers::{Nothing, Number};
 use rustix::process::{Pid, Signal, kill_process};

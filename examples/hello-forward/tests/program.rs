@@ -1,7 +1,7 @@
 //! The program itself, from one capture file to another.
 
 use hotloop::packet::build::udp;
-use hotloop_ops::capture::{read_frames, write_frames};
+use hotloop_capture::{read_frames, write_frames};
 use hotloop_tests::tool;
 use serde_json::Value;
 use std::process::{Command, Output};

@@ -2,7 +2,7 @@
 //! refuse.
 
 use hotloop::packet::build::{tcp, udp};
-use hotloop_ops::capture::{read_frames, write_frames};
+use hotloop_capture::{read_frames, write_frames};
 use hotloop_tests::Program;
 use serde_json::Value;
 use std::path::Path;

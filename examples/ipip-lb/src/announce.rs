@@ -11,11 +11,11 @@ use hold::Holds;
 use hotloop::dpdk::Eal;
 use hotloop_balancer::services::ServiceTable;
 use hotloop_balancer::spec::{ServiceSpec, Side};
-use hotloop_ops::StallEvent;
-use hotloop_ops::kernel::{
+use hotloop_kernel::{
     Hops, KernelHop, KernelPort, Mbufs, PuntLimits, TapConfig, VIP_METRIC, VipRoutes,
     local_addresses,
 };
+use hotloop_ops::StallEvent;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;

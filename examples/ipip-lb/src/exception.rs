@@ -7,7 +7,7 @@ use hotloop::dpdk::{Eal, Port};
 use hotloop::packet::PortId;
 use hotloop_balancer::arrival::Ports;
 use hotloop_balancer::balance::Route;
-use hotloop_ops::kernel::{
+use hotloop_kernel::{
     KernelPort, Mbufs, PuntLimits, Takeover, TakeoverError, TapConfig, TapError, restore,
 };
 use hotloop_ops::socket_path;

@@ -1,8 +1,8 @@
 //! What makes the program end with another exit code than 0.
 
 use hotloop::engine::Control;
+use hotloop_capture::CaptureError;
 use hotloop_cluster::sync::StartError;
-use hotloop_ops::capture::CaptureError;
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;

@@ -7,7 +7,7 @@
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use hotloop_ops::kernel::{VipGuard, guard_vips};
+use hotloop_kernel::{VipGuard, guard_vips};
 use hotloop_ops::{LogArgs, StallEvent};
 use std::cell::RefCell;
 use std::collections::BTreeSet;

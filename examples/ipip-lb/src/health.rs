@@ -65,7 +65,7 @@ mod watch;
 
 use crate::config::{Health, Probe, Via};
 pub use deadline::TIMED_OUT;
-use hotloop_ops::Capabilities;
+use hotloop_privileges::Capabilities;
 use mio::Waker;
 pub use room::Room;
 use std::collections::HashSet;
@@ -161,7 +161,7 @@ impl Probes {
         let waker = watch.waker()?;
         let thread = thread::Builder::new().name("health".into()).spawn(move || {
             // For echo requests where the kernel lets not everybody send them, and for CA files.
-            hotloop_ops::keep(Capabilities::NET_RAW | Capabilities::DAC_READ_SEARCH);
+            hotloop_privileges::keep(Capabilities::NET_RAW | Capabilities::DAC_READ_SEARCH);
             watch.work(&inbox)
         })?;
         Ok(Self { messages, waker, thread: Some(thread) })

@@ -9,9 +9,7 @@ use hotloop::packet::ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6, MacAddress
 use hotloop::stage::neighbours::{Neighbour, Neighbours, Next, NextHop, NextHops};
 use hotloop::stage::{Core, Instant};
 use hotloop_balancer::balance::Route;
-use hotloop_ops::kernel::{
-    Hops, KernelFollower, KernelHop, KernelNextHops, KernelRoutes, Onward, Way,
-};
+use hotloop_kernel::{Hops, KernelFollower, KernelHop, KernelNextHops, KernelRoutes, Onward, Way};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;

@@ -26,8 +26,8 @@ use hotloop_balancer::balance::{Egress, Egresses, Route};
 use hotloop_balancer::capture_order::CaptureOrder;
 use hotloop_balancer::hashes::Hashes;
 use hotloop_balancer::spec::Side;
+use hotloop_capture::Capture;
 use hotloop_ops::Watching;
-use hotloop_ops::capture::Capture;
 use split::split;
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -145,7 +145,7 @@ fn run(
     let plan = plan.and_then(|plan| plan.ring_capacity(ring_capacity));
     let plan = plan.map_err(|error| BadInput::new(format!("--workers, --dispatchers: {error}")))?;
     let mut waited = None;
-    let none = hotloop_ops::Capabilities::empty();
+    let none = hotloop_privileges::Capabilities::empty();
     let mut watching = Watching::default();
     if function.is_in_order() {
         // A worker may wait within a burst, for as long as others have something to do.

@@ -27,7 +27,7 @@ use hotloop_balancer::arrival::Ports;
 use hotloop_balancer::balance::{Create, Egress, Egresses, Route};
 use hotloop_balancer::spec::Side;
 use hotloop_cluster::store::layout::Stored;
-use hotloop_ops::kernel::PortOrKernel;
+use hotloop_kernel::PortOrKernel;
 use hotloop_ops::{CONTROL, Operation, Socket, TURN, Watching, notify};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;

@@ -62,7 +62,7 @@ fn a_signal_ends_it_while_a_capture_is_read() {
     replay.args(["--input", "in.pcap", "--output", "out.pcap"]);
     let frame = hotloop::packet::build::tcp().to("203.0.113.10:80").build();
     let frames = vec![frame; 200_000];
-    hotloop_ops::capture::write_frames(&folder.path().join("in.pcap"), &frames).unwrap();
+    hotloop_capture::write_frames(&folder.path().join("in.pcap"), &frames).unwrap();
     let output = folder.path().join("out.pcap");
     // Then it reads.
     let (report, _) = report(Program::begin(replay, |_| output.exists()));

@@ -12,7 +12,7 @@ use hotloop::packet::ipv6::Ipv6Header;
 use hotloop::packet::memory::MemPacket;
 use hotloop::packet::seed::Seed;
 use hotloop_balancer::spec::{Ports, Protocol, ServiceSpec};
-use hotloop_ops::capture::read_frames;
+use hotloop_capture::read_frames;
 use ipip_lb::config::Config;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};

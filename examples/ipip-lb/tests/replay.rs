@@ -8,7 +8,7 @@ use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ipip;
 use hotloop::packet::memory::MemPacket;
 use hotloop::packet::seed::Seed;
-use hotloop_ops::capture::read_frames;
+use hotloop_capture::read_frames;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;

@@ -5,7 +5,7 @@ use hotloop::packet::build::{tcp, udp};
 use hotloop::packet::ipip;
 use hotloop::packet::memory::MemPacket;
 use hotloop::packet::tcp::flags::{ACK, SYN};
-use hotloop_ops::capture::{CaptureWriter, read_frames};
+use hotloop_capture::{CaptureWriter, read_frames};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};

@@ -1,7 +1,7 @@
 //! The program itself, on capture files, and with arguments that it must refuse.
 
 use hotloop::packet::build::{tcp, udp};
-use hotloop_ops::capture::write_frames;
+use hotloop_capture::write_frames;
 use serde_json::Value;
 use std::net::UdpSocket;
 use std::process::{Command, Output};

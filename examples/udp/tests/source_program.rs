@@ -2,7 +2,7 @@
 
 use hotloop::packet::build::udp;
 use hotloop::packet::ethernet::MacAddress;
-use hotloop_ops::capture::read_frames;
+use hotloop_capture::read_frames;
 use serde_json::{Value, json};
 use std::process::{Command, Output};
 use udp::stamp::Stamp;

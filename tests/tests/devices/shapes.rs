@@ -5,7 +5,7 @@
 use hotloop::engine::NicLoss;
 use hotloop::packet::build::udp;
 use hotloop::prelude::*;
-use hotloop_ops::capture::{read_frames, write_frames};
+use hotloop_capture::{read_frames, write_frames};
 use hotloop_tests::network::{Network, Peer, kernel_received};
 use hotloop_tests::{alone, device, eal};
 use std::path::Path;

@@ -5,7 +5,7 @@ use hotloop::packet::memory::MemPacket;
 use hotloop::packet::{classify::classify_packet, seed::Seed};
 use hotloop::stage::Tagged;
 use hotloop::testing::{Frame, Rng};
-use hotloop_ops::capture::{read_frames, write_frames};
+use hotloop_capture::{read_frames, write_frames};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

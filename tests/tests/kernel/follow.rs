@@ -2,7 +2,7 @@
 
 use super::said::{by_ip, by_tables, got};
 use super::{WITHIN, network, run};
-use hotloop_ops::kernel::{KernelFollower, KernelRoutes, Lookup, Onward};
+use hotloop_kernel::{KernelFollower, KernelRoutes, Lookup, Onward};
 use hotloop_tests::tool;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -6,7 +6,7 @@ use hotloop::packet::build::{echo_request, udp};
 use hotloop::packet::memory::MemPacket;
 use hotloop::prelude::*;
 use hotloop::stage::{Burst, Core, Error, LinkState, Sink, Source};
-use hotloop_ops::kernel::{
+use hotloop_kernel::{
     FRAME_COUNT, KernelFollower, KernelPort, KernelSource, KernelTables, Mbufs, PortOrKernel,
     PuntLimit, PuntLimits, PuntReason, Supply, TapConfig,
 };

@@ -1,6 +1,6 @@
 //! The output of `ip`, and the same from [`KernelTables`], line by line.
 
-use hotloop_ops::kernel::{KernelTables, MAIN, RouteKind};
+use hotloop_kernel::{KernelTables, MAIN, RouteKind};
 use hotloop_tests::tool;
 use serde_json::Value;
 use std::net::IpAddr;
@@ -103,7 +103,7 @@ pub fn by_tables(tables: &KernelTables) -> Vec<String> {
         ));
     }
     for route in tables.routes() {
-        let hop = |hop: &hotloop_ops::kernel::Hop| {
+        let hop = |hop: &hotloop_kernel::Hop| {
             let gateway = hop.gateway.map_or_else(|| "-".to_owned(), |gateway| gateway.to_string());
             format!("[{} {gateway} {} {}]", name(hop.interface_index), hop.is_dead, hop.is_linkdown)
         };

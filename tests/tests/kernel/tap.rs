@@ -2,7 +2,7 @@
 
 use super::said::json;
 use super::{WITHIN, network, run};
-use hotloop_ops::kernel::{KernelFollower, Tap, TapConfig, TapError, VIP_METRIC, VipRoutes};
+use hotloop_kernel::{KernelFollower, Tap, TapConfig, TapError, VIP_METRIC, VipRoutes};
 use hotloop_tests::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
@@ -73,7 +73,7 @@ fn what_can_not_be_is_said() {
 #[test]
 fn without_the_right_to_make_one_it_says_so() {
     let denied = std::thread::spawn(|| {
-        hotloop_ops::keep(hotloop_ops::Capabilities::empty());
+        hotloop_privileges::keep(hotloop_privileges::Capabilities::empty());
         Tap::open(&TapConfig::named("hltap-denied"))
     });
     match denied.join().unwrap().unwrap_err() {

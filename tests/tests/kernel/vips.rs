@@ -2,7 +2,7 @@
 
 use super::said::json;
 use super::{network, run};
-use hotloop_ops::kernel::{
+use hotloop_kernel::{
     KernelFollower, KernelTables, ROUTE_PROTOCOL, VIP_METRIC, VipRouteError, VipRoutes,
 };
 use std::collections::BTreeSet;

@@ -11,11 +11,13 @@ use super::Violation;
 /// Every package, with the workspace packages that it may depend on. A package comes after those it
 /// depends on, so the graph has no cycle. Dependencies of tests and builds are free.
 #[rustfmt::skip]
-const ALLOWED: [(&str, &[&str]); 27] = [
+const ALLOWED: [(&str, &[&str]); 33] = [
     ("hotloop-packet", &[]),
     ("hotloop-ring", &[]),
     ("hotloop-arena", &[]),
     ("hotloop-dpdk-sys", &[]),
+    ("hotloop-privileges", &[]),
+    ("hotloop-capture", &[]),
     ("hotloop-flow", &["hotloop-arena", "hotloop-packet"]),
     ("hotloop-stage", &["hotloop-packet", "hotloop-ring"]),
     ("hotloop-neighbours", &["hotloop-packet", "hotloop-stage"]),
@@ -23,25 +25,38 @@ const ALLOWED: [(&str, &[&str]); 27] = [
     ("hotloop-engine", &["hotloop-stage", "hotloop-ring", "hotloop-watch"]),
     ("hotloop-dpdk", &["hotloop-stage", "hotloop-packet", "hotloop-dpdk-sys"]),
     ("hotloop-testing", &["hotloop-stage", "hotloop-engine", "hotloop-packet"]),
+    ("hotloop-machine", &["hotloop-engine"]),
     // hotloop-dpdk only under its feature.
-    ("hotloop-ops", &["hotloop-packet", "hotloop-stage", "hotloop-ring", "hotloop-neighbours",
-        "hotloop-engine", "hotloop-dpdk"]),
+    ("hotloop-kernel", &["hotloop-packet", "hotloop-stage", "hotloop-ring", "hotloop-neighbours",
+        "hotloop-engine", "hotloop-dpdk", "hotloop-privileges"]),
+    // hotloop-dpdk only under its feature.
+    ("hotloop-ops", &["hotloop-stage", "hotloop-engine", "hotloop-dpdk", "hotloop-privileges",
+        "hotloop-capture", "hotloop-machine"]),
+    ("hotloop-top", &["hotloop-ops"]),
+    // hotloop-kernel only under its feature.
+    ("hotloop-doctor", &["hotloop-kernel", "hotloop-machine", "hotloop-ops"]),
     // hotloop-testing only under its feature, for the tests of the library's users.
     ("hotloop", &["hotloop-packet", "hotloop-ring", "hotloop-arena", "hotloop-flow", "hotloop-stage",
-        "hotloop-neighbours", "hotloop-engine", "hotloop-dpdk", "hotloop-testing", "hotloop-ops"]),
+        "hotloop-neighbours", "hotloop-engine", "hotloop-dpdk", "hotloop-testing", "hotloop-privileges",
+        "hotloop-capture", "hotloop-machine", "hotloop-ops", "hotloop-doctor"]),
     ("hotloop-balancer", &["hotloop"]),
-    ("hotloop-cluster", &["hotloop", "hotloop-balancer", "hotloop-ops"]),
+    ("hotloop-cluster", &["hotloop", "hotloop-balancer", "hotloop-privileges"]),
     ("hello-forward", &["hotloop", "hotloop-ops"]),
     ("nat44", &["hotloop", "hotloop-ops"]),
-    ("ipip-lb", &["hotloop", "hotloop-balancer", "hotloop-cluster", "hotloop-ops"]),
+    ("ipip-lb", &["hotloop", "hotloop-balancer", "hotloop-capture", "hotloop-cluster", "hotloop-kernel",
+        "hotloop-ops", "hotloop-privileges"]),
     ("ipip-endpoint", &["hotloop", "hotloop-ops"]),
     ("udp", &["hotloop", "hotloop-ops"]),
-    ("hotloop-benches", &["hotloop", "hotloop-balancer", "hotloop-cluster", "hotloop-ops", "ipip-lb", "udp"]),
+    ("hotloop-benches", &["hotloop", "hotloop-balancer", "hotloop-capture", "hotloop-cluster",
+        "hotloop-ops", "ipip-lb", "udp"]),
     ("hotloop-instructions", &["hotloop"]),
-    ("hotloop-fuzz", &["hotloop", "hotloop-balancer", "hotloop-cluster", "hotloop-dpdk", "hotloop-ops", "hotloop-packet", "ipip-lb"]),
+    ("hotloop-fuzz", &["hotloop", "hotloop-balancer", "hotloop-capture", "hotloop-cluster",
+        "hotloop-dpdk", "hotloop-kernel", "hotloop-ops", "hotloop-packet", "ipip-lb"]),
     ("hotloop-test-tools", &[]),
-    ("hotloop-tests", &["hotloop", "hotloop-balancer", "hotloop-ops", "hotloop-test-tools", "ipip-lb"]),
-    ("hotloop-packaging", &["hotloop-ops", "ipip-lb", "ipip-endpoint", "udp"]),
+    ("hotloop-tests", &["hotloop", "hotloop-balancer", "hotloop-capture", "hotloop-kernel",
+        "hotloop-ops", "hotloop-privileges", "hotloop-test-tools", "ipip-lb"]),
+    ("hotloop-packaging", &["hotloop-doctor", "hotloop-ops", "hotloop-top", "ipip-lb",
+        "ipip-endpoint", "udp"]),
     ("xtask", &[]),
 ];
 

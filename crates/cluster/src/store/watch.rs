@@ -18,7 +18,7 @@ use super::layout::Stored;
 use super::phases::{NodeState, PHASES};
 use super::watching::Watched;
 use crate::settings::StoreAddress;
-use hotloop_ops::Capabilities;
+use hotloop_privileges::Capabilities;
 use std::collections::HashSet;
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -144,13 +144,13 @@ impl StoreWatch {
         let etcd = Etcd::new(address.clone(), pace.bounds);
         let follower = Follower::new(etcd, node, in_force, pace, Arc::clone(&found))?;
         thread::Builder::new().name("lb-store".into()).spawn(move || {
-            hotloop_ops::keep(Capabilities::empty());
+            hotloop_privileges::keep(Capabilities::empty());
             follower.follow(&inbox);
         })?;
         let watch_prefix = |thread: &str, prefix: &'static str, say: fn() -> Signal| {
             let (etcd, watcher) = (Etcd::new(address.clone(), pace.bounds), signals.clone());
             thread::Builder::new().name(thread.into()).spawn(move || {
-                hotloop_ops::keep(Capabilities::empty());
+                hotloop_privileges::keep(Capabilities::empty());
                 watch((&etcd, prefix), pace, &|| watcher.send(say()).is_ok());
             })
         };

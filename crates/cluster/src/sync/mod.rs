@@ -152,7 +152,7 @@ impl Sync {
         let thread = thread::Builder::new().name("sync".into()).spawn({
             let shared = Arc::clone(&shared);
             move || {
-                hotloop_ops::keep(hotloop_ops::Capabilities::empty());
+                hotloop_privileges::keep(hotloop_privileges::Capabilities::empty());
                 transport.work(&shared);
             }
         });

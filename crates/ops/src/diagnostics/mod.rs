@@ -10,6 +10,7 @@ mod time;
 use crate::queue::{Idle, Queue};
 use clap::Args;
 use hotloop_engine::Logs;
+use hotloop_privileges::{Capabilities, keep};
 use limit::{LeftOut, Limit, Taken, WINDOW};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io;
@@ -154,7 +155,7 @@ impl Diagnostics {
 
     /// The writing thread's life.
     fn write(&self) -> ! {
-        crate::keep(crate::Capabilities::empty());
+        keep(Capabilities::empty());
         self.queue.write_to(&mut stderr(), &mut |idle| self.idle(idle))
     }
 

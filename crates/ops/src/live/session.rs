@@ -1,11 +1,12 @@
 //! The program's side of a capture: a thread for each, which writes to the client and waits for it.
 
 use super::{Annotate, PIECE_BYTES, Summary, Wanted};
-use crate::capture::{Direction, PcapNgPacket, PcapNgWriter};
 use crate::request::{Reply, Request, Stream, answer_line};
+use hotloop_capture::{Direction, PcapNgPacket, PcapNgWriter};
 use hotloop_engine::{
     Capture, CaptureConfig, Drops, Interface, Points, Record, SNAP_BYTES_MAX, Taps,
 };
+use hotloop_privileges::{Capabilities, keep};
 use hotloop_stage::tap::{Filter, Way};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
@@ -68,7 +69,7 @@ impl Sessions {
         let annotate = self.annotate.clone();
         let (hand_over, stream) = std::sync::mpsc::sync_channel::<UnixStream>(1);
         let session = move || {
-            crate::keep(crate::Capabilities::empty());
+            keep(Capabilities::empty());
             if let Ok(stream) = stream.recv() {
                 // Where the client has gone away, nobody is left to answer.
                 let _ = serve(stream, &taps, (&wanted, annotate), &is_ending);

@@ -1,6 +1,7 @@
 //! What else runs on a core's CPU while the core loses packets.
 
 use super::CoreFigures;
+use hotloop_privileges::{Capabilities, keep};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,7 +72,7 @@ impl Intruders {
             let hindered = Hindered { core, cpu, thread_id, imissed, switches, steal_percent };
             let is_looking = Arc::clone(&self.is_looking);
             let spawned = std::thread::Builder::new().name("intruder".into()).spawn(move || {
-                crate::keep(crate::Capabilities::empty());
+                keep(Capabilities::empty());
                 let intruders = find(Path::new("/"), &hindered, WATCH_TIME);
                 tracing::warn!("{}", hindered.text(&intruders));
                 is_looking.store(false, Ordering::Release);

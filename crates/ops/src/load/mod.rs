@@ -10,7 +10,7 @@ mod text;
 #[cfg(feature = "dpdk")]
 pub(crate) use pools::lowest_free;
 pub(crate) use scheduling::Scheduling;
-pub(crate) use text::{load_text, rounded};
+pub(crate) use text::load_text;
 
 use hotloop_engine::{Control, CoreLoad, LoadCounts, LoadMeter};
 use intruder::Intruders;

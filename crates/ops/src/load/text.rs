@@ -1,7 +1,6 @@
 //! The load for people.
 
-use crate::common::{cell, list};
-use crate::table::Table;
+use crate::table::{Table, cell, list, rounded};
 use serde_json::Value;
 
 /// An answer to `load`, for people.
@@ -53,11 +52,6 @@ pub(crate) fn load_text(load: &Value) -> String {
         }
     }
     format!("{cores}\n\n{places}")
-}
-
-/// A number with so many digits after the point, `-` for what is not known.
-pub(crate) fn rounded(value: &Value, digits: usize) -> String {
-    value.as_f64().map_or_else(|| cell(value), |number| format!("{number:.digits$}"))
 }
 
 #[cfg(test)]

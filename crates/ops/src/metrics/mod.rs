@@ -19,6 +19,7 @@ pub use server::CLIENT_COUNT_MAX as SCRAPE_COUNT_MAX;
 use crate::failure::Failure;
 use clap::Args;
 use hotloop_engine::Control;
+use hotloop_privileges::{Capabilities, keep};
 use server::{Server, Wake};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -103,7 +104,7 @@ impl Metrics {
         };
         let (ready, is_ready) = mpsc::channel();
         let serve = move || {
-            crate::keep(crate::Capabilities::empty());
+            keep(Capabilities::empty());
             drop(ready);
             server.serve();
         };

@@ -4,13 +4,14 @@
 //! A worker that loops for ever is worse than a process that has died: what answers on its behalf,
 //! such as a routing daemon, goes on. A thread can't be ended from outside, so the process ends. What is
 //! to be done before, such as deleting routes, is [`Watching::on_stall`]; a process that is stopped runs
-//! none of its threads, and takes another one that sees that (`kernel::VipGuard`).
+//! none of its threads, and takes another one that sees that (`hotloop_kernel::VipGuard`).
 
 mod progress;
 mod watcher;
 
-use crate::privileges::{Capabilities, run_begun};
+use crate::privileges::run_begun;
 use hotloop_engine::{Control, Graph, Plan, Report, RunError};
+use hotloop_privileges::{Capabilities, keep};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -147,7 +148,7 @@ pub fn run_watched<T>(
         let _over = EndsWatching(&beat);
         let thread = std::thread::Builder::new().name("watch".into());
         let spawned = thread.spawn_scoped(scope, move || {
-            crate::keep(Capabilities::empty());
+            keep(Capabilities::empty());
             // Whoever waits for it is there.
             let _ = ready.send(());
             if let Ok(monitor) = begun.recv() {

@@ -6,7 +6,7 @@ use crate::config::{Config, Engine, Health, Port, Probe, Trust};
 use hotloop_balancer::rules::Rules;
 use hotloop_balancer::spec::{Balancer, Limits, ServiceSpec};
 use hotloop_cluster::settings::{Cluster, ClusterPeer, Security};
-use hotloop_ops::kernel::PuntPeer;
+use hotloop_kernel::PuntPeer;
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::net::IpAddr;

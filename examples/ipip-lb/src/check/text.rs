@@ -8,7 +8,7 @@ use hotloop_balancer::excerpt::excerpt;
 use hotloop_balancer::rules::Rules;
 use hotloop_balancer::spec::{Backend, Balancer, Limits, Scheduler, ServiceSpec};
 use hotloop_cluster::settings::{Cluster, Security};
-use hotloop_ops::kernel::PuntPeer;
+use hotloop_kernel::PuntPeer;
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Understood<'_> {

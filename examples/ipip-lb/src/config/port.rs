@@ -11,8 +11,8 @@ use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::neighbours::{Link, NextHop as Neighbour};
 use hotloop_balancer::excerpt::excerpt;
 use hotloop_balancer::spec::Side;
+use hotloop_kernel::{self as kernel, PuntPeer};
 use hotloop_ops::PortSettings;
-use hotloop_ops::kernel::{self, PuntPeer};
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,6 +1,6 @@
 //! Work that takes too long for the control thread.
 
-use hotloop_ops::Capabilities;
+use hotloop_privileges::Capabilities;
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread;
@@ -28,7 +28,7 @@ impl<J: Send + 'static, R: Send + 'static> Background<J, R> {
         let (jobs, inbox) = mpsc::channel();
         let (outbox, results) = mpsc::channel();
         thread::Builder::new().name(name.into()).spawn(move || {
-            hotloop_ops::keep(kept);
+            hotloop_privileges::keep(kept);
             // It ends once nobody gives it anything, or takes what it has done.
             while let Ok(job) = inbox.recv() {
                 if outbox.send(work(job)).is_err() {

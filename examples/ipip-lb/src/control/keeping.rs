@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::replace::standing::Standings;
 use hotloop_ops::Answerer;
-use hotloop_ops::Capabilities;
+use hotloop_privileges::Capabilities;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};

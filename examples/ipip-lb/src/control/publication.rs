@@ -20,7 +20,8 @@ use hotloop_balancer::services::{
 use hotloop_balancer::spec::Backend;
 use hotloop_cluster::store::layout::Stored;
 use hotloop_cluster::sync::Tls;
-use hotloop_ops::{Answerer, Capabilities};
+use hotloop_ops::Answerer;
+use hotloop_privileges::Capabilities;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io;

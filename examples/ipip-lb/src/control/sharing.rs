@@ -7,7 +7,7 @@ use crate::source::ConfigSource;
 use crate::store::copy;
 use hotloop_cluster::store::layout::Stored;
 use hotloop_cluster::store::{Pace, StoreWatch, Task};
-use hotloop_ops::Capabilities;
+use hotloop_privileges::Capabilities;
 use serde_json::{Value, json};
 use std::io;
 use std::path::PathBuf;

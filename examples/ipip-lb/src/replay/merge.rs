@@ -1,6 +1,6 @@
 //! The captures of several TX queues in, one out.
 
-use hotloop_ops::capture::{Capture, CaptureWriter};
+use hotloop_capture::{Capture, CaptureWriter};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;

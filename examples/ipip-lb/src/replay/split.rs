@@ -2,7 +2,7 @@
 
 use crate::failure::BadInput;
 use hotloop::engine::Control;
-use hotloop_ops::capture::{Capture, CaptureWriter, Contents};
+use hotloop_capture::{Capture, CaptureWriter, Contents};
 use std::fs::File;
 use std::io::BufWriter;
 

@@ -3,7 +3,7 @@
 use crate::deployed::service;
 use hotloop::packet::build::{tcp, udp};
 use hotloop::packet::tcp::flags::{ACK, SYN};
-use hotloop_ops::capture::write_frames;
+use hotloop_capture::write_frames;
 use hotloop_tests::tool;
 use serde_json::Value;
 use std::cell::RefCell;

@@ -13,7 +13,7 @@ use super::{WITHIN, network, run};
 use bird::Bird;
 use hotloop::prelude::*;
 use hotloop::stage::{Core, Error};
-use hotloop_ops::kernel::{KernelPort, Mbufs, PortOrKernel, PuntLimits, PuntReason, TapConfig};
+use hotloop_kernel::{KernelPort, Mbufs, PortOrKernel, PuntLimits, PuntReason, TapConfig};
 use hotloop_tests::network::{kernel_received, kernel_send_dropped, kernel_sent, mac, reassembled};
 use hotloop_tests::{Host, alone, device, eal, tool, wait_until};
 use http::{Server, fetch};

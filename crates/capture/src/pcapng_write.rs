@@ -1,0 +1,212 @@
+//! Writing pcapng files (draft-ietf-opsawg-pcapng), whose every block is whole when it is written: who
+//! reads one while it grows never waits within a block for longer than a write takes.
+
+use crate::frame::ETHERNET;
+use crate::pcapng::{BYTE_ORDER, ENHANCED_PACKET, IF_TSRESOL, INTERFACE, MAGIC};
+use std::io::{self, Write};
+
+/// Options, by the block that has them.
+const OPTION_COMMENT: u16 = 1;
+const SECTION_PROGRAM: u16 = 4;
+const INTERFACE_NAME: u16 = 2;
+const INTERFACE_DESCRIPTION: u16 = 3;
+const PACKET_FLAGS: u16 = 2;
+
+/// The longest text of an option, in bytes.
+const TEXT_BYTES_MAX: usize = 0xFFFF;
+
+/// Which way a packet went, as a file says it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Direction {
+    /// Neither came nor goes, or that is not known.
+    Unknown,
+    /// It came.
+    Inbound,
+    /// It goes.
+    Outbound,
+}
+
+/// A packet of a pcapng file.
+#[derive(Clone, Copy, Debug)]
+pub struct PcapNgPacket<'a> {
+    /// The number of its interface, as [`PcapNgWriter::interface`] returned it.
+    pub interface: u32,
+    /// When it was captured, in nanoseconds since the epoch.
+    pub timestamp_ns: u64,
+    /// Its bytes, as many as were captured.
+    pub data: &'a [u8],
+    /// How many bytes it had on the wire.
+    pub original_bytes: u32,
+    /// Which way it went.
+    pub direction: Direction,
+    /// What there is to say of it.
+    pub comment: Option<&'a str>,
+}
+
+/// Writes a pcapng file of nanoseconds, with one section of Ethernet frames.
+///
+/// ```
+/// use hotloop_capture::{Capture, Direction, PcapNgPacket, PcapNgWriter};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("one.pcapng");
+/// let mut writer = PcapNgWriter::new(std::fs::File::create(&path)?, "an example", 65_536)?;
+/// let interface = writer.interface("uplink on core 0", "source")?;
+/// writer.write(&PcapNgPacket {
+///     interface,
+///     timestamp_ns: 1_700_000_000_123_456_789,
+///     data: &[7; 60],
+///     original_bytes: 1500,
+///     direction: Direction::Inbound,
+///     comment: None,
+/// })?;
+///
+/// let mut capture = Capture::open(&path)?;
+/// let frame = capture.next_frame()?.expect("there is one");
+/// assert_eq!((frame.timestamp_ns, frame.original_bytes), (1_700_000_000_123_456_789, 1500));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct PcapNgWriter<W> {
+    file: W,
+    snap_bytes: u32,
+    interface_count: u32,
+    block: Vec<u8>,
+}
+
+impl<W: Write> PcapNgWriter<W> {
+    /// Writes the section's header, which names the program that writes. Frames are cut to `snap_bytes` by
+    /// whoever captures them.
+    ///
+    /// # Errors
+    /// What `file` says.
+    pub fn new(file: W, program: &str, snap_bytes: u32) -> io::Result<Self> {
+        let mut writer = Self { file, snap_bytes, interface_count: 0, block: Vec::new() };
+        writer.begin(MAGIC);
+        writer.word(BYTE_ORDER);
+        // Version 1.0, and a length that is not known.
+        writer.word(1);
+        writer.block.extend([0xFF; 8]);
+        writer.option(SECTION_PROGRAM, program.as_bytes());
+        writer.end(true)?;
+        Ok(writer)
+    }
+
+    /// Describes an interface, and returns its number.
+    ///
+    /// # Errors
+    /// What the file says.
+    pub fn interface(&mut self, name: &str, description: &str) -> io::Result<u32> {
+        self.begin(INTERFACE);
+        self.word(ETHERNET);
+        self.word(self.snap_bytes);
+        self.option(INTERFACE_NAME, name.as_bytes());
+        self.option(INTERFACE_DESCRIPTION, description.as_bytes());
+        // Ticks of 10 to the power of -9 seconds.
+        self.option(IF_TSRESOL, &[9]);
+        self.end(true)?;
+        self.interface_count += 1;
+        Ok(self.interface_count - 1)
+    }
+
+    /// Writes a packet.
+    ///
+    /// # Errors
+    /// What the file says; [`io::ErrorKind::InvalidInput`] for a packet of an interface that was not
+    /// described, and for one that is longer than the snap length.
+    pub fn write(&mut self, packet: &PcapNgPacket<'_>) -> io::Result<()> {
+        let captured_bytes = u32::try_from(packet.data.len()).unwrap_or(u32::MAX);
+        if packet.interface >= self.interface_count || captured_bytes > self.snap_bytes {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.begin(ENHANCED_PACKET);
+        self.word(packet.interface);
+        self.word((packet.timestamp_ns >> 32) as u32);
+        self.word(packet.timestamp_ns as u32);
+        self.word(captured_bytes);
+        self.word(packet.original_bytes);
+        self.padded(packet.data);
+        let flags: u32 = match packet.direction {
+            Direction::Unknown => 0,
+            Direction::Inbound => 1,
+            Direction::Outbound => 2,
+        };
+        if flags != 0 {
+            self.option(PACKET_FLAGS, &flags.to_le_bytes());
+        }
+        if let Some(comment) = packet.comment {
+            self.option(OPTION_COMMENT, comment.as_bytes());
+        }
+        self.end(flags != 0 || packet.comment.is_some())
+    }
+
+    /// The file. What it holds back is not flushed.
+    pub fn into_inner(self) -> W {
+        self.file
+    }
+
+    /// The file, to look at or to take from what was written to it.
+    pub const fn file_mut(&mut self) -> &mut W {
+        &mut self.file
+    }
+
+    fn begin(&mut self, kind: u32) {
+        self.block.clear();
+        self.word(kind);
+        // The length, when it is known.
+        self.word(0);
+    }
+
+    fn word(&mut self, word: u32) {
+        self.block.extend(word.to_le_bytes());
+    }
+
+    fn padded(&mut self, bytes: &[u8]) {
+        self.block.extend(bytes);
+        self.block.resize(self.block.len().next_multiple_of(4), 0);
+    }
+
+    fn option(&mut self, code: u16, value: &[u8]) {
+        let value = &value[..value.len().min(TEXT_BYTES_MAX)];
+        self.block.extend(code.to_le_bytes());
+        self.block.extend((value.len() as u16).to_le_bytes());
+        self.padded(value);
+    }
+
+    /// Writes the block at once.
+    fn end(&mut self, has_options: bool) -> io::Result<()> {
+        if has_options {
+            // The option that says that there are no more.
+            self.word(0);
+        }
+        let length = self.block.len() as u32 + 4;
+        self.word(length);
+        self.block[4..8].copy_from_slice(&length.to_le_bytes());
+        self.file.write_all(&self.block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_the_file_is_refused() {
+        let mut writer = PcapNgWriter::new(Vec::new(), "test", 60).unwrap();
+        let packet = PcapNgPacket {
+            interface: 0,
+            timestamp_ns: 0,
+            data: &[0; 60],
+            original_bytes: 60,
+            direction: Direction::Unknown,
+            comment: None,
+        };
+        writer.write(&packet).unwrap_err();
+        assert_eq!(writer.interface("a", "").unwrap(), 0);
+        writer.write(&packet).unwrap();
+        writer.write(&PcapNgPacket { data: &[0; 61], ..packet }).unwrap_err();
+        let long = "x".repeat(100_000);
+        writer.write(&PcapNgPacket { comment: Some(&long), ..packet }).unwrap();
+        assert!(writer.into_inner().len().is_multiple_of(4));
+    }
+}

@@ -1,0 +1,62 @@
+//! Writing pcap files.
+
+use crate::frame::{ETHERNET, RECORD_BYTES_MAX};
+use crate::pcap::NANOSECONDS;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+/// The snap length that is written, in bytes: what tcpdump takes.
+const SNAP_BYTES: u32 = 262_144;
+
+/// Writes a pcap file of nanoseconds.
+#[derive(Debug)]
+pub struct CaptureWriter<W> {
+    file: W,
+}
+
+impl<W: Write> CaptureWriter<W> {
+    /// Writes the header. `file` is written to in small pieces.
+    ///
+    /// # Errors
+    /// What `file` says.
+    pub fn new(mut file: W) -> io::Result<Self> {
+        let version = 4 << 16 | 2;
+        let header = [NANOSECONDS, version, 0, 0, SNAP_BYTES, ETHERNET];
+        file.write_all(header.map(u32::to_le_bytes).as_flattened())?;
+        Ok(Self { file })
+    }
+
+    /// Writes a frame that was captured at `timestamp_ns`. Times beyond the year 2106, which a pcap
+    /// can't say, become its last second.
+    ///
+    /// # Errors
+    /// What the file says; [`io::ErrorKind::InvalidInput`] for a frame of more than
+    /// [`RECORD_BYTES_MAX`].
+    pub fn write(&mut self, timestamp_ns: u64, data: &[u8]) -> io::Result<()> {
+        let (seconds, fraction) = (timestamp_ns / 1_000_000_000, timestamp_ns % 1_000_000_000);
+        let bytes = u32::try_from(data.len()).ok().filter(|bytes| *bytes <= RECORD_BYTES_MAX);
+        let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
+        let header = [u32::try_from(seconds).unwrap_or(u32::MAX), fraction as u32, bytes, bytes];
+        self.file.write_all(header.map(u32::to_le_bytes).as_flattened())?;
+        self.file.write_all(data)
+    }
+
+    /// The file. What it holds back is not flushed.
+    pub fn into_inner(self) -> W {
+        self.file
+    }
+}
+
+/// Writes frames into a new pcap file, all with the time 0.
+///
+/// # Errors
+/// What the system says; a frame that is too long.
+pub fn write_frames<F: AsRef<[u8]>>(
+    path: &Path,
+    frames: impl IntoIterator<Item = F>,
+) -> io::Result<()> {
+    let mut writer = CaptureWriter::new(BufWriter::new(File::create(path)?))?;
+    frames.into_iter().try_for_each(|frame| writer.write(0, frame.as_ref()))?;
+    writer.into_inner().flush()
+}

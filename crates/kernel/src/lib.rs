@@ -1,0 +1,83 @@
+//! The kernel beside a program that has taken its NIC.
+//!
+//! - [`KernelFollower`] follows the kernel's links, addresses, routes and neighbours, and looks up
+//!   where packets go next.
+//! - [`KernelNextHops`] brings that to the packet path, and has the kernel resolve neighbours.
+//! - [`KernelPort`] carries packets between cores and the kernel, by a [`Tap`] interface.
+//! - [`Takeover`] moves an interface's addresses and routes to another, and [`restore`] puts back what a
+//!   program left that was killed.
+//! - [`VipRoutes`] installs and deletes the routes by which routing daemons announce VIPs.
+//! - A program that takes over from another one adopts these: [`Tap::adopt`], [`VipRoutes::adopt`],
+//!   [`Takeover::adopt`].
+//! - [`VipGuard`] has them deleted by another process where this one hangs.
+//!
+//! ```no_run
+//! use hotloop_kernel::{KernelFollower, Lookup};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let kernel = KernelFollower::start()?;
+//! let gateway = kernel.read(|tables| match tables.lookup([192, 0, 2, 1].into()) {
+//!     Lookup::Via(hop) => tables.neighbour(hop.interface_index, hop.address),
+//!     _ => None,
+//! });
+//! println!("{gateway:?}");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Guarantees
+//!
+//! - No core waits for the kernel: frames and next hops cross in rings and published tables, and threads
+//!   of this crate's own read and write netlink sockets and TAP interfaces.
+//! - Each of these threads gives up the capabilities that it does not need
+//!   ([`keep`](hotloop_privileges::keep)).
+//! - A frame for the kernel is sent or counted under the reason why it was refused. Limits hold for each
+//!   reason and each peer.
+//! - The settings of an interface that was taken over are in a file before the first one changes, so that
+//!   [`restore`] can put them back after a SIGKILL.
+//!
+//! # Unsafe code
+//!
+//! - `tun`: the request that makes a TAP interface, of which Rust's libraries have no safe form. It relies
+//!   on what the kernel's `tuntap.rst` and netdevice(7) say that it reads and writes.
+//!
+//! # Limits
+//!
+//! Linux only. This crate knows stages, rings and packets, but not the arguments and the control socket of
+//! a program.
+#![deny(unsafe_code)]
+
+mod follower;
+mod local;
+mod netlink;
+mod next_hops;
+mod port;
+mod routes;
+mod tables;
+mod takeover;
+mod tap;
+#[allow(unsafe_code, reason = "TAP interfaces are made by a request that Rust has no safe form of")]
+mod tun;
+mod vip_guard;
+mod vip_routes;
+
+pub use follower::{EVENT_BUFFER_BYTES, KernelFollower};
+pub use local::local_addresses;
+pub use next_hops::{Hops, KernelHop, KernelNextHops, Way};
+#[cfg(feature = "dpdk")]
+pub use port::Mbufs;
+#[cfg(feature = "fuzzing")]
+pub use port::check_punted;
+pub use port::{
+    EachReason, FRAME_COUNT, KernelPort, KernelPortCounters, KernelSink, KernelSource,
+    PortOrKernel, PuntLimit, PuntLimits, PuntPeer, PuntReason, Supply,
+};
+pub use routes::{KernelRoutes, Onward};
+pub use tables::{
+    ChangeCounts, DEFAULT, Hop, InterfaceAddress, KernelNeighbour, KernelTables, LOCAL, Link,
+    Lookup, MAIN, NeighbourState, NextHop, Prefix, Route, RouteKind,
+};
+pub use takeover::{Takeover, TakeoverError, restore};
+pub use tap::{Tap, TapConfig, TapError};
+pub use vip_guard::{VipGuard, guard_vips};
+pub use vip_routes::{ROUTE_PROTOCOL, VIP_METRIC, VipRouteError, VipRoutes};

@@ -1,0 +1,158 @@
+//! Where packets go by the kernel, and what it knows of their next hops.
+
+use crate::routes::{KernelRoutes, unscoped};
+use crate::tables::{KernelNeighbour, KernelTables, Lookup, NeighbourState};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Where packets for an address go, by the kernel.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Way {
+    /// To a neighbour: a gateway, or the address itself.
+    Neighbour {
+        /// The index of its interface among those of the program.
+        interface: usize,
+        /// Its address.
+        address: IpAddr,
+    },
+    /// To the host itself.
+    Local,
+    /// By this interface, which is none of the program's: its packets are dropped.
+    Elsewhere(String),
+    /// Nowhere, for this reason: its packets are dropped.
+    Nowhere(&'static str),
+}
+
+/// A next hop that is kept resolved, or what takes the place of one.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KernelHop {
+    /// Where packets go.
+    pub way: Way,
+    /// What the kernel knows of the neighbour, if it is one and the kernel was asked for it.
+    pub neighbour: Option<KernelNeighbour>,
+    /// How many of the [destinations](super::KernelNextHops::keep_resolved) it is for; none for a gateway of other
+    /// routes.
+    pub destination_count: usize,
+}
+
+impl KernelHop {
+    /// Whether packets can go there: its Ethernet address is known, or it's the host itself.
+    #[must_use]
+    pub const fn is_known(&self) -> bool {
+        match (&self.way, self.neighbour) {
+            (Way::Local, _) => true,
+            (_, Some(neighbour)) => neighbour.mac.is_some(),
+            (_, None) => false,
+        }
+    }
+
+    /// Whether packets can't go there, and that isn't because the neighbour is still being asked for.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        match (&self.way, self.neighbour) {
+            (Way::Neighbour { .. }, Some(neighbour)) => neighbour.state == NeighbourState::Failed,
+            (Way::Neighbour { .. } | Way::Local, _) => false,
+            (Way::Elsewhere(_) | Way::Nowhere(_), _) => true,
+        }
+    }
+
+    /// How it is, for people: a neighbour's state as `ip neighbour` names it, or why there is none.
+    #[must_use]
+    pub fn state(&self) -> String {
+        match (&self.way, self.neighbour) {
+            (Way::Local, _) => "the host itself".to_owned(),
+            (Way::Elsewhere(name), _) => format!(
+                "by {name}, which is no interface of a port that goes by the kernel's routes"
+            ),
+            (Way::Nowhere(why), _) => (*why).to_owned(),
+            (Way::Neighbour { .. }, None) => "unknown".to_owned(),
+            (Way::Neighbour { .. }, Some(neighbour)) => {
+                format!("{:?}", neighbour.state).to_lowercase()
+            }
+        }
+    }
+}
+
+/// The next hops that are kept resolved, as they were when the kernel last said something.
+#[derive(Debug, Default)]
+pub struct Hops {
+    pub(super) hops: Vec<KernelHop>,
+    /// By destination.
+    pub(super) of: Arc<HashMap<IpAddr, usize>>,
+}
+
+impl Hops {
+    /// Each of them once.
+    pub fn iter(&self) -> impl Iterator<Item = &KernelHop> {
+        self.hops.iter()
+    }
+
+    /// That of one of the destinations; nothing where it was not looked for yet.
+    #[must_use]
+    pub fn of(&self, destination: IpAddr) -> Option<&KernelHop> {
+        self.of.get(&destination).map(|index| &self.hops[*index])
+    }
+}
+
+pub(super) fn known_of(
+    tables: &KernelTables,
+    interfaces: &[u32],
+    way: &Way,
+) -> Option<KernelNeighbour> {
+    match way {
+        Way::Neighbour { interface, address } => tables.neighbour(interfaces[*interface], *address),
+        _ => None,
+    }
+}
+
+/// Each way that the destinations take, with how many do, and then the gateways of other routes; and which
+/// way each destination takes.
+pub(super) fn ways(
+    tables: &KernelTables,
+    interfaces: &[u32],
+    destinations: &[IpAddr],
+    routes: &KernelRoutes,
+) -> (Vec<(Way, usize)>, HashMap<IpAddr, usize>) {
+    let (mut ways, mut indices, mut of) = (Vec::new(), HashMap::new(), HashMap::new());
+    let mut index = |ways: &mut Vec<_>, way: Way| {
+        *indices.entry(way.clone()).or_insert_with(|| {
+            ways.push((way, 0));
+            ways.len() - 1
+        })
+    };
+    for destination in destinations {
+        let index = index(&mut ways, way(tables, interfaces, *destination));
+        if of.insert(*destination, index).is_none() {
+            ways[index].1 += 1;
+        }
+    }
+    for (interface, neighbour) in routes.gateways() {
+        index(&mut ways, Way::Neighbour { interface, address: unscoped(neighbour).0 });
+    }
+    (ways, of)
+}
+
+fn way(tables: &KernelTables, interfaces: &[u32], destination: IpAddr) -> Way {
+    let why = match tables.lookup(destination) {
+        Lookup::Via(hop) => {
+            let interface = interfaces.iter().position(|index| *index == hop.interface_index);
+            return match interface {
+                Some(interface) => Way::Neighbour { interface, address: hop.address },
+                None => {
+                    let name = tables.link(hop.interface_index).map(|link| link.name.clone());
+                    Way::Elsewhere(name.unwrap_or_default())
+                }
+            };
+        }
+        Lookup::Local => return Way::Local,
+        Lookup::Broadcast => "a broadcast address",
+        Lookup::Multicast => "a multicast address",
+        Lookup::Blackhole => "blackhole route",
+        Lookup::Unreachable => "unreachable route",
+        Lookup::Prohibited => "prohibit route",
+        Lookup::Encapsulated => "a route that encapsulates",
+        Lookup::NoRoute => "no route",
+    };
+    Way::Nowhere(why)
+}

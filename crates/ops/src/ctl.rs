@@ -1,0 +1,120 @@
+//! The commands of every program's `ctl`.
+
+use crate::arguments::CtlArgs;
+use crate::common::{counters_text, status_text, xstats_text};
+use crate::failure::{exit_code, usage};
+use crate::live::{self, CaptureArgs};
+use crate::load::load_text;
+use crate::request::Request;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// The commands that every program answers. Flattened into the commands of a program that has more:
+///
+/// ```
+/// use clap::{Args, Subcommand};
+/// use hotloop_ops::{CommonCommand, CtlArgs, Request};
+/// use serde_json::json;
+/// use std::process::ExitCode;
+///
+/// #[derive(Args)]
+/// struct Ctl {
+///     #[command(flatten)]
+///     args: CtlArgs,
+///     #[command(subcommand)]
+///     command: Command,
+/// }
+///
+/// #[derive(Subcommand)]
+/// enum Command {
+///     #[command(flatten)]
+///     Common(CommonCommand),
+///     /// Give a backend no new connections.
+///     Drain { backend: String },
+/// }
+///
+/// fn ctl(ctl: &Ctl) -> ExitCode {
+///     match &ctl.command {
+///         Command::Common(command) => command.ask("nf", &ctl.args),
+///         Command::Drain { backend } => {
+///             let request = Request::with("drain", json!({"backend": backend}));
+///             ctl.args.ask("nf", &request, &|_| format!("{backend} gets no new connections"))
+///         }
+///     }
+/// }
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq, Subcommand)]
+pub enum CommonCommand {
+    /// Print what runs, since when, what went through each core, and what each device counted.
+    Status,
+    /// Print what each stage on each core has counted, and drops by reason.
+    Counters,
+    /// Print how far each core is from its limit, what takes its time, and what waits for it: of the
+    /// last second.
+    Load,
+    /// Print every figure of each device, by its driver's own names.
+    Xstats,
+    /// Write packets that pass to a file, for tcpdump and Wireshark, until Ctrl-C.
+    Capture(CaptureArgs),
+}
+
+impl CommonCommand {
+    /// Asks the running program `name`, as [`CtlArgs::ask`] does.
+    #[must_use]
+    pub fn ask(&self, name: &str, args: &CtlArgs) -> ExitCode {
+        match self {
+            Self::Status => args.ask(name, &Request::new("status"), &status_text),
+            Self::Counters => args.ask(name, &Request::new("counters"), &counters_text),
+            Self::Load => args.ask(name, &Request::new("load"), &load_text),
+            Self::Xstats => args.ask(name, &Request::new("xstats"), &xstats_text),
+            Self::Capture(capture) => live::run(name, args, capture),
+        }
+    }
+}
+
+/// Asks a program that is running how it is.
+#[derive(Debug, Parser)]
+#[command(version, disable_help_subcommand = true, arg_required_else_help = false)]
+struct Ctl {
+    #[command(flatten)]
+    args: CtlArgs,
+    #[command(subcommand)]
+    command: CommonCommand,
+}
+
+/// The command `ctl` of a program without other commands, as [`ctl`] reads it: for its manual page and
+/// its completions.
+///
+/// ```
+/// use clap::Command;
+///
+/// let mut program = Command::new("nf").subcommand(hotloop_ops::ctl_command());
+/// program.build();
+/// let ctl = program.find_subcommand("ctl").unwrap();
+/// assert_eq!(ctl.get_bin_name(), Some("nf ctl"));
+/// ```
+#[must_use]
+pub fn ctl_command() -> clap::Command {
+    Ctl::command().name("ctl")
+}
+
+/// Does what `NAME ctl …` asks for, for a program without other commands, and returns its exit code;
+/// nothing where the arguments, the program's name first, don't begin with `ctl`.
+///
+/// ```
+/// assert!(hotloop_ops::ctl("nf", ["nf", "--port", "net_null0"]).is_none());
+/// ```
+pub fn ctl(
+    name: &'static str,
+    args: impl IntoIterator<Item = impl Into<OsString>>,
+) -> Option<ExitCode> {
+    let mut args = args.into_iter().map(Into::into).skip(1).peekable();
+    args.peek().filter(|first| *first == "ctl")?;
+    let command = Ctl::command().name(name).bin_name(format!("{name} ctl"));
+    let read = command.try_get_matches_from(args).and_then(|read| Ctl::from_arg_matches(&read));
+    Some(match read {
+        Ok(ctl) => ctl.command.ask(name, &ctl.args),
+        Err(error) => exit_code(Err(usage(&error))),
+    })
+}

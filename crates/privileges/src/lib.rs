@@ -1,0 +1,116 @@
+//! Which capabilities each thread of a program keeps. Capabilities belong to threads, and a thread can
+//! only give up its own: each does, when it needs them no longer.
+//!
+//! ```
+//! use hotloop_privileges::{Capabilities, keep};
+//!
+//! std::thread::spawn(|| {
+//!     keep(Capabilities::empty());
+//!     // Neither this thread nor one that it starts can change an interface.
+//! })
+//! .join()
+//! .unwrap();
+//! ```
+//!
+//! # Guarantees
+//!
+//! - A thread that has called [`keep`] never gets a capability back, nor does a thread that it starts.
+//! - [`threads`] returns every thread of the process with the capabilities that it was to keep: a thread of
+//!   a driver or library, which never called [`keep`], is found by those that it has.
+//!
+//! # Limits
+//!
+//! Linux only. This crate depends on no other crate of the workspace: whatever starts a thread may use it.
+#![forbid(unsafe_code)]
+
+use rustix::process::Pid;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, gettid,
+    set_capabilities,
+};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+/// Capabilities (capabilities(7)), as a set.
+pub type Capabilities = CapabilitySet;
+
+/// What each thread was to keep, by its number, of those that called [`keep`].
+static KEPT: Mutex<BTreeMap<i32, Capabilities>> = Mutex::new(BTreeMap::new());
+
+/// A thread of this process.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Thread {
+    /// Its name.
+    pub name: String,
+    /// The capabilities that it has.
+    pub has: Capabilities,
+    /// Those that it was to keep, by [`keep`]; empty if it never called that.
+    pub kept: Capabilities,
+}
+
+/// Gives up every capability of the calling thread that is not in `kept`, for ever. What a thread
+/// starts later has no more. Each thread of a program that is started ahead of its run calls this.
+pub fn keep(kept: Capabilities) {
+    if let Err(error) = try_keep(kept) {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("without a name");
+        tracing::warn!("thread {name} keeps its capabilities: {error}");
+    }
+    let number = gettid().as_raw_pid();
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).insert(number, kept);
+}
+
+fn try_keep(kept: Capabilities) -> io::Result<()> {
+    let permitted = capabilities(None)?.permitted.intersection(kept);
+    let inheritable = Capabilities::empty();
+    set_capabilities(None, CapabilitySets { effective: permitted, permitted, inheritable })?;
+    Ok(clear_ambient_capability_set()?)
+}
+
+/// Returns the threads of this process.
+///
+/// # Errors
+/// The system's, where /proc can't be read.
+pub fn threads() -> io::Result<Vec<Thread>> {
+    let all_kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut threads = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/task")? {
+        let entry = entry?;
+        let Some(number) = entry.file_name().to_str().and_then(|id| id.parse().ok()) else {
+            continue;
+        };
+        // One that has ended meanwhile has none.
+        let (Ok(name), Ok(sets)) = (
+            std::fs::read_to_string(entry.path().join("comm")),
+            capabilities(Pid::from_raw(number)),
+        ) else {
+            continue;
+        };
+        let kept = all_kept.get(&number).copied().unwrap_or(Capabilities::empty());
+        threads.push(Thread { name: name.trim().to_owned(), has: sets.permitted, kept });
+    }
+    Ok(threads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_gives_up_its_own_and_what_it_starts_has_no_more() {
+        let before = capabilities(None).unwrap().permitted;
+        let held = || capabilities(None).unwrap();
+        let (kept, inherited) = std::thread::spawn(move || {
+            keep(Capabilities::NET_RAW | Capabilities::SYS_TIME);
+            keep(Capabilities::NET_RAW | Capabilities::NET_ADMIN);
+            (held(), std::thread::spawn(held).join().unwrap())
+        })
+        .join()
+        .unwrap();
+        let expected = before.intersection(Capabilities::NET_RAW);
+        assert_eq!((kept.permitted, kept.effective), (expected, expected));
+        assert_eq!((inherited.permitted, inherited.inheritable), (expected, Capabilities::empty()));
+        assert_eq!(capabilities(None).unwrap().permitted, before);
+    }
+}

@@ -1,0 +1,137 @@
+//! `hotloop-top`: the programs of this machine, in a terminal, as VPP's `show run` and `top` do it.
+//!
+//! ```sh
+//! hotloop-top --interval 2
+//! ```
+//!
+//! # Guarantees
+//!
+//! - `hotloop-top` only reads: it asks for `status` and `counters` as `ctl` does, and shows their differences.
+//! - A program that is stuck is named, and the keys go on working: a thread of its own asks.
+//! - The terminal is as it was before, after a signal or a panic too.
+//!
+//! # Limits
+//!
+//! Linux only; the programs of the same user, or all of them as root. `hotloop-top` needs no DPDK.
+#![forbid(unsafe_code)]
+
+mod programs;
+mod rates;
+mod screen;
+mod sections;
+
+use clap::{Args, Command, CommandFactory, Parser};
+use hotloop_ops::{Failure, exit_code, parse, program, seconds};
+use programs::Asking;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use screen::{Screen, Wish};
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+/// How often it looks for keys, signals and news.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Shows what programs built on hotloop do while they run: rates of packets by core, stage, ring and
+/// device, mempools, and drops by reason. Keys are shown in the last line.
+#[derive(Parser)]
+#[command(name = "hotloop-top", version)]
+struct Cli {
+    #[command(flatten)]
+    top: TopArgs,
+}
+
+/// The whole of the program `hotloop-top`.
+#[must_use]
+pub fn main() -> ExitCode {
+    program("hotloop-top", || {
+        let cli = parse(std::env::args_os());
+        exit_code(cli.and_then(|cli: Cli| top(&cli.top)))
+    })
+}
+
+/// What its command line is, for a manual page and completions.
+#[must_use]
+pub fn command() -> Command {
+    Cli::command()
+}
+
+/// What `hotloop-top` takes.
+#[derive(Args, Clone, Debug)]
+pub struct TopArgs {
+    /// The control socket of a program, instead of all those where programs put theirs; may be
+    /// repeated.
+    #[arg(long, value_name = "PATH")]
+    pub control: Vec<PathBuf>,
+    /// How often programs are asked, in seconds, and for how long rates are averaged.
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "1")]
+    pub interval: Duration,
+}
+
+/// Shows programs until `q`, Ctrl-C or a signal, and leaves the terminal as it was.
+///
+/// # Errors
+/// [`Failure::Input`] where standard output is no terminal, [`Failure::Run`] where it can't be used.
+pub fn top(args: &TopArgs) -> Result<(), Failure> {
+    if !is_terminal() {
+        let problem = "standard output is no terminal; PROGRAM ctl counters --json is for programs";
+        return Err(Failure::Input(problem.to_owned()));
+    }
+    let failed = |error: io::Error| Failure::Run(format!("terminal: {error}"));
+    let is_ended = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&is_ended)).map_err(failed)?;
+    }
+    let (want, wanted) = mpsc::channel();
+    let (rounds, found) = mpsc::channel();
+    let asking = Asking { given: args.control.clone(), interval: args.interval, wanted, rounds };
+    let thread = std::thread::Builder::new().name("asking".to_owned());
+    thread.spawn(move || asking.ask()).map_err(failed)?;
+    // A panic restores the terminal too.
+    let mut terminal = ratatui::try_init().map_err(failed)?;
+    let shown = show(&mut terminal, &is_ended, &want, &found);
+    ratatui::try_restore().map_err(failed)?;
+    shown.map_err(failed)
+}
+
+fn show(
+    terminal: &mut DefaultTerminal,
+    is_ended: &AtomicBool,
+    want: &Sender<PathBuf>,
+    found: &Receiver<programs::Round>,
+) -> io::Result<()> {
+    let mut screen = Screen::default();
+    let mut is_changed = true;
+    while !is_ended.load(Ordering::Relaxed) {
+        for round in found.try_iter() {
+            screen.take(round);
+            is_changed = true;
+        }
+        if std::mem::take(&mut is_changed) {
+            terminal.draw(|frame| screen.draw(frame))?;
+        }
+        if !event::poll(LOOK_INTERVAL)? {
+            continue;
+        }
+        is_changed = true;
+        let Event::Key(key) = event::read()? else { continue };
+        let wish = if key.kind == KeyEventKind::Release { Wish::None } else { screen.press(key) };
+        match wish {
+            Wish::None => {}
+            Wish::Quit => return Ok(()),
+            // Where the thread has ended, the screen stays as it is.
+            Wish::Show(path) => drop(want.send(path)),
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "it is asked, and ratatui writes there")]
+fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
