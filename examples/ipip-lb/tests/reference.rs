@@ -84,7 +84,9 @@ fn check(name: &str, generated: &str) {
     if std::env::var_os("HOTLOOP_REFERENCE").is_some_and(|value| value == "write") {
         fs::write(page(name), format!("{before}{BEGIN}{generated}{END}{after}")).unwrap();
     } else {
-        assert_eq!(found, generated, "{name} is out of date: run what its comment names");
+        let mut lines = found.lines().zip(generated.lines());
+        let first = lines.find(|(found, generated)| found != generated);
+        assert!(found == generated, "{name} is out of date: run what its comment names: {first:?}");
     }
 }
 
@@ -314,5 +316,9 @@ fn the_reference_has_every_key_of_the_configuration_and_no_other() {
     let without_sections = |keys: BTreeSet<String>| -> BTreeSet<String> {
         keys.into_iter().filter(|key| !is_section(key)).collect()
     };
-    assert_eq!(without_sections(described), without_sections(keys));
+    let (described, keys) = (without_sections(described), without_sections(keys));
+    let missing: Vec<_> = keys.difference(&described).collect();
+    assert!(missing.is_empty(), "config.md lacks {missing:?}");
+    let unknown: Vec<_> = described.difference(&keys).collect();
+    assert!(unknown.is_empty(), "config.md has keys that are not accepted: {unknown:?}");
 }
