@@ -97,7 +97,7 @@ fn parse_smaps(mut lines: impl Iterator<Item = String>, addr: usize) -> Option<S
             _ => {}
         }
     }
-    // Not the line `Locked`: it halves pages that a forked child shares for a moment.
+    // Not the line `Locked`, which halves pages that a forked child shares for a moment.
     let locked_bytes = if is_locked { small_bytes } else { 0 };
     Some(Smap {
         page_bytes: page_bytes?,

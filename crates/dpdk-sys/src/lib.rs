@@ -6,7 +6,7 @@
 //! shim's compiler checks them against the installed headers. A few constants depend on DPDK's
 //! configuration.
 //!
-//! From libpcap, it has the functions that compile a filter's expression.
+//! From libpcap, the crate has the functions that compile a filter's expression.
 //!
 //! libdpdk is found by pkg-config and linked as shared libraries; dependents need no build script.
 //! At run time EAL loads the drivers from the folder that DPDK was built with. If `DOCS_RS` is set

@@ -35,7 +35,7 @@ pub enum Error {
     EalInit {
         /// The arguments passed to EAL.
         arguments: String,
-        /// Its error code as text.
+        /// EAL's error code as text.
         error: String,
         /// EAL's log output.
         said: String,

@@ -255,7 +255,7 @@ fn digits() -> impl Iterator<Item = String> {
     (0..10).cycle().map(|digit: u32| digit.to_string())
 }
 
-/// Runs it on the smallest possible stack of a thread.
+/// Calls `run` on the smallest possible stack of a thread.
 fn on_a_small_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     let thread = std::thread::Builder::new().stack_size(16 << 10);
     std::thread::scope(|scope| thread.spawn_scoped(scope, run).unwrap().join().unwrap())

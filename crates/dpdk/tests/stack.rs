@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 use std::thread::Builder;
 
-/// Runs it on a thread with a stack of `kib` KiB.
+/// Calls `run` on a thread with a stack of `kib` KiB.
 fn on_stack<T: Send>(kib: usize, run: impl FnOnce() -> T + Send) -> T {
     let thread = Builder::new().stack_size(kib << 10);
     std::thread::scope(|scope| thread.spawn_scoped(scope, run).unwrap().join().unwrap())

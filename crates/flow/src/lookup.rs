@@ -97,7 +97,7 @@ pub struct SeenAt {
 /// A key that has no flow in a table, and the result of the search for it. [`Table::insert_ranked`]
 /// takes this instead of the key, and needs no second search unless flows have come since.
 ///
-/// It belongs to one table: in another, a key could end up there twice.
+/// A vacancy belongs to one table: in another, a key could end up there twice.
 #[derive(Clone, Copy, Debug)]
 pub struct Vacancy<K> {
     pub(crate) key: K,

@@ -124,7 +124,7 @@ fn a_flow_whose_packets_were_seen_elsewhere_has_what_is_left_of_its_time() {
         let end_ns = start_ns + 3 * STEP_NS;
         assert_eq!(table.peek(&[1, 1], end_ns), Some(handle));
         assert_eq!(table.peek_silent(&[1, 1], end_ns + STEP_NS), None);
-        // A packet renews it.
+        // A packet renews the flow.
         assert_eq!(table.get(&[1, 1], end_ns), Some(handle));
         assert_eq!(table.peek_silent(&[1, 1], end_ns), Some((handle, STEP_NS)));
         assert!(table.set_silent_ns(handle, u64::MAX));

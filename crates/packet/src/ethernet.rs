@@ -92,7 +92,7 @@ impl VlanTag {
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Station {
-    /// The address as it lies in memory, in the low 48 bits. `mask` selects the bits to compare.
+    /// The address in memory order, in the low 48 bits. `mask` selects the bits to compare.
     address: u64,
     mask: u64,
 }

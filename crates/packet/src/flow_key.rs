@@ -8,7 +8,7 @@ use std::{
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
 
-/// A key as it is laid out in headers.
+/// A key with the layout of headers.
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct Wire<A> {

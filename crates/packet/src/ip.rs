@@ -37,12 +37,12 @@ pub mod protocol {
 /// The part of a datagram that a packet holds.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Fragment {
-    /// All of it.
+    /// The whole datagram.
     #[default]
     None,
-    /// Its first fragment, which holds the transport header.
+    /// The first fragment, which holds the transport header.
     First,
-    /// Another of its fragments, which has no transport header and so no ports.
+    /// A later fragment, which has no transport header and so no ports.
     Later,
 }
 

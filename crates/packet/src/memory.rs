@@ -10,7 +10,7 @@ pub const TAILROOM_BYTES: usize = 128;
 
 /// A packet in plain memory: one segment with headroom and tailroom of fixed size.
 ///
-/// It is one pointer wide, so that it moves through stages as cheaply as an mbuf does.
+/// A `MemPacket` is one pointer wide, so that it moves through stages as cheaply as an mbuf does.
 ///
 /// ```
 /// use hotloop_packet::{PacketBuf, memory::MemPacket};

@@ -10,7 +10,7 @@ use crate::sync::{Arc, order};
 
 /// The popping end of a ring, made by [`ring`](crate::ring).
 ///
-/// Each ring has one: it may move to another thread, but can't be cloned.
+/// Each ring has a single consumer, which may move to another thread, but can't be cloned.
 pub struct Consumer<T> {
     shared: Arc<Shared<T>>,
     state: State,
@@ -229,7 +229,7 @@ impl<T> Consumer<T> {
     /// returns.
     pub fn len(&self) -> usize {
         let count = self.shared.pushed().wrapping_sub(self.state.cursor.count());
-        // The producer counts items after it has shown them: some may be taken already.
+        // The producer counts items after showing them: some may be taken already.
         if count.cast_signed() > 0 { count as usize } else { 0 }
     }
 

@@ -12,7 +12,7 @@ use crate::sync::{Arc, Ordering, order};
 
 /// The pushing end of a ring, made by [`ring`](crate::ring).
 ///
-/// Each ring has one: it may move to another thread, but can't be cloned.
+/// Each ring has a single producer, which may move to another thread, but can't be cloned.
 pub struct Producer<T> {
     shared: Arc<Shared<T>>,
     state: State,

@@ -44,7 +44,7 @@ orders! {
     show_record: Release,
     /// The consumer sees items in a record, and reads them, or moves on to the next header.
     see_record: Acquire,
-    /// The producer counts items that it has shown.
+    /// The producer counts the items shown.
     set_pushed: Release,
     /// The consumer reads how many items it will find.
     see_pushed: Acquire,

@@ -40,7 +40,7 @@ impl<T> fmt::Debug for Plant<T> {
 #[derive(Debug)]
 struct Trap<T> {
     plant: Plant<T>,
-    /// Number of packets before it is triggered; `None` afterwards.
+    /// Number of packets before the trap is triggered; `None` afterwards.
     passes_left: Option<u64>,
 }
 

@@ -192,7 +192,7 @@ pub struct Simulated {
 /// A failed run. It prints how to repeat it.
 #[derive(Clone)]
 pub struct Failure {
-    /// The seed that repeats it.
+    /// The seed that repeats the run.
     pub seed: u64,
     /// The problems found.
     pub findings: Vec<String>,

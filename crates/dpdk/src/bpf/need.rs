@@ -8,10 +8,10 @@ use hotloop_stage::tap::{Need, Needs};
 /// A number at a fixed place in a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Number {
-    /// Its offset, and its length in bytes: 1, 2 or 4.
+    /// The number's offset, and its length in bytes: 1, 2 or 4.
     offset: u32,
     bytes: usize,
-    /// Its required value.
+    /// The required value.
     value: u32,
 }
 

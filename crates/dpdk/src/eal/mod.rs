@@ -147,7 +147,7 @@ impl Eal {
     /// that share a process.
     ///
     /// # Errors
-    /// As for [`with_args`](Self::with_args), except that it is no error if EAL runs.
+    /// As for [`with_args`](Self::with_args), except that a running EAL is no error.
     pub fn embedded_or_current() -> Result<Self, Error> {
         match Self::embedded() {
             Err(Error::AlreadyInitialised { .. }) => Ok(Self { _private: () }),

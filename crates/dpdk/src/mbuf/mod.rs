@@ -24,7 +24,7 @@ pub(crate) use shared::copy;
 /// An `Mbuf` is a pointer of eight bytes. It may outlive the port that received it and every handle
 /// of its mempool. [`PacketBuf`](crate::PacketBuf) has the methods for its bytes.
 ///
-/// It is not `Clone`: [`into_shared`](Self::into_shared) makes a packet that is.
+/// An `Mbuf` is not `Clone`: [`into_shared`](Self::into_shared) makes a packet that is.
 #[repr(transparent)]
 pub struct Mbuf {
     /// Invariant: 1. The head of a chain of mbufs, the last of which has a null `next`, of mempools

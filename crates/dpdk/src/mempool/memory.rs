@@ -18,7 +18,7 @@ pub struct MempoolMemory {
 }
 
 impl MempoolMemory {
-    /// Whether all of it lies on hugepages.
+    /// Whether all of the memory lies on hugepages.
     #[must_use]
     pub fn is_on_hugepages(&self) -> bool {
         self.page_bytes.is_some_and(|bytes| bytes > SMALL_PAGE_BYTES)

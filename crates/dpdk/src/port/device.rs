@@ -26,7 +26,7 @@ pub(crate) struct DeviceString {
     text: String,
     /// The part before the first comma.
     name: String,
-    /// The arguments after it, in order.
+    /// The arguments after the name, in order.
     arguments: Vec<Argument>,
     bus: Bus,
 }

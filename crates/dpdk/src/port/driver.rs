@@ -109,7 +109,7 @@ static VIRTUAL: [Driver; 7] = [
     Driver {
         name: "net_null",
         fresh_mbufs: true,
-        // Its frames have the length in `size=`, which `start` checks.
+        // The driver's frames have the length in `size=`, which `start` checks.
         valid_lengths: true,
         sends_chains: true,
         missed: Missed::Driver,
@@ -118,7 +118,7 @@ static VIRTUAL: [Driver; 7] = [
         ..UNKNOWN
     },
     Driver {
-        // It passes on the very mbufs that were sent.
+        // The driver passes on the very mbufs that were sent.
         name: "net_ring",
         valid_lengths: true,
         sends_chains: true,
@@ -156,7 +156,7 @@ static VIRTUAL: [Driver; 7] = [
         ..UNKNOWN
     },
     Driver {
-        // It copies the whole packet's length from the first segment.
+        // The driver copies the whole packet's length from the first segment.
         name: "net_af_xdp",
         fresh_mbufs: true,
         held_count: 4096,
@@ -167,7 +167,7 @@ static VIRTUAL: [Driver; 7] = [
             ("use_pinned_map", Some("0"), PLUGIN),
         ],
         queues: Queues::All,
-        // Not reopened: it keeps its socket after it was closed, and can't make another.
+        // Not reopened: the driver keeps its socket after it was closed, and can't make another.
         missed: Missed::XdpSockets,
         more_queues: " (queue_count=)",
         ..UNKNOWN

@@ -45,7 +45,7 @@ impl Sockets {
             let socket = match copy(&name, number) {
                 Ok(Some(socket)) => socket,
                 Ok(None) => continue,
-                // It may be one of the driver's sockets.
+                // The socket may be one of the driver's.
                 Err(_) => return Self::default(),
             };
             match sockopt::socket_domain(&socket) {

@@ -26,7 +26,8 @@ static CHECKED: Driver = Driver { valid_lengths: false, ..VALID };
 
 /// Drivers that receive fresh mbufs: the name, a DPDK function that shows it, and the properties.
 pub(super) static FRESH: [(&str, &str, &Driver); 32] = [
-    // It takes the length of a packet from its first descriptor, even if the packet has several.
+    // The driver takes the length of a packet from its first descriptor, even if the packet has
+    // several.
     ("net_atlantic", "atl_recv_pkts", &CHECKED),
     // It rounds buffers up to 64 bytes. Unscattered, the last part of a frame longer than a buffer
     // comes with the length of the whole.
@@ -56,7 +57,7 @@ pub(super) static FRESH: [(&str, &str, &Driver); 32] = [
     ("net_ixgbe", "ixgbe_recv_pkts_lro", &VALID),
     ("net_ixgbe_vf", "ixgbe_recv_pkts_lro", &VALID_UNCOUNTED),
     ("net_mlx4", "mlx4_rx_burst", &VALID_UNCOUNTED),
-    // It copies the packets that fit into one mbuf.
+    // The driver copies the packets that fit into one mbuf.
     ("net_nfb", "nfb_eth_ndp_rx", &VALID_UNCOUNTED),
     ("net_ngbe", "ngbe_recv_pkts_sc", &VALID),
     // Since 25.11.
