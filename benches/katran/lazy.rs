@@ -17,7 +17,7 @@ pub struct LazyKatran {
 
 struct Loaded {
     katran: Katran,
-    /// Its counters when its table was full.
+    /// Katran's counters when its table was full.
     filled: Counts,
     /// Packets received since.
     packet_count: u64,

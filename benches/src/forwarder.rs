@@ -117,7 +117,7 @@ impl Forwarder {
         Ok(forwarder)
     }
 
-    /// The results since it began to forward.
+    /// The results since the process began to forward.
     fn so_far(&mut self) -> Result<Measured, String> {
         writeln!(self.requests).map_err(|error| format!("our forwarder has ended: {error}"))?;
         let reply = self.replies.next().and_then(Result::ok);
@@ -260,7 +260,7 @@ fn limited(
 /// until the input ends.
 ///
 /// # Errors
-/// If it does not start, or if its ledger is not whole.
+/// If the graph does not start, or if its ledger is not whole.
 pub fn serve(graph: impl Graph) -> hotloop::Result<()> {
     let placement = Placement::explicit(&Topology::read(Path::new("/")), &[CPU])?;
     let plan = Engine::plan(graph, Deployment::run_to_completion(1))?.placement(placement)?;

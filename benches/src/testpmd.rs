@@ -10,9 +10,9 @@ use std::time::Duration;
 /// testpmd's settings.
 #[derive(Clone, Debug)]
 pub struct Settings<'a> {
-    /// Its forwarding mode.
+    /// testpmd's forwarding mode.
     pub mode: &'a str,
-    /// Its devices, by EAL's names.
+    /// The devices, by EAL's names.
     pub devices: Vec<String>,
     /// EAL's memory in MiB.
     pub memory_mib: u32,
@@ -56,7 +56,7 @@ impl Testpmd {
     /// Starts testpmd.
     ///
     /// # Errors
-    /// If it isn't installed, or does not start.
+    /// If testpmd isn't installed, or does not start.
     pub fn start(settings: &Settings<'_>) -> Result<Self, String> {
         let mut process = spawn(settings)?;
         let commands = process.stdin.take().expect("it was piped");
@@ -74,10 +74,10 @@ impl Testpmd {
         }
     }
 
-    /// Its results in `time` by itself.
+    /// testpmd's results in `time`, without a peer taking turns.
     ///
     /// # Errors
-    /// If it ends.
+    /// If testpmd ends.
     pub fn measure(&mut self, time: Duration) -> Result<Measured, String> {
         self.begin()?;
         std::thread::sleep(time);
@@ -106,7 +106,7 @@ impl Forwarding for Testpmd {
         self.command("stop")?;
         wait_for(&mut self.lines, "Accumulated forward statistics")?;
         let line = wait_for(&mut self.lines, "RX-packets:")?;
-        // It prints before its thread has come to rest.
+        // testpmd prints this before its thread has come to rest.
         wait_for(&mut self.lines, "Done.")?;
         let cpu_ns = self.worker.cpu_ns()? - self.before_ns;
         let count = line.split("RX-packets:").nth(1).and_then(|it| it.split_whitespace().next());

@@ -127,7 +127,7 @@ impl Program {
         self.status().and_then(|status| status[what].as_u64()).unwrap_or(0)
     }
 
-    /// Its error output.
+    /// The program's error output.
     fn errors(&mut self) -> String {
         let _ = self.process.kill();
         let mut errors = String::new();
@@ -187,7 +187,7 @@ impl Source {
     /// Starts the source.
     ///
     /// # Errors
-    /// Its error message.
+    /// The program's error message.
     pub fn start(
         namespace: Option<&Namespace>,
         folder: &Path,

@@ -52,7 +52,7 @@ impl Namespace {
     /// Runs a line of shell inside the namespace.
     ///
     /// # Errors
-    /// Its error message.
+    /// The command's error message.
     pub fn shell(&self, line: &str) -> Result<String, String> {
         let output = self.command("sh").args(["-c", line]).output();
         let output = output.map_err(|error| format!("nsenter: {error}"))?;
@@ -80,7 +80,7 @@ impl Wire {
     /// Makes both namespaces and the single-queue wire between them.
     ///
     /// # Errors
-    /// The reason why it can't be made, and the remedy.
+    /// The reason why the wire can't be made, and the remedy.
     pub fn new() -> Result<Self, String> {
         let (sender, receiver) = (Namespace::new()?, Namespace::new()?);
         let peer = receiver.keeper.id();

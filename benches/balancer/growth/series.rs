@@ -67,7 +67,7 @@ pub struct Point {
 /// A size compared with the previous one.
 pub struct Step {
     pub row: Row,
-    /// The caches that it outgrows.
+    /// The caches that the larger size outgrows.
     pub outgrown: Vec<String>,
 }
 

@@ -31,7 +31,7 @@ impl Floor {
     /// Memory of the size of a table with `slot_count` slots, in `arena`.
     ///
     /// # Errors
-    /// If it does not fit.
+    /// If the memory does not fit.
     pub fn new(arena: &Arena, slot_count: usize) -> Result<Self, ArenaError> {
         let group_count = slot_count.div_ceil(GROUP_SLOTS);
         let mut control = arena.boxed_zeroed::<u8>(group_count * GROUP_BYTES)?;

@@ -58,7 +58,7 @@ impl Hash {
     /// piece.
     ///
     /// # Errors
-    /// If it doesn't, or if DPDK refuses.
+    /// If the arena has less, or if DPDK refuses.
     pub fn new(_: Eal, entries: u32, (arena, got): (Arena, Obtained)) -> Result<Self, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let page_bytes: usize = if got.pages == Pages::Small { 4 << 10 } else { 2 << 20 };

@@ -32,11 +32,11 @@ unsafe extern "C" {
 #[derive(Debug)]
 struct Ring(NonNull<RawRing>);
 
-/// Its sending end, for numbers or mbufs.
+/// The sending end, for numbers or mbufs.
 #[derive(Debug)]
 pub struct Producer<T>(Arc<Ring>, PhantomData<fn(T)>);
 
-/// Its receiving end.
+/// The receiving end.
 #[derive(Debug)]
 pub struct Consumer<T>(Arc<Ring>, PhantomData<fn(T)>);
 

@@ -111,7 +111,7 @@ impl Loop {
     /// The source, for one core.
     ///
     /// # Errors
-    /// It was already taken.
+    /// The source was already taken.
     pub fn source(&self, _: &Core) -> Result<Generator, Error> {
         take(&self.source)
     }
@@ -119,7 +119,7 @@ impl Loop {
     /// The sink, for one core.
     ///
     /// # Errors
-    /// It was already taken.
+    /// The sink was already taken.
     pub fn sink(&self, _: &Core) -> Result<Collector, Error> {
         take(&self.sink)
     }

@@ -85,7 +85,7 @@ fn hotloop_ends() -> (impl Push, impl Pop) {
     (move |mut items: &[u64]| tx.push_from(&mut items), pop)
 }
 
-/// Its loops are in C, and inline the functions of `rte_ring.h`.
+/// DPDK's loops are in C, and inline the functions of `rte_ring.h`.
 fn dpdk(eal: Eal, pair: Pair, batch: usize) -> Result<impl FnMut(u64) -> Duration, String> {
     let (mut tx, mut rx) = apart(rte_ring::ring(eal, CAPACITY as u32)?);
     let batch = batch as u32;
@@ -137,7 +137,7 @@ fn array_queue(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
     }
 }
 
-/// It has no bursts: items go one by one, `batch` times.
+/// ArrayQueue has no bursts: items go one by one, `batch` times.
 fn array_queue_ends() -> (impl Push, impl Pop) {
     let tx = Arc::new(ArrayQueue::new(CAPACITY));
     let rx = Arc::clone(&tx);

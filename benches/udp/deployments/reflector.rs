@@ -35,7 +35,7 @@ const IDLE_NS: u64 = 60_000_000_000;
 /// threads, if they should be pinned.
 ///
 /// # Errors
-/// The reason why it can't run.
+/// The reason why the program can't run.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let [way, from, to, cpus @ ..] = arguments else { return Err("say which way".to_owned()) };
     let cpus: Vec<usize> = cpus.iter().filter_map(|cpu| cpu.parse().ok()).collect();

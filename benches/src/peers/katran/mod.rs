@@ -60,11 +60,11 @@ pub struct Settings {
 pub struct Counts {
     /// Packets to its VIPs.
     pub packets: u64,
-    /// Packets of connections that it did not know.
+    /// Packets of connections that Katran did not know.
     pub misses: u64,
-    /// Packets for which it found no connection table.
+    /// Packets for which Katran found no connection table.
     pub fallbacks: u64,
-    /// Packets that it has sent to a backend.
+    /// Packets that Katran has sent to a backend.
     pub sent: u64,
 }
 
