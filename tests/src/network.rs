@@ -93,7 +93,7 @@ impl Drop for Network {
 /// Runs `ip`.
 ///
 /// # Errors
-/// Its error message.
+/// The error message of `ip`.
 pub fn ip(arguments: &[&str]) -> Result<(), String> {
     let output = tool("ip")?.args(arguments).output();
     let output = output.map_err(|error| format!("ip: {error}"))?;

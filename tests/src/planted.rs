@@ -32,7 +32,7 @@ pub enum Deed {
     Forget,
     /// A packet is emitted twice: the copy is not counted as created.
     Double,
-    /// It panics.
+    /// The code panics.
     Panic,
 }
 

@@ -24,7 +24,7 @@ impl Program {
     /// Starts the program, and waits until it answers at its control socket.
     ///
     /// # Panics
-    /// If it ends instead.
+    /// If the program ends instead.
     #[must_use]
     pub fn start(mut command: Command, control: &Path) -> Self {
         let name = command.get_program().to_owned();
@@ -42,7 +42,7 @@ impl Program {
     /// its process number. The only further operation is ending it.
     ///
     /// # Panics
-    /// If it ends before, or if the moment does not come within a minute.
+    /// If the program ends before, or if the moment does not come within a minute.
     #[must_use]
     pub fn begin(mut command: Command, mut is_early: impl FnMut(u32) -> bool) -> Self {
         let name = command.get_program().to_owned();
@@ -58,13 +58,13 @@ impl Program {
         program
     }
 
-    /// Its process number.
+    /// The process number.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The signal that killed it.
+    /// The signal that killed the program.
     ///
     /// # Panics
     /// If that can't be determined.
@@ -73,7 +73,7 @@ impl Program {
         Signal::from_named_raw(status.signal()?)
     }
 
-    /// Its answer to a command without arguments; if there is none, prints a line for the failing
+    /// The answer to a command without arguments. If there is none, prints a line for the failing
     /// test and returns `None`.
     #[must_use]
     #[allow(clippy::print_stdout, reason = "why there is no answer")]
@@ -88,20 +88,20 @@ impl Program {
         answer.ok()
     }
 
-    /// Asks it to end, and returns its report and its standard error.
+    /// Asks the program to end, and returns its report and its standard error.
     ///
     /// # Panics
-    /// If it fails.
+    /// If the program fails.
     #[must_use]
     pub fn end(self) -> (Value, String) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it still runs");
         self.said()
     }
 
-    /// Waits until it ends by itself, and returns the same.
+    /// Waits until the program ends by itself, and returns the same.
     ///
     /// # Panics
-    /// If it fails, or does not end within a minute.
+    /// If the program fails, or does not end within a minute.
     #[must_use]
     pub fn wait(mut self) -> (Value, String) {
         wait_until("it ends", || self.child.try_wait().expect("it is a child").is_some());
@@ -130,7 +130,7 @@ impl Drop for Program {
 /// Waits until a condition holds, and returns how long that took.
 ///
 /// # Panics
-/// If it doesn't hold within a minute.
+/// If the condition doesn't hold within a minute.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     let started = Instant::now();
     while !is_so() {

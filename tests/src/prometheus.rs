@@ -36,16 +36,16 @@ pub fn get(address: SocketAddr, path: &str) -> Result<String, String> {
 pub struct Prometheus {
     address: SocketAddr,
     child: Child,
-    /// Its configuration and its data.
+    /// The configuration and the data.
     _folder: tempfile::TempDir,
 }
 
 /// A sample of the answer to a query.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Its labels, including the metric's name.
+    /// The labels, including the metric's name.
     pub labels: Value,
-    /// Its value.
+    /// The value.
     pub value: f64,
 }
 
@@ -53,10 +53,10 @@ impl Prometheus {
     /// Starts Prometheus, which scrapes the metrics at `target`.
     ///
     /// # Errors
-    /// Why that is impossible: it is not installed.
+    /// The reason why that is impossible: Prometheus is not installed.
     ///
     /// # Panics
-    /// If it is installed but does not start.
+    /// If Prometheus is installed but does not start.
     pub fn start(target: SocketAddr) -> Result<Self, String> {
         let mut prometheus = tool("prometheus")?;
         tool("promtool")?;
@@ -124,10 +124,10 @@ impl Drop for Prometheus {
 /// promtool's complaints about metrics in Prometheus's text format: empty if they are fine.
 ///
 /// # Errors
-/// It is not installed.
+/// promtool is not installed.
 ///
 /// # Panics
-/// If it can't be run.
+/// If promtool can't be run.
 pub fn promtool(metrics: &str) -> Result<String, String> {
     let mut promtool = tool("promtool")?;
     promtool.args(["check", "metrics"]).stdin(Stdio::piped());

@@ -24,11 +24,11 @@ const MAPS: [&str; 3] = ["dropped", "gauges", "xstats"];
 /// The outputs of a program.
 #[derive(Debug)]
 pub struct Said {
-    /// Its metrics, in Prometheus's text format.
+    /// The metrics, in Prometheus's text format.
     pub metrics: String,
-    /// Its report.
+    /// The report.
     pub report: Value,
-    /// Its answers, each with its command.
+    /// The answers, each with its command.
     pub answers: Vec<(&'static str, Value)>,
 }
 

@@ -30,7 +30,7 @@ fn run_program(cores: &str, fault: Option<Fault>) -> Ended {
     for line in BufReader::new(program.stdout.take().expect("it is a pipe")).lines() {
         let line = line.expect("the program writes text");
         if line == "running" {
-            // It may have ended by itself, if a stage panicked.
+            // The program may have ended by itself, if a stage panicked.
             signal_count += usize::from(kill_process(process, Signal::INT).is_ok());
         } else {
             report = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));

@@ -101,7 +101,7 @@ impl<'scope> Everything<'scope> {
         }
     }
 
-    /// Ends everything, and checks that it took place: captures saw at least `seen_min` packets.
+    /// Ends all activity, and checks that it took place: captures saw at least `seen_min` packets.
     pub fn end(mut self, control: &Control<'_>, seen_min: u64) {
         let (counts, captures) = (self.record_counts, &self.captures);
         assert!(counts[0] > 10_000 && counts[1] == 0, "{counts:?}");

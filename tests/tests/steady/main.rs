@@ -55,7 +55,7 @@ const TO_NOBODY: Route = Route(2);
 struct Mirror {
     pool: Mempool,
     seen_count: u64,
-    /// Whether it yields now and then, which is not allowed in steady state.
+    /// Whether the stage yields now and then, which is not allowed in steady state.
     yields: bool,
 }
 

@@ -29,7 +29,7 @@ pub struct Wire {
 /// Makes the wire. From now on this thread is in a network of its own.
 ///
 /// # Errors
-/// Why it can't be made here.
+/// The reason why the wire can't be made here.
 pub fn wire() -> Result<Wire, String> {
     let itself = std::env::current_exe().map_err(|error| error.to_string())?;
     let program = itself.with_file_name("ipip-lb");

@@ -316,7 +316,7 @@ struct Outcome {
 /// A BGP session between the host and the peer.
 struct Session {
     ends: [Bird; 2],
-    /// When each end established it, in seconds.
+    /// When each end established the session, in seconds.
     since_s: [f64; 2],
 }
 
