@@ -35,7 +35,7 @@ const NEEDS: [(&str, &[Group]); 8] = [
     ("engine", &[Group::Testpmd, Group::Valgrind]),
     ("forward", &[Group::Testpmd, Group::Valgrind]),
     ("growth", &[Group::Valgrind]),
-    // It reports itself what else is missing.
+    // The benchmark itself reports other missing parts.
     ("katran", &[Group::Valgrind]),
     ("structures", &[Group::Valgrind]),
     ("udp", &[Group::Network]),

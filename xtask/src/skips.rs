@@ -12,7 +12,7 @@ use crate::process;
 pub struct Skip {
     /// The test's name, as printed by the harness.
     pub test: String,
-    /// The reason that it printed.
+    /// The printed reason.
     pub why: String,
 }
 

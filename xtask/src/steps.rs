@@ -35,7 +35,7 @@ pub struct Step {
     pub what: &'static str,
     /// Whether the step runs only if `--only` names it.
     pub on_request: bool,
-    /// Runs it.
+    /// Runs the step.
     pub run: fn(&Workspace) -> Result<Outcome, Failure>,
 }
 

@@ -21,14 +21,14 @@ pub struct Workspace {
 /// A member of the workspace.
 #[derive(Deserialize)]
 pub struct Package {
-    /// Its name, with the prefix.
+    /// The name, with the prefix.
     pub name: String,
     pub description: Option<String>,
     pub manifest_path: PathBuf,
-    /// Its dependencies, including those of tests and builds.
+    /// The dependencies, including those of tests and builds.
     pub dependencies: Vec<Dependency>,
     pub targets: Vec<Target>,
-    /// The registries that it may be published to; `None` for any.
+    /// The registries that allow it to be published; `None` for any.
     #[serde(default)]
     publish: Option<Vec<String>>,
 }
@@ -39,7 +39,7 @@ pub struct Dependency {
     pub name: String,
     /// `None` for a normal dependency, else `dev` or `build`.
     pub kind: Option<String>,
-    /// Its folder, for a member of the workspace.
+    /// The folder, for a member of the workspace.
     pub path: Option<PathBuf>,
 }
 
@@ -83,19 +83,19 @@ impl Workspace {
 }
 
 impl Package {
-    /// Its folder.
+    /// The package's folder.
     pub fn folder(&self) -> &Path {
         self.manifest_path.parent().unwrap_or(&self.manifest_path)
     }
 
-    /// Whether it may be published.
+    /// Whether the package may be published.
     pub fn is_published(&self) -> bool {
         self.publish.as_ref().is_none_or(|registries| !registries.is_empty())
     }
 }
 
 impl Target {
-    /// Whether it is of this kind (`lib`, `bin`, `test`, `bench`).
+    /// Whether the target is of this kind (`lib`, `bin`, `test`, `bench`).
     pub fn is(&self, kind: &str) -> bool {
         self.kind.iter().any(|of| of == kind)
     }

@@ -19,7 +19,7 @@ use parts::Part;
 /// A package manager.
 struct Manager {
     program: &'static str,
-    /// Its column in the table of parts.
+    /// The manager's column in the table of parts.
     column: usize,
     /// Reads the package lists again, if installing does not.
     update: Option<&'static str>,

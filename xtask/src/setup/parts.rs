@@ -34,7 +34,7 @@ pub enum Group {
 
 /// A part that is found or installed.
 pub struct Part {
-    /// Its name in messages.
+    /// The name in messages.
     pub name: &'static str,
     group: Group,
     /// A shell script that succeeds if the part exists. Otherwise, its output is the finding in its

@@ -52,24 +52,24 @@ const HIDDEN: [&str; 3] = [".cargo", ".ci", ".github"];
 
 /// A text file.
 pub struct File {
-    /// Its path from the root of the workspace.
+    /// The path from the root of the workspace.
     pub path: PathBuf,
-    /// Its content.
+    /// The content.
     pub text: String,
 }
 
 impl File {
-    /// Its extension, empty if it has none.
+    /// The extension, empty if there is none.
     pub fn extension(&self) -> &str {
         self.path.extension().and_then(|extension| extension.to_str()).unwrap_or("")
     }
 
-    /// Whether it holds Rust.
+    /// Whether the file holds Rust.
     pub fn is_rust(&self) -> bool {
         self.extension() == "rs"
     }
 
-    /// Whether it is in a folder of tests.
+    /// Whether the file is in a folder of tests.
     pub fn is_in_tests(&self) -> bool {
         self.path.iter().any(|folder| folder == "tests")
     }
