@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Number of consecutive empty polls before the core sleeps.
 const EMPTY_POLLS: u32 = 256;
 
-/// How long it then sleeps before each further empty poll.
+/// How long the core then sleeps before each further empty poll.
 const REST: Duration = Duration::from_micros(50);
 
 /// One of the endpoint's two ports.
@@ -25,7 +25,7 @@ pub enum Side {
 pub struct Arrived<P> {
     /// The packet.
     pub packet: P,
-    /// The side that it came from.
+    /// The packet's side.
     pub side: Side,
 }
 

@@ -26,7 +26,7 @@ const IDLE_MINUTES: [u64; CLASS_COUNT] = [4, 124, 5, 1, 0, 0, 0, 0];
 /// The state of a connection, beside its key.
 #[derive(Clone, Copy, Debug)]
 pub struct Connection {
-    /// Its port of the WAN address, or its echo identifier.
+    /// The connection's port of the WAN address, or its echo identifier.
     port: u16,
     /// The last known station of its host.
     station: MacAddress,

@@ -20,7 +20,7 @@ pub struct Seen {
     pub ip: Ipv4Header,
     /// TCP's flags, if the packet is a TCP segment.
     pub tcp_flags: Option<u8>,
-    /// The station that sent it.
+    /// The station that sent the packet.
     pub station: ethernet::MacAddress,
 }
 
@@ -28,7 +28,7 @@ impl Seen {
     /// Reads a packet with this [`outward_key`], and this hint for its connection.
     ///
     /// # Errors
-    /// The reason why it cannot be translated.
+    /// The reason why the packet cannot be translated.
     #[inline(always)]
     pub fn of<P: PacketBuf>(
         p: &Classified<P>,

@@ -61,7 +61,7 @@ impl Device for Local {
         Ok(())
     }
 
-    /// It has no pool.
+    /// An interface has no pool.
     fn check_pools(&self) -> hotloop::Result<()> {
         Ok(())
     }

@@ -107,7 +107,7 @@ fn a_signal_that_comes_before_they_run_ends_them_with_a_report() {
         (SINK, "udp-sink", &["--port", silent][..]),
         (SINK, "udp-sink", &["127.0.0.1:40999"]),
         (SOURCE, "udp-source", &["--port", silent, "192.0.2.2"]),
-        // It asks for a neighbour's address, and gets no answer.
+        // The source asks for a neighbour's address, and gets no answer.
         (SOURCE, "udp-source", &[&["--port", silent], &neighbour[..]].concat()),
     ] {
         let folder = tempfile::tempdir().unwrap();

@@ -72,7 +72,7 @@ impl Device for Counts {
         Ok(())
     }
 
-    /// It has no pool of its own.
+    /// The counters have no pool.
     fn check_pools(&self) -> Result<(), hotloop::Error> {
         Ok(())
     }
@@ -83,7 +83,7 @@ pub trait Arrived: Carries {
     /// The length of its payload in bytes.
     fn payload_bytes(&self) -> u64;
 
-    /// Its payload, or the beginning of it that was kept.
+    /// The payload, or the beginning of it that was kept.
     fn payload(&self) -> &[u8];
 }
 

@@ -175,7 +175,7 @@ impl Input {
         spread::lines(self.part(cli), queues, &by, remedy)
     }
 
-    /// Losses since it was opened, by reason.
+    /// Losses since the input was opened, by reason.
     fn lost(&self) -> Vec<(&'static str, u64)> {
         match self {
             Self::Port(port, _) => port.stats().map_or_else(

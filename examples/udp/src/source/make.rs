@@ -89,7 +89,7 @@ impl<D: Supply + 'static> Make for Frames<D> {
 pub struct Payload {
     /// The index of its flow among those of its core.
     pub place: usize,
-    /// Its beginning, if it is long enough.
+    /// The beginning of the payload, if it is long enough.
     pub stamp: [u8; stamp::BYTES],
 }
 

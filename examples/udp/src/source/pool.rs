@@ -69,7 +69,7 @@ impl Device for Pool {
         "blanks".to_owned()
     }
 
-    /// Nothing is received from it, and its packets count as created.
+    /// Nothing is received from the pool, and its packets count as created.
     fn counters(&self) -> DeviceCounters {
         DeviceCounters::default()
     }

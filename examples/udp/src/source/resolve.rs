@@ -18,9 +18,9 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// The neighbour that asks.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
-    /// Its address.
+    /// The IP address.
     pub address: IpAddr,
-    /// Its Ethernet address.
+    /// The Ethernet address.
     pub mac: MacAddress,
 }
 

@@ -108,7 +108,7 @@ impl Device for Sockets {
         Ok(())
     }
 
-    /// It has no pool.
+    /// Sockets have no pool.
     fn check_pools(&self) -> hotloop::Result<()> {
         Ok(())
     }
