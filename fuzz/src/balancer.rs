@@ -16,7 +16,7 @@ const CONFIG: &str = include_str!("balancer.toml");
 /// Maximum number of frames in a burst.
 const BURST_LEN_MAX: usize = 8;
 
-/// Maximum number of ticks that visit every place of its tables.
+/// Number of ticks in which every place of its tables is visited.
 const AGING_TICKS_MAX: u32 = 1000;
 
 /// Number of scripts that one balancer plays: mapping its tables takes longer than playing many.

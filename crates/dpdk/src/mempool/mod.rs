@@ -66,9 +66,9 @@ impl MempoolConfig {
     /// its rings have at most 2^30 slots, and one stays free. Memory ends earlier.
     pub const MBUF_COUNT_MAX: u32 = (1 << 30) - 1;
 
-    /// The default size of caches: 256, or 512 in a pipeline with DPDK 26.07 or later. Such a cache
-    /// exchanges half of its size with the pool at a time, so a thread that only allocates or only
-    /// frees would access the pool twice as often (release notes of DPDK 26.07).
+    /// The default size of caches: 256, or 512 in a pipeline with DPDK 26.07 or later. There, a
+    /// cache exchanges half of its size with the pool at a time, so with 256 a thread that only
+    /// allocates or only frees would access the pool twice as often (release notes of DPDK 26.07).
     #[must_use]
     pub const fn cache_count_for(is_pipeline: bool) -> u32 {
         let needs_double = is_pipeline && sys::SH_MEMPOOL_REFILLS_HALF == 1;

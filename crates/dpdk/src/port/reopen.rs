@@ -57,8 +57,8 @@ impl Inner {
     ) -> Result<(), Error> {
         let PluggedIn { port_id: found, sockets, interface } = plugged;
         if found != port_id {
-            // Packets refer to their port by this number. DPDK assigns the lowest free one: if
-            // another device that is away had it, that device then gets this port's number.
+            // Packets refer to their port by the old number. DPDK assigns the lowest free one,
+            // which belongs to another device that is away: that one must be reopened first.
             let error = format!("DPDK's number of the port is {found}, and was {port_id}");
             return Err(self.unreadable("itself when opened again", error));
         }

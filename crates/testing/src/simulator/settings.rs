@@ -12,8 +12,8 @@ pub struct Settings {
     pub clock: Clock,
     /// Capacity of each ring between two cores, in packets.
     pub ring_capacity: usize,
-    /// Number of packets in each port's pool per port, since the TX queues of all ports keep some
-    /// of them. `None` for an unbounded pool.
+    /// Number of packets in each port's pool, to be multiplied by the number of ports, since the
+    /// TX queues of all ports keep some of them. `None` for an unbounded pool.
     pub pool_count: Option<usize>,
     /// Number of sent packets that each TX queue keeps until the port is stopped.
     pub tx_kept_count: usize,
