@@ -75,13 +75,13 @@ macro_rules! flow_key {
                 <$address>::from_octets(self.destination)
             }
 
-            /// The source's port; an echo's identifier; 0 for other protocols.
+            /// The source's port; an echo's identifier; 0 if the packet has no ports.
             #[inline]
             pub const fn source_port(&self) -> u16 {
                 self.source_port.get()
             }
 
-            /// The destination's port; an echo's identifier; 0 for other protocols.
+            /// The destination's port; an echo's identifier; 0 if the packet has no ports.
             #[inline]
             pub const fn destination_port(&self) -> u16 {
                 self.destination_port.get()
@@ -223,7 +223,7 @@ impl FlowKey {
         }
     }
 
-    /// The source's port; an echo's identifier; 0 for other protocols.
+    /// The source's port; an echo's identifier; 0 if the packet has no ports.
     #[inline]
     pub const fn source_port(&self) -> u16 {
         match self {
@@ -232,7 +232,7 @@ impl FlowKey {
         }
     }
 
-    /// The destination's port; an echo's identifier; 0 for other protocols.
+    /// The destination's port; an echo's identifier; 0 if the packet has no ports.
     #[inline]
     pub const fn destination_port(&self) -> u16 {
         match self {

@@ -219,7 +219,7 @@ pub(super) fn key_v6(
     Some(FlowKeyV6::from_wire(*header[8..].first_chunk()?, ports, protocol))
 }
 
-/// Both ports; the identifier of an echo, twice; zeroes for other protocols.
+/// Both ports; the identifier of an echo, twice; zeroes if there are no ports.
 #[inline]
 fn ports(frame: &[u8], l4_offset: usize, protocol: u8, icmp_protocol: u8) -> Option<[u8; 4]> {
     match protocol {
