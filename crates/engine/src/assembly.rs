@@ -5,7 +5,7 @@ use crate::idle::{Idle, Pace};
 use crate::ledger::{Baseline, CoreEnd};
 use crate::placement::Placement;
 use crate::report::Report;
-use crate::worker::{Running, Worker};
+use crate::worker::{Running, Worker, watched_turn};
 use hotloop_stage::{Core, Error, Instant, Limits};
 use hotloop_watch::{LoadCounts, Taps, TimeSource};
 use std::time::Duration;
@@ -147,7 +147,7 @@ impl<'a> Assembly<'a> {
 }
 
 fn turn(core: &mut Running<'_>, now: Instant) -> usize {
-    core.guard(|worker, watch| worker.watched_turn(watch, now)).unwrap_or(0)
+    core.guard(|worker, watch| watched_turn(watch, worker, now)).unwrap_or(0)
 }
 
 /// A turn whose packets captures may see.

@@ -9,7 +9,7 @@ use crate::ledger::CoreEnd;
 use crate::panic_origin::{Panic, panic_text};
 use crate::placement::Seat;
 use crate::wait::Wait;
-use crate::worker::{Running, Worker};
+use crate::worker::{Running, Worker, watched_turn};
 use hotloop_stage::{Core, Error};
 use hotloop_watch::{CoreTap, TimeSource, Watch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -127,7 +127,7 @@ impl CoreThread<'_> {
                 tap.maintain();
             }
             let now = self.clock.now();
-            let count = worker.watched_turn(watch, now);
+            let count = watched_turn(watch, worker, now);
             if count > 0 {
                 wait.came(count, now);
                 continue;

@@ -34,32 +34,32 @@ pub trait Worker {
     fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part));
 }
 
-impl dyn Worker + '_ {
-    /// A turn at `now`, counted by `watch`. Returns the number of packets that came.
-    #[inline(always)]
-    pub(crate) fn watched_turn(&mut self, watch: &Watch, now: Instant) -> usize {
-        if watch.begin_turn() {
-            return self.timed_turn(watch, now);
+/// A turn of `worker` at `now`, counted by `watch`. Returns the number of packets that came.
+#[inline(always)]
+pub(crate) fn watched_turn(watch: &Watch, worker: &mut dyn Worker, now: Instant) -> usize {
+    if watch.begin_turn() {
+        return timed_turn(watch, worker, now);
+    }
+    let count = worker.turn(TurnContext { now, watch });
+    watch.count(count);
+    count
+}
+
+#[inline(never)]
+fn timed_turn(watch: &Watch, worker: &mut dyn Worker, now: Instant) -> usize {
+    let mut number = 0;
+    worker.visit(&mut |part| {
+        watch.enter(number);
+        part.maintain();
+        if let Some((waiting, capacity)) = part.fill() {
+            watch.note_fill(number, waiting, capacity);
         }
-        let count = self.turn(TurnContext { now, watch });
-        watch.count(count);
-        count
-    }
+        number += 1;
+    });
+    watch.time(|| worker.turn(TurnContext { now, watch }))
+}
 
-    #[inline(never)]
-    fn timed_turn(&mut self, watch: &Watch, now: Instant) -> usize {
-        let mut number = 0;
-        self.visit(&mut |part| {
-            watch.enter(number);
-            part.maintain();
-            if let Some((waiting, capacity)) = part.fill() {
-                watch.note_fill(number, waiting, capacity);
-            }
-            number += 1;
-        });
-        watch.time(|| self.turn(TurnContext { now, watch }))
-    }
-
+impl dyn Worker + '_ {
     /// The packets in it, and the most that can be, rings to this core included.
     pub(crate) fn in_flight(&mut self) -> (usize, usize) {
         let (mut now, mut max) = (0, 0);
