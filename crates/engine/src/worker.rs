@@ -146,7 +146,7 @@ impl std::fmt::Debug for Devices {
 pub(crate) struct Running<'a> {
     pub(crate) core: Core,
     /// The name of the core.
-    name: String,
+    name: Box<str>,
     pub(crate) worker: Box<dyn Worker + 'a>,
     pub(crate) watch: Arc<Watch>,
     pub(crate) panic: Option<Panic>,
@@ -170,7 +170,7 @@ impl<'a> Running<'a> {
             number += 1;
         });
         let watch = Arc::new(Watch::new(number as usize, clock));
-        let name = deployment.core_name(core.group(), core.index());
+        let name = deployment.core_name(core.group(), core.index()).into();
         let (tap, lane) = CoreTap::new();
         Self { core, name, worker, watch, panic: None, is_done: false, tap, lane: Some(lane) }
     }
@@ -186,7 +186,7 @@ impl<'a> Running<'a> {
 
     pub(crate) fn places(&mut self) -> CorePlaces {
         CorePlaces {
-            name: self.name.clone(),
+            name: self.name.to_string(),
             group: self.core.group(),
             index: self.core.index(),
             cpu: self.core.cpu(),
