@@ -1,4 +1,7 @@
-//! What arrives by which port: the frames that are for the balancer, and where its tunnels end.
+//! Properties of the receiving ports: the frames that are for the balancer, and the ports where
+//! tunnels may end. Also classifies packets and computes their shards. Uses only the frame, its
+//! port's settings and the hash seed. Both directions of a flow, its fragments and ICMP errors
+//! about it get the same shard.
 
 use crate::hashes::Hashes;
 use crate::route::Route;
@@ -13,19 +16,20 @@ use hotloop::stage::{Burst, BurstStage, Classified, Cx, NoDrops, Output, Tagged}
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// The number of ports that are distinguished: more than DPDK has.
+/// Number of ports that are distinguished: more than DPDK has.
 const PORTS_MAX: usize = 256;
 
-/// What holds for the ports, by the low byte of their numbers. By default all frames of a port are for
-/// the balancer, and tunnels may end there.
+/// The settings of the ports, indexed by the low byte of their numbers. By default all frames of a
+/// port are for the balancer, and tunnels may end there.
 #[derive(Clone, Debug)]
 pub struct Ports {
     stations: Box<[Station; PORTS_MAX]>,
     has_backends: Box<[bool; PORTS_MAX]>,
-    /// By which way that goes which is not for the balancer.
+    /// Route for a port's packets that are not for the balancer.
     punted: Box<[Option<Route>; PORTS_MAX]>,
     vlans: Box<[Option<u16>; PORTS_MAX]>,
-    /// To how many bytes the port's device cuts frames; 0 where it cuts none, and once that was reported.
+    /// Length in bytes to which the port's device cuts frames; 0 if the device cuts none, or after
+    /// a cut was reported.
     cuts: Arc<[AtomicU16; PORTS_MAX]>,
 }
 
@@ -42,10 +46,10 @@ impl Default for Ports {
 }
 
 impl Ports {
-    /// Sets which station a port is, and which side it faces.
+    /// Sets the station that a port is, and the side that it faces.
     ///
     /// # Panics
-    /// With a number above 254, which no port has.
+    /// If the port's number is above 254, which no port has.
     pub fn set(&mut self, port: PortId, station: Station, side: Side) {
         let number = usize::from(port.number());
         assert!(number < PORTS_MAX - 1, "port number {number}");
@@ -53,40 +57,41 @@ impl Ports {
         self.has_backends[number] = side.has_backends();
     }
 
-    /// Sets where packets go that came by this port and are not for the balancer; without, they are
-    /// dropped.
+    /// Sets the route for packets from this port that are not for the balancer; without a route,
+    /// they are dropped.
     ///
     /// # Panics
-    /// With a number above 254, which no port has.
+    /// If the port's number is above 254, which no port has.
     pub fn set_punted(&mut self, port: PortId, route: Route) {
         let number = usize::from(port.number());
         assert!(number < PORTS_MAX - 1, "port number {number}");
         self.punted[number] = Some(route);
     }
 
-    /// Sets which VLAN a port is: frames with its tag are for the balancer, and no others. Without, all
-    /// are, whatever tags they have.
+    /// Sets the VLAN of a port: only frames with its tag are for the balancer. Without a VLAN, all
+    /// frames are, whatever tags they have.
     ///
     /// # Panics
-    /// With a number above 254, which no port has.
+    /// If the port's number is above 254, which no port has.
     pub fn set_vlan(&mut self, port: PortId, vlan: u16) {
         let number = usize::from(port.number());
         assert!(number < PORTS_MAX - 1, "port number {number}");
         self.vlans[number] = Some(vlan);
     }
 
-    /// Sets to how many bytes a port's device cuts frames that are longer.
+    /// Sets the length in bytes to which a port's device cuts longer frames.
     ///
     /// # Panics
-    /// With a number above 254, which no port has.
+    /// If the port's number is above 254, which no port has.
     pub fn set_cut(&mut self, port: PortId, bytes: u16) {
         let number = usize::from(port.number());
         assert!(number < PORTS_MAX - 1, "port number {number}");
         self.cuts[number].store(bytes, Ordering::Relaxed);
     }
 
-    /// The number of the port that received a packet, and to how many bytes its device cuts frames, if it has cut this
-    /// one, and no other before it. Whoever sends a short frame with a wrong length is not taken for the device.
+    /// The number of the port that received a packet and the length to which its device cuts
+    /// frames, if the device cut this frame and none before it. A short frame with a wrong length,
+    /// which any host can send, isn't taken for a cut.
     pub(crate) fn first_cut<P: PacketBuf>(&self, packet: &P) -> Option<(u16, u16)> {
         let cut = &self.cuts[ingress_index(packet)];
         let bytes = cut.load(Ordering::Relaxed);
@@ -97,16 +102,17 @@ impl Ports {
         (cut.swap(0, Ordering::Relaxed) != 0).then_some((port, bytes))
     }
 
-    /// What a packet is, at the station that received it, [without hashes](Layout::at): only new connections need
-    /// one, and shards where there are several workers. A frame for another station is
-    /// [foreign](Layout::is_foreign).
+    /// Classifies a packet at the station that received it, [without hashes](Layout::at): only new
+    /// connections need a hash, and shards if there are several workers. A frame for another
+    /// station is [foreign](Layout::is_foreign).
     #[inline(always)]
     pub(crate) fn layout_of<P: PacketBuf>(&self, packet: &P) -> Layout {
         let station = &self.stations[ingress_index(packet)];
         Layout::at(packet.data(), packet.len_bytes(), station)
     }
 
-    /// Leaves in a packet what it is, and returns its key where the [fast path](Layout::is_fast_v4) takes it.
+    /// Stores a packet's layout in the packet, and returns its key if the [fast
+    /// path](Layout::is_fast_v4) takes it.
     #[inline(always)]
     pub(crate) fn classify<P: PacketBuf>(&self, packet: &mut P) -> Option<FlowKeyV4> {
         let station = &self.stations[ingress_index(packet)];
@@ -122,14 +128,14 @@ impl Ports {
         }
     }
 
-    /// Apart from [`classify`](Self::classify), which stays small where it is inlined.
+    /// Separate from [`classify`](Self::classify), which must stay small because it is inlined.
     #[cold]
     #[inline(never)]
     fn classify_any<P: PacketBuf>(&self, packet: &mut P) {
         packet.set_metadata(self.layout_of(packet).to_metadata());
     }
 
-    /// Whether any port is a VLAN.
+    /// Whether any port has a VLAN.
     #[must_use]
     pub fn has_vlans(&self) -> bool {
         self.vlans.iter().any(Option::is_some)
@@ -140,32 +146,32 @@ impl Ports {
         self.vlans[ingress_index(packet)]
     }
 
-    /// Whether anything goes elsewhere that is not for the balancer.
+    /// Whether any port has a route for packets that are not for the balancer.
     #[must_use]
     pub fn has_punted(&self) -> bool {
         self.punted.iter().any(Option::is_some)
     }
 
-    /// Where a packet goes that is not for the balancer.
+    /// The route for a packet that is not for the balancer.
     pub(crate) fn route_of_punted<P: PacketBuf>(&self, packet: &P) -> Option<Route> {
         self.punted[ingress_index(packet)]
     }
 
-    /// Whether a tunnel that a packet came in may end here: it came from where backends and peers are.
+    /// Whether a packet's tunnel may end here: it came by a port that faces backends and peers.
     #[inline]
     pub(crate) fn may_end_tunnel<P: PacketBuf>(&self, packet: &P) -> bool {
         self.has_backends[ingress_index(packet)]
     }
 }
 
-/// The index of the port that received a packet: the low byte of its number, and the last index where
-/// no port did.
+/// The index of the port that received a packet: the low byte of its number, or the last index if
+/// no port received it.
 #[inline(always)]
 fn ingress_index<P: PacketBuf>(packet: &P) -> usize {
     usize::from(packet.ingress().map_or(u16::MAX, PortId::number) as u8)
 }
 
-/// The shard of a packet: which worker it goes to. `frame` and `layout` are the packet's.
+/// The shard of a packet, which selects its worker. `frame` and `layout` are the packet's.
 #[must_use]
 pub fn shard(frame: &[u8], layout: Layout, seed: &Seed) -> u32 {
     layout.key(frame).map_or(0, |key| seed.shard(&key))
@@ -179,28 +185,29 @@ pub fn worker_of(key: &FlowKey, hashes: &Hashes, worker_count: usize) -> usize {
     Shard::from(shard).worker(worker_count)
 }
 
-/// The hash of a packet's flow: which backend it goes to. `frame` and `layout` are the packet's.
+/// The hash of a packet's flow, which selects its backend. `frame` and `layout` are the packet's.
 #[must_use]
 pub fn hash(frame: &[u8], layout: Layout, seed: &Seed) -> u32 {
     layout.key(frame).map_or(0, |key| seed.hash(&key))
 }
 
-/// The stage that classifies each packet, at the station that received it, [without hashes](Layout::at). It drops none.
-/// Where one core does all the work, it leaves that to the balancer, which then looks at each packet once.
+/// The stage that classifies each packet at the station that received it, [without
+/// hashes](Layout::at). It drops none. If one core does all the work, the stage leaves
+/// classification to the balancer, so that each packet is read once.
 #[derive(Debug)]
 pub struct Classify {
-    /// `None` where the balancer classifies.
+    /// `None` if the balancer classifies.
     ports: Option<Ports>,
 }
 
 impl Classify {
-    /// Classifies what comes by these ports.
+    /// Classifies packets from these ports.
     #[must_use]
     pub fn new(ports: &Ports) -> Self {
         Self { ports: Some(ports.clone()) }
     }
 
-    /// Leaves it to the [balancer](crate::balance::Balance::classifying).
+    /// Leaves classification to the [balancer](crate::balance::Balance::classifying).
     #[must_use]
     pub const fn later() -> Self {
         Self { ports: None }
@@ -211,7 +218,7 @@ impl<P: PacketBuf> BurstStage<P> for Classify {
     type Out = Classified<P>;
     type Drop = NoDrops;
 
-    /// It is not inlined: otherwise what it does for each packet would be a function.
+    /// Not inlined: otherwise the work for each packet would become a function.
     #[inline(never)]
     fn process(
         &mut self,

@@ -1,13 +1,15 @@
-//! Which clients are blocked: the prefixes that an operator named, as workers look addresses up in them.
+//! Blocked clients: the prefixes that an operator listed, in the form that workers search.
+//! Immutable; uses nothing but addresses. Ranges are sorted and never overlap, so a search is
+//! bounded.
 
 use crate::prefix::{Prefix, bits, mask_v4};
 use std::net::IpAddr;
 
-/// How many prefixes may be blocked at once.
+/// Maximum number of blocked prefixes.
 pub const BLOCKS_MAX: usize = 16_384;
 
-/// A set of prefixes, of either IP version: a test is a binary search, so 14 comparisons at most with
-/// [`BLOCKS_MAX`] of them.
+/// A set of prefixes, of either IP version: a test is a binary search, so at most 14 comparisons
+/// with [`BLOCKS_MAX`] prefixes.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
     v4: Ranges<u32>,
@@ -15,7 +17,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// The set of these prefixes, which may lie in each other.
+    /// Makes the set of these prefixes, which may contain each other.
     #[must_use]
     pub fn new(prefixes: impl IntoIterator<Item = Prefix>) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
@@ -43,7 +45,7 @@ impl Blocks {
 
 /// Ranges of addresses, each from its first to its last.
 ///
-/// Invariant: in ascending order, and no two overlap.
+/// Invariant: in ascending order, without overlaps.
 #[derive(Clone, Debug, Default)]
 struct Ranges<T>(Box<[(T, T)]>);
 

@@ -1,11 +1,13 @@
-//! The order of a capture, for workers that replay it side by side and share buckets of limits.
+//! The order of a capture, for workers that replay it in parallel and share the buckets of limits.
+//! For replays only: this is the one place in the data path that waits for other threads.
 //!
-//! A limit is exact only if connections take from its bucket in the order in which they began. Each worker runs at the
-//! time of its own packets, and gets ahead of others. So before a packet that may take from a bucket, it waits until the
-//! others have done all packets that the capture has ahead of that one.
+//! A limit is exact only if connections take from its bucket in the order in which they began. Each
+//! worker runs at the time of its own packets, and gets ahead of others. So before a packet that
+//! may take from a bucket, a worker waits until the others have finished all earlier packets of the
+//! capture.
 //!
-//! This comes to an end: the earliest packet that is not done waits for none, and every packet ahead of it in a ring or
-//! in a file of its worker is earlier still, so that it is reached.
+//! The waiting always ends: the earliest unfinished packet waits for none, and every packet ahead
+//! of it in its worker's ring or file is earlier still, so the worker reaches it.
 
 use std::hint;
 use std::sync::Arc;
@@ -13,33 +15,35 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How often a worker looks again at once, and then with its CPU yielded, before it sleeps in between.
+/// Number of times that a worker checks again at once, and then as many with its CPU yielded,
+/// before it sleeps between checks.
 const SPIN_COUNT: u32 = 100;
 const YIELD_COUNT: u32 = 1000;
 
-/// How long it sleeps then: the others may have a million packets to do.
+/// Length of that sleep: the others may have a million packets to do.
 const SLEEP: Duration = Duration::from_micros(100);
 
-/// Which worker has each frame of a capture, and how far workers are.
+/// The worker of each frame in a capture, and the progress of all workers.
 #[derive(Debug)]
 pub struct CaptureOrder {
     /// The worker of each frame, in the order of the capture.
     workers: Vec<u8>,
-    /// By worker.
+    /// The progress of each worker.
     done: Box<[Done]>,
     is_given_up: AtomicBool,
 }
 
-/// How many of its frames a worker has done. In a line of its own.
+/// Number of frames that a worker has finished. In its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Done(AtomicU64);
 
 impl CaptureOrder {
-    /// The order of a capture with a frame for each of these `workers`, of which there are `worker_count`.
+    /// The order of a capture with a frame for each of these `workers`, which are below
+    /// `worker_count`.
     ///
     /// # Panics
-    /// With a worker that there is not.
+    /// If a worker is not below `worker_count`.
     #[must_use]
     pub fn new(workers: Vec<u8>, worker_count: usize) -> Self {
         assert!(workers.iter().all(|it| usize::from(*it) < worker_count), "{worker_count} workers");
@@ -47,34 +51,35 @@ impl CaptureOrder {
         Self { workers, done, is_given_up: AtomicBool::new(false) }
     }
 
-    /// Has no worker wait any longer, where not all of the capture will be received.
+    /// Ends all waiting, for a capture that will not be received completely.
     pub fn give_up(&self) {
         self.is_given_up.store(true, Ordering::Relaxed);
     }
 }
 
-/// A worker's place in the order.
+/// A worker's position in the order.
 #[derive(Debug)]
 pub struct InOrder {
     order: Arc<CaptureOrder>,
     worker: usize,
-    /// How many frames the worker had before the burst at hand.
+    /// Number of frames that the worker had before the current burst.
     done: u64,
-    /// How many of the capture's frames are ahead of the one that it waited for last, and how many of these each worker
-    /// has.
+    /// Number of the capture's frames ahead of the last one that the worker waited for, and how
+    /// many of these each worker has.
     ahead: usize,
     ahead_by_worker: Box<[u64]>,
 }
 
 impl InOrder {
-    /// The place of a worker that has done nothing yet.
+    /// The position of a worker that has finished no frame yet.
     #[must_use]
     pub fn new(order: Arc<CaptureOrder>, worker: usize) -> Self {
         let ahead_by_worker = order.done.iter().map(|_| 0).collect();
         Self { order, worker, done: 0, ahead: 0, ahead_by_worker }
     }
 
-    /// Waits until all frames are done that the capture has ahead of the worker's own at `index` of the burst at hand.
+    /// Waits until all frames are finished that precede, in the capture, the worker's frame at
+    /// `index` of the current burst.
     #[cold]
     pub fn wait_for(&mut self, index: usize) {
         let number = self.done + index as u64;
@@ -87,7 +92,7 @@ impl InOrder {
             self.ahead += 1;
         }
         let mut tries = 0;
-        // Acquire: what others took from buckets is seen.
+        // Acquire: makes visible what others took from buckets.
         while self
             .order
             .done
@@ -102,7 +107,7 @@ impl InOrder {
         }
     }
 
-    /// The worker has done a burst of `count` frames.
+    /// Notes that the worker has finished a burst of `count` frames.
     pub fn burst_done(&mut self, count: usize) {
         self.done += count as u64;
         self.publish(self.done);
@@ -113,7 +118,7 @@ impl InOrder {
     }
 }
 
-/// A worker that ends, or panics, keeps no other waiting.
+/// A worker that ends or panics makes no other worker wait.
 impl Drop for InOrder {
     fn drop(&mut self) {
         self.publish(u64::MAX);
@@ -135,7 +140,7 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
-    /// Has each worker take its frames in bursts, and note those for which it waits.
+    /// Lets each worker take its frames in bursts, and note those that it waits for.
     fn noted(
         workers: &[u8],
         worker_count: usize,
@@ -165,7 +170,7 @@ mod tests {
 
     #[test]
     fn whatever_waits_is_done_in_the_order_of_the_capture() {
-        // Runs of one worker's, and a worker without any.
+        // Runs of frames of one worker, and a worker without any.
         let workers: Vec<u8> = (0..3000_u32).map(|it| (it * it / 7 % 3) as u8).collect();
         for waits in [|_| true, |frame| frame % 5 == 0, |frame| frame > 2000] {
             let expected: Vec<_> = (0..workers.len()).filter(|it| waits(*it)).collect();

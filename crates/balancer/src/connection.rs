@@ -1,4 +1,5 @@
-//! One connection: where it goes, and how far it has come.
+//! One connection: its target and its state. Uses only the flags and times that callers pass. Must
+//! stay at 16 bytes, so that a table entry with the longest key fits a cache line.
 
 use crate::exceptions::{MOVES, Record, is_ahead};
 use crate::services::TargetId;
@@ -15,26 +16,27 @@ pub mod tcp_flags {
     pub const SYN: u8 = 0x02;
     /// Reset the connection.
     pub const RST: u8 = 0x04;
-    /// The data sent so far is for the application.
+    /// The receiver should pass the data sent so far to the application.
     pub const PSH: u8 = 0x08;
-    /// The acknowledgment number counts.
+    /// The acknowledgment number is valid.
     pub const ACK: u8 = 0x10;
 }
 use tcp_flags::{ACK, FIN, PSH, RST, SYN};
 
-/// In `progress`: the [`State`]. All bits above are the count of moves, which so wraps by itself.
+/// The bits of `progress` that hold the [`State`]. All bits above count moves, so that the count
+/// wraps without a mask.
 const STATE: u8 = 7;
-/// In `progress`: one move.
+/// One move, in `progress`.
 const MOVE: u8 = STATE + 1;
 const _: () = assert!(MOVE as u16 * MOVES as u16 == 1 << u8::BITS);
 
-/// The server has sent something.
+/// The server has sent a packet.
 const SERVER_SEEN: u8 = 1;
-/// The server has sent something that is no RST.
+/// The server has sent a packet other than an RST.
 const ANSWERED: u8 = 2;
 const CLIENT_FIN: u8 = 4;
 const SERVER_FIN: u8 = 8;
-/// Where it isn't TCP: the client has sent more than one packet.
+/// Protocols other than TCP: the client has sent more than one packet.
 const SEVERAL: u8 = 16;
 /// See [`Connection::is_exception`].
 const EXCEPTION: u8 = 32;
@@ -43,32 +45,33 @@ const REMOTE: u8 = 64;
 /// See [`Connection::has_seen_syn`].
 const SAW_SYN: u8 = 128;
 
-/// Into how many parts an idle timeout is divided to note when the last packet of a connection came that other nodes know
-/// of: so many that 256 of them, which a byte tells apart, are several idle timeouts.
+/// Number of parts of an idle timeout, for noting when the last packet came that other nodes know
+/// of. It is small enough that a byte's 256 parts cover several idle timeouts.
 const PARTS: u64 = 24;
-/// How many parts after that it is due to be said again: a third of the idle timeout at most, as the first of them
-/// may have been nearly over, and the one it is due in too.
+/// Number of parts after which the connection is due to be claimed again: at most a third of the
+/// idle timeout, since the first part may have been nearly over and the last part counts, too.
 const DUE_PARTS: u8 = 7;
 
-/// In `moved_by`: every packet changes something, also those of other protocols, whose echo requests
-/// and neighbours' messages may not be for the backend.
+/// In `moved_by`: every packet changes the connection. Also for protocols other than TCP, since
+/// their echo requests and neighbour messages may not be for the backend.
 const ANY: u8 = 0x20;
 
-/// For how long a connection must have been silent before a SYN takes its place, where its backend
-/// takes no new connections. Anybody can send a SYN, which must not end a connection that is in use.
+/// Minimum silence of a connection before a SYN takes its place, if its backend takes no new
+/// connections. Any host can send a SYN, which must not end a connection that is in use.
 pub const ABANDONED_NS: u64 = 60_000_000_000;
 
-/// What a worker remembers of a connection.
+/// A worker's entry for a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Connection {
-    /// Where its packets go.
+    /// The target of the connection's packets.
     pub target: TargetId,
-    /// When its backend got its first packet, in steps of [`STEP_NS`], of which it has the lower bits.
+    /// When its backend got its first packet, in steps of [`STEP_NS`]: the lower bits of that
+    /// number.
     since: u32,
-    /// How far it has come ([`STATE`]), and how often it has [moved](Self::moves).
+    /// The [`STATE`], and the number of [moves](Self::moves).
     progress: u8,
     notes: u8,
-    /// Those of TCP's flags that change something when the client sends them, or [`ANY`].
+    /// The TCP flags that change the connection if the client sends them, or [`ANY`].
     moved_by: u8,
     /// When the last packet came that the other nodes know of: see [`is_due`](Self::is_due).
     journalled: u8,
@@ -88,21 +91,22 @@ pub const fn is_syn_ack(flags: u8) -> bool {
     flags & (SYN | ACK | RST | FIN) == SYN | ACK
 }
 
-/// Whether these flags come with data, and do not begin or end a connection. Not all data has them, but the last packet of
-/// each write has.
+/// Whether these flags are sent with data, and neither begin nor end a connection. Not all data has
+/// these flags, but the last packet of each write has.
 #[inline]
 #[must_use]
 const fn is_data(flags: u8) -> bool {
     flags & (SYN | RST | FIN | PSH) == PSH
 }
 
-/// A time as connections keep it.
+/// A time in the unit that connections store.
 #[inline]
 const fn step(now: Instant) -> u32 {
     (now.as_ns() / STEP_NS) as u32
 }
 
-/// The part of an idle timeout that a time is in, of those that have gone by: the lower bits of its number.
+/// The number of the part of an idle timeout that a time is in, counted from time 0: its lower
+/// bits.
 const fn part(idle_ns: u64, time_ns: u64) -> u8 {
     match time_ns.checked_div(idle_ns / PARTS) {
         Some(number) => number as u8,
@@ -111,7 +115,7 @@ const fn part(idle_ns: u64, time_ns: u64) -> u8 {
 }
 
 impl Connection {
-    /// A new one, of which the packet at hand is the first that is seen. `flags` are those of TCP.
+    /// A new connection that begins with the current packet. `flags` are TCP's.
     #[must_use]
     pub const fn new(target: TargetId, protocol: u8, flags: u8, now: Instant) -> Self {
         let state = match protocol {
@@ -131,7 +135,7 @@ impl Connection {
         connection
     }
 
-    /// Another node's, which is on this target, as that one claims it.
+    /// Another node's connection on this target, with the state that the node claims.
     #[must_use]
     pub const fn remote(target: TargetId, claim: &Record, now: Instant) -> Self {
         let since = step(now).wrapping_sub((claim.age_ms as u64 * 1_000_000 / STEP_NS) as u32);
@@ -142,7 +146,7 @@ impl Connection {
         remote
     }
 
-    /// How far it has come.
+    /// The connection's state.
     #[inline]
     #[must_use]
     pub const fn state(&self) -> State {
@@ -160,18 +164,19 @@ impl Connection {
         self.progress = self.progress & !STATE | state as u8;
     }
 
-    /// How often a packet made it another node's than before, modulo [`MOVES`].
+    /// Number of times that a packet moved the connection to another node, modulo [`MOVES`].
     #[must_use]
     pub const fn moves(&self) -> u8 {
         self.progress / MOVE
     }
 
-    /// Sets how often it has [moved](Self::moves), modulo [`MOVES`].
+    /// Sets the number of [moves](Self::moves), modulo [`MOVES`].
     pub const fn set_moves(&mut self, moves: u8) {
         self.progress = (self.progress & STATE) + (moves % MOVES) * MOVE;
     }
 
-    /// A packet of it has come: it is this node's own, and has moved here if it was another's.
+    /// Notes that a packet of the connection has come: it is this node's own, and has moved here if
+    /// it was another's.
     const fn make_own(&mut self) {
         if self.is_remote() {
             self.notes &= !REMOTE;
@@ -179,46 +184,47 @@ impl Connection {
         }
     }
 
-    /// Whether a packet from the client with these flags (of TCP; elsewhere any) changes nothing: what
-    /// nearly all do.
+    /// Whether a client's packet with these flags (TCP's; any for other protocols) leaves the
+    /// connection unchanged, as nearly all packets do.
     #[inline(always)]
     #[must_use]
     pub const fn is_unmoved_by(&self, flags: u8) -> bool {
         (flags | ANY) & self.moved_by == 0
     }
 
-    /// Whether a packet of it might go elsewhere if it were forgotten: its backend is not the one that
-    /// the configuration alone says.
+    /// Whether the connection's packets might go elsewhere if it were forgotten: its backend
+    /// differs from the one that the configuration chooses.
     #[must_use]
     pub const fn is_exception(&self) -> bool {
         self.notes & EXCEPTION != 0
     }
 
-    /// Notes whether it is an [exception](Self::is_exception).
+    /// Sets whether the connection is an [exception](Self::is_exception).
     pub const fn set_exception(&mut self, is_exception: bool) {
         self.notes = if is_exception { self.notes | EXCEPTION } else { self.notes & !EXCEPTION };
     }
 
-    /// Whether it is another node's: no packet of it has come here since that one claimed it.
+    /// Whether the connection is another node's: no packet of it has come here since that node
+    /// claimed it.
     #[must_use]
     pub const fn is_remote(&self) -> bool {
         self.notes & REMOTE != 0
     }
 
-    /// Whether the other nodes need to know of it from this one.
+    /// Whether the other nodes need to learn of the connection from this one.
     #[inline]
     #[must_use]
     pub const fn is_own_exception(&self) -> bool {
         self.notes & (EXCEPTION | REMOTE) == EXCEPTION
     }
 
-    /// Whether the SYN that opened it came to this node.
+    /// Whether the SYN that opened the connection came to this node.
     #[must_use]
     pub const fn has_seen_syn(&self) -> bool {
         self.notes & SAW_SYN != 0
     }
 
-    /// How long ago its backend got its first packet, in milliseconds.
+    /// Time since its backend got its first packet, in milliseconds.
     #[must_use]
     pub const fn age_ms(&self, now: Instant) -> u32 {
         let steps = step(now).wrapping_sub(self.since);
@@ -226,8 +232,8 @@ impl Connection {
         if ms > u32::MAX as u64 { u32::MAX } else { ms as u32 }
     }
 
-    /// Another node has seen a packet of it since this one did: it is that one's now, of which this is
-    /// [what that one knows](Self::remote).
+    /// Another node has seen a later packet of the connection, and owns it now. `claim` is the
+    /// connection [as that node knows it](Self::remote).
     pub const fn renew(&mut self, claim: &Self) {
         if !matches!(claim.state(), State::Opening) {
             self.set_state(claim.state());
@@ -242,44 +248,47 @@ impl Connection {
         self.moved_by = ANY;
     }
 
-    /// Another node has seen that it is established, where this one has seen nothing but its SYN.
+    /// Another node has seen that the connection is established, while this node has seen only its
+    /// SYN.
     pub const fn establish(&mut self) {
         self.set_state(State::Established);
     }
 
-    /// Whether the other nodes are to hear of it again, where it is kept for `idle_ns` after its last packet, which came
-    /// at `seen`: the last one that they know of came a third of that ago, and another one has come since. A little
-    /// earlier, as a rule.
+    /// Whether to claim the connection again, if it is kept for `idle_ns` after its last packet,
+    /// which came at `seen`. It is due if the last packet that the other nodes know of came a third
+    /// of `idle_ns` ago, and another one has come since. As a rule it is due a little earlier.
     #[must_use]
     pub const fn is_due(&self, idle_ns: u64, seen: Instant, now: Instant) -> bool {
         part(idle_ns, now.as_ns()).wrapping_sub(self.journalled) >= DUE_PARTS
             && part(idle_ns, seen.as_ns()) != self.journalled
     }
 
-    /// Notes that the other nodes are about to hear of it, and that its last packet came at `seen`.
+    /// Notes that the other nodes are about to get a claim, and that the last packet came at
+    /// `seen`.
     pub const fn set_journalled(&mut self, idle_ns: u64, seen: Instant) {
         self.journalled = part(idle_ns, seen.as_ns());
     }
 
-    /// Whether it is over, as far as one can know: then a SYN begins another where its backend takes
-    /// none.
+    /// Whether the connection is probably over: then a SYN begins another one if its backend takes
+    /// no new connections.
     #[must_use]
     pub const fn is_over(&self, silent_ns: u64) -> bool {
         matches!(self.state(), State::Closing) || silent_ns >= ABANDONED_NS
     }
 
-    /// How much is lost when it leaves a full table, where its last packet came `silent_ns` before
-    /// `now`, rounded up as the table says it: 0 of a connection that is over or proves nothing, 1 of one in
-    /// use; none where it is to stay.
+    /// The loss if the connection leaves a full table. Its last packet came `silent_ns` before
+    /// `now`, rounded up as in the table. 0 for a connection that is over or unproven, 1 for one in
+    /// use; `None` for one that must stay.
     ///
-    /// Anybody can send packets of connections that there are not. So one counts as established when
-    /// something is known that a sender who can't receive doesn't bring about: its backend has answered
-    /// with more than a RST, or, where answers aren't seen, packets have kept coming for longer than
-    /// openings are remembered. Of UDP, an answer proves nothing.
+    /// Any host can send packets of connections that don't exist. A connection therefore counts as
+    /// established only after evidence that a sender who can't receive doesn't produce: its backend
+    /// has answered with more than an RST or, if answers aren't seen, packets have kept coming for
+    /// longer than openings are remembered. For UDP, an answer proves nothing.
     #[must_use]
     #[inline(always)]
     pub const fn rank(&self, silent_ns: u64, now: Instant, opening_ns: u64) -> Option<u8> {
-        // No `match`, which would be a jump table: in a full table, this is done for each new connection.
+        // No `match`, because it would be a jump table: in a full table, each new connection comes
+        // here.
         let state = self.progress & STATE;
         if state == State::Opening as u8 || state == State::Closing as u8 {
             return Some(0);
@@ -299,18 +308,19 @@ impl Connection {
         }
     }
 
-    /// The client sent a packet with these flags.
+    /// Updates the connection from a client's packet with these flags.
     pub const fn follow_client(&mut self, flags: u8, now: Instant) {
         self.make_own();
         if !self.is_tcp() {
             self.notes |= SEVERAL;
         } else if is_syn(flags) && matches!(self.state(), State::Closing) {
-            // The next one of the same ports, on the same backend.
+            // The next connection of the same ports, on the same backend.
             self.set_state(State::Opening);
             self.since = step(now);
             self.notes = self.notes & EXCEPTION | SAW_SYN;
         } else if is_data(flags) && matches!(self.state(), State::Closing) {
-            // Likewise, but its SYN came to another node: after its goodbye, a client sends no more data.
+            // Likewise, but its SYN came to another node: after its FIN, a client sends no more
+            // data.
             self.set_state(State::Established);
             self.since = step(now);
             self.notes &= EXCEPTION;
@@ -331,7 +341,7 @@ impl Connection {
         };
     }
 
-    /// The server sent a packet with these flags.
+    /// Updates the connection from a server's packet with these flags.
     pub const fn follow_server(&mut self, flags: u8) {
         self.make_own();
         if !self.is_tcp() {
@@ -350,14 +360,16 @@ impl Connection {
         }
     }
 
-    /// Its backend is gone, and it goes on with another one, which has not answered yet.
+    /// Moves the connection to another backend, which has not answered yet, because its own is
+    /// gone.
     pub const fn go_on_with(&mut self, target: TargetId, now: Instant) {
         (self.target, self.since) = (target, step(now));
         self.notes &= !(ANSWERED | SAW_SYN);
     }
 
-    /// Another one of the same key begins in its place, with the packet at hand, as a [`new`](Self::new) one
-    /// does. It goes on counting moves: else claims to it would look older than those to this one.
+    /// Begins another connection of the same key in this one's place, with the current packet, like
+    /// [`new`](Self::new). The count of moves continues: otherwise claims to the new connection
+    /// would look older than claims to this one.
     pub const fn begin_anew(&mut self, target: TargetId, protocol: u8, flags: u8, now: Instant) {
         self.make_own();
         let moves = self.moves();
@@ -369,8 +381,8 @@ impl Connection {
         matches!(self.state(), State::Opening | State::Established | State::Closing)
     }
 
-    /// Whether both sides have said goodbye. Where the server answers clients directly, its goodbye is
-    /// not seen here: there the client's is enough.
+    /// Whether both sides have sent a FIN. If the server answers clients directly, its FIN is not
+    /// seen here, and the client's is enough.
     const fn is_closed(&self) -> bool {
         const BOTH: u8 = CLIENT_FIN | SERVER_FIN;
         self.notes & BOTH == BOTH || self.notes & (CLIENT_FIN | SERVER_SEEN) == CLIENT_FIN

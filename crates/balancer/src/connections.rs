@@ -1,4 +1,6 @@
-//! The connections that a worker remembers.
+//! The connections that a worker remembers. Uses memory allocated at the start and prefetch hints
+//! of the current burst; shared with no other thread. Every change that other nodes need goes
+//! through the journal.
 
 mod family;
 mod journal;
@@ -24,64 +26,65 @@ pub use journal::Journal;
 pub(crate) use journal::{NO_KEY, room_for};
 pub use kept::Kept;
 
-/// How many places of each table one [`Connections::age`] looks at.
+/// Number of slots of each table that one [`Connections::age`] examines.
 const AGE_BUDGET: usize = 15;
 
 /// A worker's connection tables, one for each IP version: keys are directed from client to VIP.
 #[derive(Debug)]
 pub struct Connections {
-    /// Each keeps the outer header of its packets.
+    /// Each IPv4 connection keeps the outer header of its packets.
     v4: Family<FlowKeyV4, Kept>,
-    /// These keep none, since an entry would take two cache lines.
+    /// IPv6 connections keep no header, since an entry would take two cache lines.
     v6: Family<FlowKeyV6, ()>,
-    /// Those of the packets of IPv4 that the fast path takes, by place in the burst that hints were made for.
+    /// The keys of the burst's fast-path IPv4 packets, by index in the burst that hints were made
+    /// for.
     keys: [FlowKeyV4; BURST_KEYS_MAX],
-    /// How long connections are remembered after their last packets, by state.
+    /// How long connections are remembered after their last packets, for each state.
     idle_ns: [u64; CLASS_COUNT],
     journal: Journal,
-    /// Of connections in the journal, which are looked up without them.
+    /// Hints for connections in the journal, which are looked up outside bursts.
     journal_hints: Hints,
-    /// How many packets the burst has that hints were made for.
+    /// Number of packets in the burst that hints were made for.
     burst_len: usize,
-    /// The index after the last of them for which a slot was prefetched.
+    /// The index after the last packet that a slot was prefetched for.
     prefetched_end: usize,
     obtained: Obtained,
 }
 
-/// How many packets ahead slots for new connections are prefetched. Prefetching those of a whole burst at once is
-/// slower: there are more lines than a core can have on the way.
+/// Prefetch distance for slots of new connections, in packets. Prefetching those of a whole burst
+/// at once is slower: that is more lines than a core can have in flight.
 const AHEAD: usize = 8;
 
-/// Whether a packet is for the connection of its key, whatever else it is.
+/// Whether a packet belongs to the connection of its key, whatever its kind.
 #[inline(always)]
 const fn is_followed(layout: Layout, protocol: u8) -> bool {
     layout.is_plain() && matches!(protocol, protocol::TCP | protocol::UDP)
 }
 
-/// Where a connection is.
+/// A connection's position in the tables.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
-    /// In the table of IPv4.
+    /// In the IPv4 table.
     V4(Handle),
-    /// In the table of IPv6.
+    /// In the IPv6 table.
     V6(Handle),
 }
 
-/// A key without a connection, as a search has found.
+/// A free position for a key, as found by a search.
 #[derive(Clone, Copy, Debug)]
 pub enum Vacancy {
-    /// In the table of IPv4.
+    /// In the IPv4 table.
     V4(flow::Vacancy<FlowKeyV4>),
-    /// In the table of IPv6.
+    /// In the IPv6 table.
     V6(flow::Vacancy<FlowKeyV6>),
 }
 
-/// How far a walk through all connections has come.
+/// The position of a walk through all connections.
 #[derive(Clone, Copy, Debug)]
 pub enum Walk {
-    /// In the table of IPv4.
+    /// In the IPv4 table.
     V4(Cursor),
-    /// In the table of IPv6.
+    /// In the IPv6 table.
     V6(Cursor),
 }
 
@@ -92,11 +95,11 @@ impl Default for Walk {
 }
 
 impl Connections {
-    /// Tables for `capacity` connections of each IP version, in memory of `node` where that is known, which hash by
-    /// `table_seed`, or each by a random seed of its own.
+    /// Makes tables for `capacity` connections of each IP version, in memory of `node` if that is
+    /// known. They hash with `table_seed`, or each with its own random seed.
     ///
     /// # Errors
-    /// There is not so much memory.
+    /// If there isn't enough memory.
     pub fn new(
         capacity: usize,
         idle_ns: [u64; CLASS_COUNT],
@@ -121,29 +124,30 @@ impl Connections {
         })
     }
 
-    /// What memory both tables got.
+    /// The kind of memory that both tables got.
     #[must_use]
     pub const fn obtained(&self) -> Obtained {
         self.obtained
     }
 
-    /// The memory that tables for `capacity` connections take; none where it can't be addressed.
+    /// The memory that tables for `capacity` connections take; `None` if that can't be addressed.
     #[must_use]
     pub fn bytes(capacity: usize) -> Option<usize> {
         let v4 = Table::<FlowKeyV4, (Connection, Kept)>::bytes(capacity)?;
         v4.checked_add(Table::<FlowKeyV6, (Connection, ())>::bytes(capacity)?)
     }
 
-    /// Sets how long connections are remembered from now on, by state.
+    /// Sets how long connections are remembered from now on, for each state.
     pub fn set_idle_ns(&mut self, idle_ns: [u64; CLASS_COUNT]) {
         self.v4.table.set_idle_ns(idle_ns);
         self.v6.table.set_idle_ns(idle_ns);
         self.idle_ns = idle_ns;
     }
 
-    /// Asks for the memory of the connections of a burst of 64 packets at most, before they are found. `key_of` returns
-    /// the key of a packet that the [fast path](Layout::is_fast_v4) takes, and leaves in each what it is. Returns whether
-    /// [`hint_burst_v6`](Self::hint_burst_v6) is to follow.
+    /// Prefetches the memory of the connections of a burst of at most 64 packets, before they are
+    /// looked up. `key_of` stores each packet's layout in the packet, and returns its key if the
+    /// [fast path](Layout::is_fast_v4) takes it. Returns whether the caller must call
+    /// [`hint_burst_v6`](Self::hint_burst_v6) next.
     #[inline]
     #[must_use]
     pub fn hint_burst<'a, P: PacketBuf + 'a>(
@@ -165,7 +169,7 @@ impl Connections {
         any_v6
     }
 
-    /// The rest of [`hint_burst`](Self::hint_burst), which stays small where it is inlined.
+    /// The rest of [`hint_burst`](Self::hint_burst), which must stay small because it is inlined.
     #[inline(never)]
     pub fn hint_burst_v6<P: PacketBuf>(&mut self, burst: &[Classified<P>]) {
         let v6_keys = burst.iter().map(|packet| {
@@ -175,17 +179,17 @@ impl Connections {
         self.v6.table.hint_burst(v6_keys, &mut self.v6.hints);
     }
 
-    /// Prefetches slots for the new connections of IPv4 among the next few packets of the burst that hints were
-    /// made for, from `index` on.
+    /// Prefetches slots for new IPv4 connections among the next few packets of the burst that hints
+    /// were made for, starting at `index`.
     #[inline]
     pub fn prefetch_new(&mut self, index: usize) {
-        // As many at a time as half of those ahead.
+        // Half of the prefetch distance at a time.
         if self.prefetched_end <= index + AHEAD / 2 {
             self.prefetch_next(index);
         }
     }
 
-    /// Apart from [`prefetch_new`](Self::prefetch_new), which most of the time has nothing to do.
+    /// Separate from [`prefetch_new`](Self::prefetch_new), which usually has nothing to do.
     #[cold]
     #[inline(never)]
     fn prefetch_next(&mut self, index: usize) {
@@ -196,12 +200,12 @@ impl Connections {
                 table.prefetch_insert(key, hints, index);
             }
         }
-        // At the end of the burst there is nothing left to do.
+        // At the end of the burst nothing is left to prefetch.
         self.prefetched_end = if end == self.burst_len { usize::MAX } else { end };
     }
 
-    /// The target of the connection of the packet at `index` of the burst that hints were made for: most
-    /// likely, to prefetch it.
+    /// The probable target of the packet at `index` of the burst that hints were made for, to
+    /// prefetch it.
     #[must_use]
     pub fn likely_target(&self, index: usize, layout: Layout) -> Option<TargetId> {
         match layout.kind() {
@@ -216,9 +220,10 @@ impl Connections {
         self.v4.table.seen_at(now.as_ns())
     }
 
-    /// The connection of the packet at `index` of the burst that hints were made for, which the
-    /// [fast path](Layout::is_fast_v4) takes, and what is kept with it. It has a packet now. One that an earlier packet of
-    /// the burst began may be left to [`find`](Self::find).
+    /// The connection of the packet at `index` of the burst that hints were made for, and the value
+    /// stored with it. The [fast path](Layout::is_fast_v4) must take the packet. The connection
+    /// counts as seen now. A connection that an earlier packet of the burst began may be left to
+    /// [`find`](Self::find).
     #[inline(always)]
     pub fn found_fast(&mut self, index: usize, seen_at: SeenAt) -> Option<&(Connection, Kept)> {
         let found =
@@ -226,10 +231,10 @@ impl Connections {
         found.map(|(_, connection)| connection)
     }
 
-    /// The connection of the packet at `index` of the burst that hints were made for, which has a packet
-    /// now: of whole TCP and UDP packets outside tunnels. Whether others are for their connections is yet
-    /// to be seen, and to look these up would keep them from being forgotten. `None` as well for a packet
-    /// with extension headers: there, it may state an encapsulation limit.
+    /// The connection of the packet at `index` of the burst that hints were made for, which counts
+    /// as seen now. Only for whole TCP and UDP packets outside tunnels: other packets may not
+    /// belong to their key's connection, and looking it up would keep it from being forgotten. Also
+    /// `None` for a packet with extension headers, which may state an encapsulation limit.
     #[inline]
     #[must_use]
     pub fn found(
@@ -245,7 +250,7 @@ impl Connections {
         match layout.key(frame).filter(|key| is_followed(layout, key.protocol()))? {
             FlowKey::V4(key) => self.v4.found(&key, index, now),
             FlowKey::V6(key) => {
-                // It is of its connection all the same, which has been seen.
+                // The packet still belongs to its connection, which counts as seen.
                 let connection = self.v6.found(&key, index, now)?;
                 let header_end = layout.l3_offset() + ipv6::HEADER_BYTES;
                 (layout.l4_offset(frame)? <= header_end).then_some(connection)
@@ -253,11 +258,11 @@ impl Connections {
         }
     }
 
-    /// The connection of a key, which has a packet now, and for how long it had none, in nanoseconds:
-    /// exactly enough to compare it with [`ABANDONED_NS`].
+    /// The connection of a key, which counts as seen now, and its silence before, in nanoseconds:
+    /// exact enough to compare with [`ABANDONED_NS`].
     ///
     /// # Errors
-    /// There is no connection of this key: [`insert`](Self::insert) takes the [`Vacancy`].
+    /// If there is no connection of this key: [`insert`](Self::insert) takes the [`Vacancy`].
     #[inline]
     pub fn find(&mut self, key: &FlowKey, now: Instant) -> Result<(Place, u64), Vacancy> {
         match key {
@@ -272,10 +277,11 @@ impl Connections {
         }
     }
 
-    /// [`find`](Self::find) for IPv4, by the key of the packet at `index` of the burst that hints were made for.
+    /// [`find`](Self::find) for IPv4, with the key of the packet at `index` of the burst that hints
+    /// were made for.
     ///
     /// # Errors
-    /// As [`find`](Self::find).
+    /// Like [`find`](Self::find).
     #[inline(always)]
     pub fn find_v4(
         &mut self,
@@ -286,7 +292,7 @@ impl Connections {
         self.v4.table.get_silent(key, self.v4.hints.at(index), now.as_ns())
     }
 
-    /// The connection of a key, without counting it as seen.
+    /// The connection of a key. It does not count as seen.
     #[must_use]
     pub fn peek(&self, key: &FlowKey, now: Instant) -> Option<Connection> {
         match key {
@@ -295,7 +301,7 @@ impl Connections {
         }
     }
 
-    /// The connection in a place; none where it has left it.
+    /// The connection in a place; `None` if it has left the place.
     #[inline(always)]
     #[must_use]
     pub fn connection(&self, place: Place) -> Option<Connection> {
@@ -305,8 +311,8 @@ impl Connections {
         }
     }
 
-    /// Renews the header that a connection keeps. `frame` is one of its packets, which the
-    /// [fast path](Layout::is_fast_v4) takes.
+    /// Renews the header that a connection keeps. `frame` is one of its packets, which the [fast
+    /// path](Layout::is_fast_v4) must take.
     #[cold]
     #[inline(never)]
     pub fn renew_header(
@@ -321,11 +327,11 @@ impl Connections {
         kept.renew(services, connection.target);
     }
 
-    /// Changes the connection of a key in its place, which it must not have left, and which had its last packet at
-    /// `seen`. What other nodes need to know of that is journalled.
+    /// Changes the connection of a key in its place. Its last packet came at `seen`. Changes that
+    /// other nodes need are journalled.
     ///
     /// # Panics
-    /// When it has.
+    /// If the connection has left the place.
     pub fn set(
         &mut self,
         (place, key): (Place, &FlowKey),
@@ -341,8 +347,8 @@ impl Connections {
         }
     }
 
-    /// Inserts a new connection, which has a packet now, and what is kept with one of IPv4. If another is evicted for it,
-    /// `on_removed` gets the target of that one. `None` if there is no room.
+    /// Inserts a new connection, which counts as seen now, with a kept header for IPv4. If another
+    /// connection is evicted, `on_removed` gets its target. `None` if there is no room.
     #[inline(always)]
     pub fn insert(
         &mut self,
@@ -363,7 +369,7 @@ impl Connections {
         }
     }
 
-    /// Forgets connections that fell silent, in a bounded step: a few places of each table.
+    /// Removes connections that fell silent, in a bounded step: a few slots of each table.
     /// `on_removed` gets their targets.
     #[inline]
     pub fn age(&mut self, now: Instant, mut on_removed: impl FnMut(TargetId)) {
@@ -371,20 +377,21 @@ impl Connections {
         self.v6.table.age(now.as_ns(), AGE_BUDGET, |_, (left, _)| on_removed(left.target));
     }
 
-    /// How many connections there are, those included that fell silent and were not forgotten yet.
+    /// Number of connections, including silent ones that were not removed yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.v4.table.len() + self.v6.table.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no connections.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Visits the connections in the next `budget` places, with the hashes of their flows where these are kept, and says where
-    /// to go on, or none at the end. Those that come, go or move meanwhile may be missed or met twice.
+    /// Visits the connections in the next `budget` slots, with the hashes of their flows if these
+    /// are kept. Returns where to continue, or `None` at the end. Connections that come, go or move
+    /// meanwhile may be missed or visited twice.
     pub fn scan(
         &self,
         walk: Walk,
@@ -416,8 +423,8 @@ impl Connections {
     }
 }
 
-/// Whether a packet of any kind has the key of a connection of IPv4, which `place` then is; notes whether it is
-/// one of IPv6.
+/// Whether a packet of any kind has the key of an IPv4 connection, which is then stored in `place`;
+/// notes if it has one of IPv6.
 #[cold]
 #[inline(never)]
 fn has_any_v4<P: PacketBuf>(
@@ -435,7 +442,7 @@ fn has_any_v4<P: PacketBuf>(
     is_followed(layout, key.protocol())
 }
 
-/// The key of a connection of IPv6 by a packet of any kind.
+/// The key of an IPv6 connection from a packet of any kind.
 #[inline(never)]
 fn any_key_v6<P: PacketBuf>(packet: &Classified<P>) -> Option<FlowKeyV6> {
     let layout = packet.tag();

@@ -1,4 +1,6 @@
-//! What a worker counts besides drops: where packets went, and how its connections fare.
+//! A worker's counters besides drops: packets per target, and connections. Only the worker writes
+//! its counters, and it takes no lock. All packets to backends are in some target's count, also
+//! after the target is removed.
 
 mod removed;
 
@@ -12,7 +14,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::OnceLock;
 
-/// What one worker counts: it alone writes, anybody may read.
+/// The counters of one worker: only that worker writes them, any thread may read.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct WorkerCounts {
@@ -25,27 +27,27 @@ pub struct WorkerCounts {
     pub stateless: Counter,
     /// Packets that were unwrapped and sent on to clients.
     pub to_clients: Counter,
-    /// Those of them that are replies of connections which this worker remembers.
+    /// The subset of these that are replies on connections which this worker remembers.
     pub replies_known: Counter,
     /// Packets that were answered by ICMP.
     pub answered: Counter,
-    /// What memory the worker's tables got, by table: set once, as it starts.
+    /// The kind of memory that each of the worker's tables got: set once, as it starts.
     pub tables: OnceLock<[(&'static str, Obtained); 2]>,
-    /// By slot.
+    /// The counters of the target in each slot.
     targets: Box<[TargetCounts]>,
 }
 
-/// What a worker counts of a target.
+/// A worker's counters for a target.
 #[derive(Debug, Default)]
 pub struct TargetCounts {
-    /// Packets sent to it.
+    /// Packets sent to the target.
     pub packets: Counter,
-    /// Connections that the worker remembers of it now.
+    /// Connections to the target that the worker remembers now.
     pub connections: Counter,
 }
 
 impl WorkerCounts {
-    /// Counts for targets in `slot_capacity` slots.
+    /// Counters for targets in `slot_capacity` slots.
     #[must_use]
     pub fn new(slot_capacity: usize) -> Self {
         Self {
@@ -60,40 +62,40 @@ impl WorkerCounts {
         }
     }
 
-    /// What is counted of a target.
+    /// The counters of a target.
     ///
     /// # Panics
-    /// When there is no such slot.
+    /// If there is no such slot.
     #[inline]
     #[must_use]
     pub fn target(&self, target: TargetId) -> &TargetCounts {
         &self.targets[target.slot()]
     }
 
-    /// What is counted of all targets, by slot.
+    /// The counters of all slots.
     #[inline]
     #[must_use]
     pub fn targets(&self) -> &[TargetCounts] {
         &self.targets
     }
 
-    /// How many packets were sent to the target in a slot.
+    /// Number of packets sent to the target in a slot.
     ///
     /// # Panics
-    /// When there is no such slot.
+    /// If there is no such slot.
     #[must_use]
     pub fn packets(&self, slot: usize) -> u64 {
         self.targets[slot].packets.count()
     }
 
-    /// Starts a slot's counts over, for the next target in it. No worker may be counting there.
+    /// Resets a slot's counters, for the next target in it. No worker may be counting there.
     pub fn clear(&self, slot: usize) {
         self.targets[slot].packets.set(0);
         self.targets[slot].connections.set(0);
     }
 }
 
-/// What all workers counted. It prints for people.
+/// The counters of all workers. Its `Display` form is for people.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a> {
     /// The service table with the counted backends.
@@ -104,12 +106,12 @@ pub struct Summary<'a> {
     pub removed: Option<&'a RemovedCounts>,
 }
 
-/// What all workers together counted of a backend of a service.
+/// The sums of all workers for a backend of a service.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TargetSums {
-    /// Packets sent to it.
+    /// Packets sent to the backend.
     pub packets: u64,
-    /// Connections remembered of it now.
+    /// Connections to the backend that are remembered now.
     pub connections: u64,
 }
 
@@ -118,7 +120,7 @@ impl Summary<'_> {
         self.workers.iter().map(|worker| counter(worker).count()).sum()
     }
 
-    /// What was counted of a target.
+    /// The sums for a target.
     #[must_use]
     pub fn target(&self, target: TargetId) -> TargetSums {
         TargetSums {
@@ -133,8 +135,8 @@ impl Summary<'_> {
         self.removed.map(|removed| removed.packets(self.workers)).unwrap_or_default()
     }
 
-    /// Each backend's packets, in the order of the services; then those of removed backends.
-    /// All of them together are what was sent to backends.
+    /// Each backend's packets, in the order of the services; then those of removed backends. Their
+    /// sum is the number of packets sent to backends.
     fn backends(&self) -> Vec<Sent> {
         let targets = self.services.targets().iter().enumerate();
         let mut taken: Vec<_> = targets
@@ -158,7 +160,7 @@ impl Summary<'_> {
         all
     }
 
-    /// What all workers counted, but for single backends: for programs.
+    /// The sums of all workers without single backends, for programs.
     #[must_use]
     pub fn sums_json(&self) -> Value {
         json!({
@@ -184,7 +186,7 @@ impl Summary<'_> {
         tables.into()
     }
 
-    /// For programs.
+    /// The summary for programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut json = self.sums_json();
@@ -193,12 +195,12 @@ impl Summary<'_> {
     }
 }
 
-/// What was sent to a backend.
+/// Packets sent to a backend.
 struct Sent {
-    /// None for all those that are not remembered by name.
+    /// `None` for the sum of backends that are not remembered by name.
     name: Option<TargetName>,
     packets: u64,
-    /// Whether it was removed from its service.
+    /// Whether the backend was removed from its service.
     is_gone: bool,
 }
 

@@ -3,7 +3,7 @@
 /// The length of an excerpt, in characters.
 pub const EXCERPT_CHARS_MAX: usize = 200;
 
-/// The text with all that is no visible character escaped: a terminal could take that for a command.
+/// The text with all invisible characters escaped: a terminal could take them for a command.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -16,7 +16,7 @@ pub fn escaped(text: &str) -> String {
     shown
 }
 
-/// The text [`escaped`], and cut after [`EXCERPT_CHARS_MAX`] characters, with how many bytes it has.
+/// The text [`escaped`], and cut after [`EXCERPT_CHARS_MAX`] characters, with its length in bytes.
 #[must_use]
 pub fn excerpt(text: &str) -> String {
     match text.char_indices().nth(EXCERPT_CHARS_MAX) {

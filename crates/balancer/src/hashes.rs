@@ -1,4 +1,5 @@
-//! The hashes by which flows find their workers and backends, and the secret that they may take.
+//! The hashes that choose a flow's worker and backend, and their optional secret. Pure functions of
+//! the flow and the key. Balancers with the same key choose alike.
 
 use crate::maglev::mixed;
 use crate::prefix::bits;
@@ -7,16 +8,16 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// The seed of hashes without a key. It is the same in every balancer, so that several of them with one
-/// configuration send a flow to one backend, as does one that was restarted.
+/// The seed of hashes without a key. All balancers use the same seed, so that balancers with one
+/// configuration send a flow to the same backend, also after a restart.
 pub const SEED: u64 = 0x6970_6970_2D6C_6200;
 
-/// A secret of 128 bits, the same in all balancers of a cluster. It prints nowhere but by
+/// A secret of 128 bits, the same in all balancers of a cluster. Printed only by
 /// [`to_hex`](Self::to_hex).
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub struct HashKey(u128);
 
-/// The text is no key: it is not shown, as it may nearly be one.
+/// The text is no key. The text is not shown, as it may be a key with a typing error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("not a key of 32 hexadecimal digits; write what ipip-lb keygen prints")]
 pub struct NoHashKey;
@@ -28,7 +29,7 @@ impl HashKey {
         Self(bits)
     }
 
-    /// As it is written in a configuration: 32 hexadecimal digits.
+    /// The key in a configuration's form: 32 hexadecimal digits.
     #[must_use]
     pub fn to_hex(&self) -> String {
         format!("{:032x}", self.0)
@@ -51,7 +52,7 @@ impl fmt::Debug for HashKey {
     }
 }
 
-/// The hashes by which flows find their workers and backends.
+/// The hashes that choose a flow's worker and backend.
 #[derive(Clone, Copy)]
 pub struct Hashes {
     flows: Seed,
@@ -59,14 +60,14 @@ pub struct Hashes {
 }
 
 impl Hashes {
-    /// Those of a key; without one, those that everybody knows.
+    /// The hashes of a key; without a key, the public ones.
     #[must_use]
     pub fn new(key: Option<HashKey>) -> Self {
         let Some(HashKey(key)) = key else {
             return Self { flows: Seed::new(SEED), clients: [0; 2] };
         };
         let (high, low) = ((key >> 64) as u64, key as u64);
-        // Other numbers than those of the seed, so that one hash says little of the other.
+        // Other numbers than those of the seed, so that one hash reveals little of the other.
         let clients = [mixed(mixed(low) ^ high), mixed(mixed(high) ^ low)];
         Self { flows: Seed::from_key(key), clients }
     }
@@ -77,11 +78,11 @@ impl Hashes {
         self.flows
     }
 
-    /// The hash by which scheduler `source` chooses: of the client's address alone.
+    /// The hash that scheduler `source` uses: only of the client's address.
     #[must_use]
     pub fn of_client(&self, client: IpAddr) -> u32 {
         let (bits, [first, second]) = (bits(client), self.clients);
-        // The two halves one after the other, each spread over all bits.
+        // Mixes the two halves in sequence, each spread over all bits.
         let half = mixed((bits >> 64) as u64 ^ first);
         (mixed(half ^ bits as u64 ^ second) >> 32) as u32
     }
@@ -115,8 +116,9 @@ mod tests {
         assert_eq!(small.to_hex().parse(), Ok(small));
     }
 
-    /// Flows that were chosen to share a backend by the public hashes share none by those of a key, and
-    /// a key that differs in one bit gives other hashes: by chance, one in 64 is of this 64th.
+    /// Flows that were chosen to share a backend by the public hashes share none by the hashes of a
+    /// key, and a key that differs in one bit leads to other hashes: by chance, one in 64 is in
+    /// this 64th.
     #[test]
     fn without_the_key_the_hashes_are_not_known() {
         let public = Hashes::new(None);

@@ -1,4 +1,4 @@
-//! A layer-4 load balancer that tunnels to its backends by IP in IP, as a stage for any graph.
+//! A layer-4 load balancer that tunnels to its backends with IP in IP, as a stage for any graph.
 //!
 //! Clients connect to a service's address (VIP). Each connection goes to one of the service's backends, chosen by
 //! weighted Maglev hashing and remembered; its packets travel there unchanged inside an outer IP header (RFC 2003,
@@ -8,30 +8,33 @@
 //! This crate is the data path: it reads no file and no command line, and starts no thread. The program `ipip-lb`
 //! puts configuration, health checks, a control socket and a cluster around it.
 //!
-//! - [`spec`]: services, backends and settings, as plain values. [`services`] compiles them into a table for the packet
-//!   path, read-only and shared by all workers, with [`rules`] (which service a packet is for), [`maglev`] and
-//!   [`limits`]. Every change makes a new table, which workers take up between two bursts.
-//! - [`arrival`], [`vlan`], [`own_header`]: what a packet is, and which port it came by.
-//! - [`hashes`]: which worker and which backend a flow belongs to.
+//! - [`spec`]: services, backends and settings, as plain values. [`services`] compiles them into a
+//!   table for the packet path, read-only and shared by all workers, with [`rules`] (the service of
+//!   a packet), [`maglev`] and [`limits`]. Every change makes a new table, and workers switch to it
+//!   between two bursts.
+//! - [`arrival`], [`vlan`], [`own_header`]: a packet's kind, and the port that received it.
+//! - [`hashes`]: a flow's worker and backend.
 //! - [`balance`]: the stage itself, from known connections to fragments, ICMP and the return path.
 //! - [`connection`], [`connections`]: the connections that a worker remembers. [`exceptions`]: those on another backend
 //!   than the table chooses, which nodes of a cluster exchange.
-//! - [`blocks`]: prefixes from which packets are dropped. [`counts`]: packets and connections by backend.
+//! - [`blocks`]: prefixes that packets are dropped from. [`counts`]: packets and connections per
+//!   backend.
 //! - [`capture_order`]: exact limits in the replay of a capture.
 //!
 //! # Guarantees
 //!
 //! - All packets between a client and a VIP, in either direction, their fragments and the ICMP errors about them go to
 //!   one worker, if the graph shards packets by [`arrival::shard`].
-//! - A connection keeps its backend for as long as that is one of its service. Balancers of one [`spec::Spec`] choose the
-//!   same backends, by schedulers that look at the packet alone.
+//! - A connection keeps its backend for as long as the backend belongs to its service. Balancers
+//!   with the same [`spec::Spec`] choose the same backends, with schedulers that look only at the
+//!   packet.
 //! - Every packet is sent, or dropped for a named reason: [`balance::BalanceDrop`].
 //! - Memory is fixed from the start. A full table and a flood of new connections cost packets nothing, and end no
 //!   established connection.
 //!
 //! # Example
 //!
-//! A balancer of one worker between one port's queues:
+//! A balancer for one worker, between one port's queues:
 //!
 //! ```
 //! use hotloop::engine::Deployment;
@@ -94,8 +97,8 @@
 //!
 //! # Limits
 //!
-//! Workers share nothing but the buckets of limits, so round-robin, least connections and the rates of ICMP count by
-//! worker. Tunnel packets that were fragmented on their way are not reassembled.
+//! Workers share nothing but the buckets of limits, so round-robin, least connections and the rates
+//! of ICMP count per worker. Tunnel packets that were fragmented on their way are not reassembled.
 
 #![forbid(unsafe_code)]
 

@@ -1,18 +1,20 @@
-//! Limits on new connections: token buckets, one for each service that has a limit, and one for each
-//! prefix that connections come from.
+//! Limits on new connections: token buckets, one for each service that has a limit, and one for
+//! each prefix that connections come from. Uses atomics, no lock. All workers together stay within
+//! a service's limit.
 //!
-//! The buckets are all that workers share, since a limit of so many a second holds for all of them
-//! together, however clients are spread over them. A worker writes to a bucket only when a connection
-//! begins and the limit allows it; what is refused only reads. So an attack moves these lines between cores no
-//! more often than the limits say.
+//! The buckets are the only state that workers share, since a limit per second holds for all
+//! workers together, however clients are spread over them. A worker writes to a bucket only when a
+//! connection begins and the limit allows it; a refused connection only reads. An attack therefore
+//! moves these cache lines between cores no more often than the limits allow.
 //!
-//! In a replay workers have no common time, as each runs at that of its packets: there they take from buckets in the
-//! order of the capture ([`crate::capture_order`]).
+//! In a replay workers have no common time, as each runs at the time of its packets: there they
+//! take from buckets in the order of the capture ([`crate::capture_order`]).
 //!
-//! A bucket is one number, the time at which it is full again (the "theoretical arrival time" of the
-//! generic cell rate algorithm, ITU-T I.371): a connection adds an interval to it, and may begin where
-//! it is no more than a second away. So as many as the limit may begin at once, and on average no more than
-//! the limit in each second: in the first second of a burst, twice as many.
+//! A bucket is one number, the time at which it is full again (the "theoretical arrival time" of
+//! the generic cell rate algorithm, ITU-T I.371): a connection adds an interval to it, and may
+//! begin if it is no more than a second away. Connections up to the limit may therefore begin at
+//! once, and on average no more than the limit in each second: in the first second of a burst,
+//! twice the limit.
 
 use crate::maglev::mixed;
 use crate::prefix::mask_v4;
@@ -30,20 +32,20 @@ pub const LIMIT_MAX: u32 = 10_000_000;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Why a connection may not begin.
+/// The reason that a connection may not begin.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refused {
-    /// Too many begin from where it comes.
+    /// Too many connections begin from the client's prefix.
     Source,
-    /// Too many begin to its service.
+    /// Too many connections begin to the service.
     Service,
 }
 
-/// So many a second.
+/// A number of connections per second.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     interval_ns: u64,
-    /// How far ahead of now a bucket's time may be.
+    /// The maximum distance of a bucket's time from now.
     ahead_ns: u64,
 }
 
@@ -53,7 +55,7 @@ impl Rate {
         Self { interval_ns, ahead_ns: interval_ns * u64::from(limit.saturating_sub(1)) }
     }
 
-    /// The bucket's time once one more has begun; none where it may not begin now.
+    /// The bucket's time after one more connection; `None` if it may not begin now.
     #[inline]
     fn next(self, full: u64, now: Instant) -> Option<u64> {
         let now = now.as_ns();
@@ -62,7 +64,7 @@ impl Rate {
     }
 }
 
-/// When a bucket is full again, in nanoseconds of the workers' clocks. In a line of its own.
+/// When a bucket is full again, in nanoseconds of the workers' clocks. In its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Bucket(AtomicU64);
@@ -75,25 +77,26 @@ pub struct ServiceLimit {
 }
 
 impl ServiceLimit {
-    /// Whether one more connection to the service may begin now; then it counts.
+    /// Whether one more connection to the service may begin now; if so, it is counted.
     #[must_use]
     pub fn admits(&self, now: Instant) -> bool {
-        // Relaxed: the number stands for itself. Each try that fails is another's that went well.
+        // Relaxed: no other data depends on the number. Each failed attempt is another worker's
+        // successful one.
         let next = |full| self.rate.next(full, now);
         self.bucket.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
     }
 }
 
-/// How many buckets each prefix has: it is limited only where all of them are empty.
+/// Number of buckets per prefix: it is limited only if all of them are empty.
 const ROW_COUNT: usize = 4;
 
-/// How many buckets there are in each row.
+/// Base-2 logarithm of the number of buckets in each row.
 const ROW_BITS: u32 = 15;
 
 const ROW_LEN: usize = 1 << ROW_BITS;
 
-/// The buckets of all prefixes: [`ROW_COUNT`] rows, in each of which a prefix has one bucket by a secret
-/// hash and shares it with others. 1 MiB, however many prefixes there are.
+/// The buckets of all prefixes: [`ROW_COUNT`] rows. In each row, a secret hash selects one bucket
+/// for a prefix, which shares it with others. 1 MiB, however many prefixes there are.
 struct Sketch {
     buckets: Box<[AtomicU64]>,
     seeds: [u64; 2],
@@ -123,13 +126,14 @@ impl Sketch {
 
 /// The limit of each prefix that connections come from.
 ///
-/// A prefix shares its buckets with others, and the fullest of the four counts, raised no further than
-/// the connection asks for (a count-min sketch with conservative update). So it errs on one side: what a
-/// prefix shares can make its limit lower, never higher, but that several workers which look at one
-/// moment may each let one pass. A prefix whose own connections are few is limited when others that are at
-/// their limits have all four of its buckets: with `n` of these, by the chance (1 − e^(−n/32,768))⁴,
-/// which is one in a million for 1,000 and one in two hundred for 10,000. Spoofed sources
-/// in great number limit everybody once they exceed 32,768 times the limit.
+/// A prefix shares its buckets with others. The fullest of its four buckets counts, and each is
+/// raised no further than the connection asks for (a count-min sketch with conservative update).
+/// The error is one-sided: sharing can make a prefix's limit lower, never higher, except that
+/// several workers which look at the same moment may each let one pass. A prefix with few
+/// connections is limited if prefixes at their limits have all four of its buckets: with `n` of
+/// these, the probability is (1 − e^(−n/32,768))⁴, which is one in a million for 1,000 and one in
+/// two hundred for 10,000. Spoofed sources in great number limit everyone once they exceed 32,768
+/// times the limit.
 #[derive(Clone, Debug)]
 pub struct SourceLimit {
     sketch: Arc<Sketch>,
@@ -139,7 +143,7 @@ pub struct SourceLimit {
 }
 
 impl SourceLimit {
-    /// Whether one more connection from the prefix of `source` may begin now; then it counts.
+    /// Whether one more connection from the prefix of `source` may begin now; if so, it is counted.
     #[must_use]
     pub fn admits(&self, source: IpAddr, now: Instant) -> bool {
         let buckets = self.sketch.of(self.key(source));
@@ -151,7 +155,8 @@ impl SourceLimit {
         true
     }
 
-    /// The prefix as numbers, other ones for each IP version: no host is in ffff:ffff:ffff:ffff::/64.
+    /// The prefix as numbers, different ones for each IP version: no host is in
+    /// ffff:ffff:ffff:ffff::/64.
     fn key(&self, source: IpAddr) -> [u64; 2] {
         match source {
             IpAddr::V4(source) => [u64::MAX, (source.to_bits() & self.mask_v4).into()],
@@ -163,18 +168,18 @@ impl SourceLimit {
     }
 }
 
-/// The buckets that there were, which outlast service tables: a reload refills none.
+/// The existing buckets, which outlast service tables: a reload refills none.
 #[derive(Clone, Debug, Default)]
 pub struct Buckets {
-    /// By the number of the service.
+    /// The bucket of each service number.
     services: HashMap<u32, Arc<Bucket>>,
     sketch: Option<Arc<Sketch>>,
-    /// Of the sketch, where they are not random.
+    /// The seeds of the sketch, unless they are random.
     seeds: Option<[u64; 2]>,
 }
 
 impl Buckets {
-    /// Buckets that the same prefixes share in every run: for replays, which nobody attacks.
+    /// Buckets that the same prefixes share in every run: for replays, which have no attacker.
     #[must_use]
     pub fn repeatable() -> Self {
         Self { seeds: Some([0, 1]), ..Self::default() }
@@ -187,7 +192,7 @@ impl Buckets {
         ServiceLimit { bucket, rate: Rate::per_second(limit) }
     }
 
-    /// The limit of each prefix that connections come from, where there is one.
+    /// The limit of each prefix that connections come from, if there is one.
     #[must_use]
     pub fn sources(&mut self, limits: &spec::Limits) -> Option<SourceLimit> {
         let limit = limits.source_max?;
@@ -232,7 +237,7 @@ mod tests {
             assert_eq!(count(at_ms(0)), 0);
             let half = count(at_ms(500));
             assert!(half <= limit / 2 && half + 1 >= limit / 2, "{half} of {limit}");
-            // What is not used is lost after a second.
+            // Unused capacity is lost after a second.
             assert_eq!(count(at_ms(60_000)), limit);
         }
     }
@@ -271,7 +276,7 @@ mod tests {
         }
     }
 
-    /// The bound that the documentation states, and on which side it errs.
+    /// Checks the bound in the documentation, and the side of the error.
     #[test]
     fn few_prefixes_are_limited_by_what_others_do_and_none_passes_its_limit() {
         let of = Buckets::default().sources(&limits(5)).unwrap();
@@ -287,7 +292,7 @@ mod tests {
         assert!(most <= 5, "{most} at once");
         let honest = 100_000..200_000;
         let limited = honest.filter(|number| !of.admits(source(*number), at_ms(1000))).count();
-        // A half per cent by the formula, as long as the honest ones fill no bucket themselves.
+        // Half a per cent by the formula, as long as the honest prefixes fill no bucket themselves.
         assert!(limited < 3_000, "{limited} of 100,000");
     }
 }

@@ -1,15 +1,18 @@
-//! Maglev's consistent hashing, weighted.
+//! Maglev's consistent hashing, weighted. Pure functions of addresses and weights. The same
+//! backends lead to the same table everywhere, in any order.
 //!
-//! Every backend has a permutation of the slots of its own, made from its address alone. The
-//! backends take turns at claiming the next free slot of their permutations until none is left
-//! ("Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4). A backend
-//! of half the greatest weight takes a turn in every other round. So
+//! Every backend has its own permutation of the slots, made only from its address. The backends
+//! take turns at claiming the next free slot of their permutations until none is left ("Maglev: A
+//! Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4). A backend of half
+//! the greatest weight takes a turn in every other round. So
 //!
-//! - the slots of a backend are in proportion to its weight, to within two slots or one per cent
-//!   where there are a hundred slots for each backend;
-//! - every balancer with the same backends has the same table, in whatever order they are written;
-//! - when a backend goes, few slots move but its own. Of 65,537 slots of equal backends, in per
-//!   cent of what the others had, on average and at most, over all of those that might go:
+//! - the slots of a backend are in proportion to its weight, to within two slots, or one per cent
+//!   with at least a hundred slots per backend;
+//! - every balancer with the same backends has the same table, in whatever order they are
+//!   configured;
+//! - when a backend goes, few slots move besides its own. The table shows how many, of 65,537 slots
+//!   of equal backends, in per cent of the slots that the other backends had, on average and at
+//!   most, over all backends that might go:
 //!
 //! | backends | moved | at most |
 //! |---|---|---|
@@ -21,27 +24,27 @@
 use hotloop::flow::prefetch_line;
 use std::net::IpAddr;
 
-/// How many slots a table has where the configuration doesn't say.
+/// Number of slots of a table if the configuration doesn't set it.
 pub const SLOT_COUNT_DEFAULT: u32 = 65_537;
 
-/// How many slots for a backend make its share right: with fewer it may be further than two slots or
-/// one per cent from its weight.
+/// Number of slots per backend for an accurate share: with fewer, the share may differ from the
+/// weight by more than two slots or one per cent.
 const SLOTS_PER_BACKEND: u32 = 100;
 
-/// How many slots a table should have, at least, for so many backends.
+/// Minimum number of slots for a table of `backend_count` backends.
 ///
 /// # Panics
-/// Where that exceeds 32 bits.
+/// If that exceeds 32 bits.
 #[must_use]
 pub fn slots_for(backend_count: usize) -> u32 {
     let slots = u32::try_from(backend_count).ok().and_then(|it| it.checked_mul(SLOTS_PER_BACKEND));
     prime_from(slots.expect("so many backends"))
 }
 
-/// The least prime that is not below `number`.
+/// The least prime at or above `number`.
 ///
 /// # Panics
-/// Where that exceeds 32 bits.
+/// If that exceeds 32 bits.
 #[must_use]
 pub fn prime_from(number: u32) -> u32 {
     (number..=u32::MAX).find(|number| is_prime(*number)).expect("a prime of 32 bits")
@@ -63,7 +66,7 @@ pub const fn is_prime(number: u32) -> bool {
     true
 }
 
-/// The permutation of `0..slot_count` that starts at `next` and goes on in steps of `skip`. It
+/// The permutation of `0..slot_count` that starts at `next` and continues in steps of `skip`. It
 /// reaches every slot, since `slot_count` is prime.
 #[derive(Clone, Copy, Debug)]
 struct Permutation {
@@ -81,8 +84,8 @@ impl Permutation {
                 ((bits >> 64) as u64, bits as u64)
             }
         };
-        // An IPv6 address that starts with 0:0:0:4 would hash as an IPv4 one if it were not for
-        // the family.
+        // Includes the family: otherwise an IPv6 address that starts with 0:0:0:4 would hash like
+        // an IPv4 one.
         let family = u64::from(address.is_ipv6());
         let hash = |salt: u64| mixed(mixed(mixed(salt ^ family) ^ high) ^ low);
         let offset = hash(0x6F66_6673_6574_0000) % slot_count as u64;
@@ -90,7 +93,7 @@ impl Permutation {
         Self { next: offset as usize, skip: skip as usize, slot_count }
     }
 
-    /// The next slot. No division: that would be half the work of filling a table.
+    /// The next slot. Without a division, which would be half the work of filling a table.
     #[inline]
     const fn next(&mut self) -> usize {
         let slot = self.next;
@@ -100,7 +103,7 @@ impl Permutation {
     }
 }
 
-/// The number with its bits spread over all 64: the finaliser of SplitMix64.
+/// The number, spread over all 64 bits: the finaliser of SplitMix64.
 #[must_use]
 pub const fn mixed(number: u64) -> u64 {
     let mut bits = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -109,19 +112,19 @@ pub const fn mixed(number: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Which backend has which slot. Read-only once it is made.
+/// The backend of each slot. Immutable.
 #[derive(Clone, Debug)]
 pub struct Maglev {
-    /// Indices of backends; empty where none has a weight above 0.
+    /// Indices of backends; empty if none has a weight above 0.
     slots: Box<[u16]>,
 }
 
 impl Maglev {
-    /// The table of the backends given with their weights. Those of weight 0 get no slot. A backend
-    /// that is alone gets a table of one slot: it says as much as any number of them.
+    /// Makes the table of these backends and weights. A backend of weight 0 gets no slot. A single
+    /// backend gets a table of one slot, which is equivalent to any number of them.
     ///
     /// # Panics
-    /// With a `slot_count` that is no prime, or more than 65,535 backends.
+    /// If `slot_count` is not a prime, or there are more than 65,535 backends.
     #[must_use]
     pub fn new(backends: &[(IpAddr, u32)], slot_count: usize) -> Self {
         let is_prime = u32::try_from(slot_count).is_ok_and(is_prime);
@@ -139,14 +142,14 @@ impl Maglev {
         Self { slots: filled(turns.collect(), slot_count) }
     }
 
-    /// The index of the backend for flows of this hash; none where no backend has a slot.
+    /// The index of the backend for flows with this hash; `None` if no backend has a slot.
     #[inline]
     #[must_use]
     pub fn backend(&self, hash: u32) -> Option<usize> {
         self.slot(hash).map(|index| usize::from(*index))
     }
 
-    /// Asks for the memory in which [`backend`](Self::backend) finds it.
+    /// Prefetches the memory that [`backend`](Self::backend) reads.
     #[inline]
     pub fn prefetch(&self, hash: u32) {
         if let Some(slot) = self.slot(hash) {
@@ -161,20 +164,20 @@ impl Maglev {
         self.slots.get(slot as usize)
     }
 
-    /// How much memory it takes, in bytes.
+    /// The table's memory, in bytes.
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {
         size_of_val(&*self.slots)
     }
 
-    /// How many slots the backend at `index` has.
+    /// Number of slots of the backend at `index`.
     #[must_use]
     pub fn slot_count(&self, index: usize) -> usize {
         self.slots.iter().filter(|slot| usize::from(**slot) == index).count()
     }
 }
 
-/// How much memory a table takes, in bytes, for so many backends of weight above 0.
+/// The memory of a table for `usable_count` backends of weight above 0, in bytes.
 #[must_use]
 pub const fn memory_bytes(usable_count: usize, slot_count: u32) -> usize {
     let slots = match usable_count {
@@ -184,8 +187,8 @@ pub const fn memory_bytes(usable_count: usize, slot_count: u32) -> usize {
     slots * size_of::<u16>()
 }
 
-/// The share of flows, from 0 to 1, that each of the backends given with their weights has by its
-/// slots in [`Maglev::new`]'s table; all 0 where none has a weight above 0. It takes no table.
+/// The share of flows, from 0 to 1, of each of these backends, by its slots in [`Maglev::new`]'s
+/// table; all 0 if none has a weight above 0. Makes no table.
 #[must_use]
 pub fn shares(backends: &[(IpAddr, u32)], slot_count: usize) -> Vec<f64> {
     let mut shares = vec![0.0; backends.len()];
@@ -194,8 +197,8 @@ pub fn shares(backends: &[(IpAddr, u32)], slot_count: usize) -> Vec<f64> {
     let taken = |rounds: u64, weight: u32| Pace::of(weight, price).turns_in(rounds) as usize;
     let taken_by_all =
         |rounds| turns.iter().map(|(.., weight)| taken(rounds, *weight)).sum::<usize>();
-    // In each round at least one backend takes a turn: so many rounds there are at most. The last
-    // one may end before all have had theirs.
+    // In each round at least one backend takes a turn, so this is an upper bound of the rounds. The
+    // last round may end before every backend has had its turn.
     let (mut rounds, mut too_many) = (0, slot_count as u64 + 1);
     while too_many - rounds > 1 {
         let middle = rounds.midpoint(too_many);
@@ -211,8 +214,8 @@ pub fn shares(backends: &[(IpAddr, u32)], slot_count: usize) -> Vec<f64> {
     shares
 }
 
-/// The backends of weight above 0 with their indices, in the order in which they take turns: that
-/// of their addresses, since that of the file must not matter.
+/// The backends of weight above 0 with their indices, in turn order: by address, since the order in
+/// the file must not matter.
 fn in_turn(backends: &[(IpAddr, u32)]) -> Vec<(u16, IpAddr, u32)> {
     let all = (0_u16..).zip(backends).map(|(index, &(address, weight))| (index, address, weight));
     let mut turns: Vec<_> = all.filter(|(.., weight)| *weight > 0).collect();
@@ -224,23 +227,23 @@ fn greatest(backends: &[(IpAddr, u32)]) -> u64 {
     backends.iter().map(|(_, weight)| u64::from(*weight)).max().unwrap_or(0)
 }
 
-/// How often a backend takes a turn.
+/// The pace of a backend's turns.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     weight: u64,
-    /// The greatest weight of all: what a turn costs.
+    /// The greatest weight of all: the price of a turn.
     price: u64,
-    /// Grows by the weight each round.
+    /// Grows by the weight in each round.
     credit: u64,
 }
 
 impl Pace {
-    /// It begins with half a turn's price, so that what is due is rounded, not cut.
+    /// Begins with half a turn's price, so that the number of turns is rounded, not truncated.
     const fn of(weight: u32, price: u64) -> Self {
         Self { weight: weight as u64, price, credit: price / 2 }
     }
 
-    /// Begins a round: whether the backend takes a turn in it.
+    /// Begins a round. Returns whether the backend takes a turn in it.
     #[inline]
     const fn takes_turn(&mut self) -> bool {
         self.credit += self.weight;
@@ -251,20 +254,20 @@ impl Pace {
         takes
     }
 
-    /// How many turns it takes in so many rounds.
+    /// Number of turns in this many rounds.
     const fn turns_in(self, rounds: u64) -> u64 {
         (self.credit + rounds * self.weight) / self.price
     }
 }
 
-/// A backend's place in the rounds.
+/// A backend's position in the rounds.
 struct Turn {
     backend: u16,
     permutation: Permutation,
     pace: Pace,
 }
 
-/// No backend's index.
+/// An index that no backend has.
 const FREE: u16 = u16::MAX;
 
 fn filled(mut turns: Vec<Turn>, slot_count: usize) -> Box<[u16]> {

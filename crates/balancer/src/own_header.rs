@@ -1,4 +1,5 @@
-//! A frame's own IP header: the outermost one.
+//! A frame's own IP header: the outermost one. Reads the frame, trusts no length in it, and
+//! allocates nothing.
 
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
@@ -8,33 +9,34 @@ use hotloop::packet::ipv6::{self, Ipv6Header, Ipv6View};
 use hotloop::packet::{icmp, icmpv6};
 use std::net::IpAddr;
 
-/// What a frame's outermost IP header says.
+/// The fields of a frame's outermost IP header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OwnHeader {
     /// The sender of the packet.
     pub source: IpAddr,
-    /// Its receiver.
+    /// The receiver of the packet.
     pub destination: IpAddr,
-    /// What it carries, after options and extension headers.
+    /// The protocol of the payload, after options and extension headers.
     pub protocol: u8,
-    /// Which part of a datagram it is.
+    /// The packet's part of a datagram.
     pub fragment: Fragment,
-    /// What the fragments of a datagram have in common; 0 in IPv6 packets that are none.
+    /// The number that the fragments of a datagram have in common; 0 in IPv6 packets that are not
+    /// fragments.
     pub identification: u32,
     /// TTL or hop limit.
     pub ttl: u8,
-    /// Whether routers may not fragment it.
+    /// Whether routers may not fragment the packet.
     pub dont_fragment: bool,
-    /// Where the header begins in the frame, in bytes.
+    /// Offset of the header in the frame, in bytes.
     pub l3_offset: usize,
-    /// Where what it carries begins in the frame, in bytes.
+    /// Offset of the payload in the frame, in bytes.
     pub l4_offset: usize,
-    /// Length in bytes of the packet, by its own account: padding apart, header included.
+    /// The packet's length in bytes by its own header: header included, padding excluded.
     pub total_bytes: usize,
 }
 
 impl OwnHeader {
-    /// That of `frame`; none where it has no sound one.
+    /// The header of `frame`; `None` if it has no valid one.
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
         let (ethertype, l3_offset) = ethernet::network_layer(frame)?;
@@ -78,13 +80,13 @@ impl OwnHeader {
         })
     }
 
-    /// Whether it carries an IP packet.
+    /// Whether the packet carries an IP packet.
     #[must_use]
     pub const fn is_tunnel(&self) -> bool {
         matches!(self.protocol, protocol::IPV4 | protocol::IPV6)
     }
 
-    /// Whether it carries ICMP, or ICMPv6 where it is of IPv6.
+    /// Whether the packet carries ICMP, or ICMPv6 in an IPv6 packet.
     #[must_use]
     pub const fn is_icmp(&self) -> bool {
         match self.source {
@@ -93,7 +95,7 @@ impl OwnHeader {
         }
     }
 
-    /// The type of its ICMP message; none where it carries none, or begins in another fragment.
+    /// The type of the ICMP message; `None` if there is none, or it begins in another fragment.
     #[must_use]
     pub fn icmp_kind(&self, frame: &[u8]) -> Option<u8> {
         if !self.is_icmp() || self.fragment == Fragment::Later {
@@ -102,8 +104,8 @@ impl OwnHeader {
         frame.get(self.l4_offset).copied()
     }
 
-    /// Whether it is an echo request, or a fragment of ICMP: what else may be fragmented isn't worth
-    /// telling apart, and later fragments don't show it.
+    /// Whether the packet is an echo request, or a fragment of ICMP: no other ICMP message is worth
+    /// distinguishing among fragments, and later ones don't show the type.
     #[must_use]
     pub fn is_echo(&self, frame: &[u8]) -> bool {
         let request = match self.source {
@@ -114,7 +116,8 @@ impl OwnHeader {
         self.is_icmp() && (is_fragment || self.icmp_kind(frame) == Some(request))
     }
 
-    /// Whether it is a redirect or a source quench: for hosts on the same link, and for the past.
+    /// Whether the packet is a redirect or a source quench: a redirect is for hosts on the same
+    /// link, and a source quench is obsolete.
     #[must_use]
     pub fn is_hop_by_hop(&self, frame: &[u8]) -> bool {
         let kind = self.icmp_kind(frame);
@@ -129,7 +132,7 @@ impl OwnHeader {
             || Ipv4View::of_frame(frame).is_some_and(|view| view.is_checksum_right())
     }
 
-    /// TCP's flags; 0 where it carries none, or they are in another fragment.
+    /// TCP's flags; 0 if the packet has none, or they are in another fragment.
     #[inline]
     #[must_use]
     pub fn tcp_flags(&self, frame: &[u8]) -> u8 {
@@ -140,28 +143,28 @@ impl OwnHeader {
     }
 }
 
-/// Where TCP's flags are in its header, in bytes.
+/// Offset of TCP's flags in its header, in bytes.
 const TCP_FLAGS_OFFSET: usize = 13;
 
-/// Where TCP's flags are in a packet of which [`Layout::is_fast_v4`] holds, in bytes.
+/// Offset of TCP's flags in a packet that satisfies [`Layout::is_fast_v4`], in bytes.
 const FAST_FLAGS_OFFSET: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES + TCP_FLAGS_OFFSET;
 
-/// The first bytes of a packet of which [`Layout::is_fast_v4`] holds, up to TCP's flags.
+/// The first bytes of a packet that satisfies [`Layout::is_fast_v4`], up to TCP's flags.
 pub type FastFront = [u8; FAST_FLAGS_OFFSET + 1];
 
-/// TCP's flags, were it TCP.
+/// TCP's flags, if the packet is TCP.
 #[inline(always)]
 pub const fn fast_flags(front: &FastFront) -> u8 {
     front[FAST_FLAGS_OFFSET]
 }
 
-/// TCP's flags in a packet that is keyed by its own header, were it TCP; 0 where there are none.
+/// TCP's flags in a packet that is keyed by its own header, if it is TCP; 0 if there are none.
 pub fn plain_flags(frame: &[u8], layout: Layout) -> u8 {
     let flags = layout.l4_offset(frame).and_then(|offset| frame.get(offset + TCP_FLAGS_OFFSET));
     flags.copied().unwrap_or(0)
 }
 
-/// Counts the hop of a packet that is forwarded as it is. Says whether it may be.
+/// Counts the hop of a packet that is forwarded unchanged. Returns whether it may be forwarded.
 pub fn spend_hop(frame: &mut [u8]) -> bool {
     let Some((ethertype, l3_offset)) = ethernet::network_layer(frame) else { return false };
     let packet = &mut frame[l3_offset..];

@@ -1,4 +1,5 @@
-//! Addresses under a mask.
+//! Address prefixes. Plain values of either IP version. The bits after the prefix are always clear,
+//! so equal prefixes compare equal.
 
 use crate::excerpt::excerpt;
 use std::fmt;
@@ -8,13 +9,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// address is a prefix of 32 bits, or of 128.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Prefix {
-    /// Invariant: no bit after the first `len` is set.
+    /// Invariant: no bit is set after the first `len`.
     network: IpAddr,
     /// Invariant: at most the family's width.
     len: u8,
 }
 
-/// Why a text is no prefix, with what to write instead.
+/// The reason that a text is not a prefix, with a correct form.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PrefixError {
     /// Neither an address nor an address, a slash and a length.
@@ -25,63 +26,63 @@ pub enum PrefixError {
     /// The length exceeds the family's width.
     #[error("\"{text}\" has a prefix longer than its address; write a length from 0 to {width}")]
     Length {
-        /// What was written.
+        /// The text.
         text: String,
-        /// Bits of an address of its family.
+        /// Number of bits of an address of its family.
         width: u8,
     },
-    /// Addresses of IPv4, written as those of IPv6 to which they are mapped (RFC 4291, section
-    /// 2.5.5.2): no packet has such.
+    /// IPv4 addresses in the form of the IPv6 addresses to which they are mapped (RFC 4291, section
+    /// 2.5.5.2): no packet has such addresses.
     #[error("\"{text}\" is mapped from IPv4 into IPv6, where no packet has it; write {plain}")]
     Mapped {
-        /// What was written.
+        /// The text.
         text: String,
-        /// The same addresses of IPv4.
+        /// The same addresses in IPv4's form.
         plain: Prefix,
     },
     /// Bits are set after the prefix.
     #[error("\"{text}\" has address bits after its prefix; write {network}")]
     HostBits {
-        /// What was written.
+        /// The text.
         text: String,
-        /// The prefix that it lies in.
+        /// The prefix that contains it.
         network: Prefix,
     },
 }
 
 impl Prefix {
-    /// The prefix that holds `address` alone.
+    /// The prefix that holds only `address`.
     #[must_use]
     pub const fn host(address: IpAddr) -> Self {
         Self { network: address, len: width(address) }
     }
 
-    /// The prefix of this length that `address` lies in.
+    /// The prefix of this length that contains `address`.
     #[must_use]
     pub fn of(address: IpAddr, len: u8) -> Self {
         Self { network: masked(address, len), len }
     }
 
-    /// Its first address.
+    /// The first address.
     #[must_use]
     pub const fn network(self) -> IpAddr {
         self.network
     }
 
-    /// How many bits are fixed.
+    /// Number of fixed bits.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a length in bits, not of a collection")]
     pub const fn len(self) -> u8 {
         self.len
     }
 
-    /// Whether it holds a single address.
+    /// Whether the prefix holds a single address.
     #[must_use]
     pub const fn is_host(self) -> bool {
         self.len == width(self.network)
     }
 
-    /// The prefix, unless it is one of mapped addresses.
+    /// The prefix, unless it is of mapped addresses.
     fn plain(self, text: &str) -> Result<Self, PrefixError> {
         match self.unmapped() {
             Some(plain) => Err(PrefixError::Mapped { text: text.to_owned(), plain }),
@@ -89,7 +90,7 @@ impl Prefix {
         }
     }
 
-    /// The same addresses of IPv4, where it holds nothing but addresses mapped from there.
+    /// The same addresses in IPv4's form, if the prefix holds nothing but mapped addresses.
     #[must_use]
     pub fn unmapped(self) -> Option<Self> {
         let IpAddr::V6(network) = self.network else { return None };
@@ -97,8 +98,8 @@ impl Prefix {
         network.to_ipv4_mapped().map(|network| Self { network: network.into(), len })
     }
 
-    /// Its mask and its first address as numbers: an address of IPv4 lies in it where the address under the
-    /// mask is that one. None does where the prefix is one of IPv6.
+    /// The mask and the first address as numbers: the prefix contains an IPv4 address if the
+    /// address under the mask equals the first one. For an IPv6 prefix, no address matches.
     pub(crate) fn mask_and_network_v4(self) -> [u32; 2] {
         match self.network {
             IpAddr::V4(network) => [mask_v4(self.len), network.to_bits()],
@@ -106,17 +107,17 @@ impl Prefix {
         }
     }
 
-    /// Whether `address` lies in it.
+    /// Whether the prefix contains `address`.
     #[must_use]
     pub fn contains(self, address: IpAddr) -> bool {
         width(address) == width(self.network) && masked(address, self.len) == self.network
     }
 }
 
-/// How many bits say that an address is mapped from IPv4.
+/// Number of bits that mark an address as mapped from IPv4.
 const MAPPED_BITS: u8 = 96;
 
-/// Bits of an address of the same family.
+/// Number of bits of an address of the same family.
 const fn width(address: IpAddr) -> u8 {
     match address {
         IpAddr::V4(_) => 32,
@@ -124,7 +125,7 @@ const fn width(address: IpAddr) -> u8 {
     }
 }
 
-/// The address as a number; one of IPv4 takes the lower 32 bits.
+/// The address as a number; an IPv4 address takes the lower 32 bits.
 pub(crate) fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => address.to_bits().into(),
@@ -132,7 +133,7 @@ pub(crate) fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// The first `len` bits of an address of IPv4.
+/// The mask of the first `len` bits of an IPv4 address.
 pub(crate) fn mask_v4(len: u8) -> u32 {
     u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Ways out of the balancer.
+//! Ways out of the balancer: ports, and the kernel. Plain values for the engine's dispatch.
 
 use hotloop::packet::ethernet::MacAddress;
 use std::fmt;
@@ -11,13 +11,13 @@ impl Route {
     /// The port that the kernel's routes select for a packet's destination.
     pub const BY_KERNEL: Self = Self(0x8000);
 
-    /// The way to the kernel, by the interface of the port with this index.
+    /// The route to the kernel, by the interface of the port with this index.
     #[must_use]
     pub const fn to_kernel(index: u16) -> Self {
         Self(u16::MAX - index)
     }
 
-    /// The index of that port; nothing where it is the way to a port itself.
+    /// The index of that port; `None` if the route is a port itself.
     const fn kernel_index(self) -> Option<u16> {
         if self.0 > u16::MAX / 2 { Some(u16::MAX - self.0) } else { None }
     }
@@ -33,19 +33,19 @@ impl fmt::Debug for Route {
     }
 }
 
-/// How packets are sent by a port.
+/// How to send packets by a port.
 #[derive(Clone, Copy, Debug)]
 pub struct Egress {
     /// The port.
     pub route: Route,
     /// The port's own MAC address.
     pub source: MacAddress,
-    /// The next hop's.
+    /// The next hop's MAC address.
     pub destination: MacAddress,
 }
 
 impl Egress {
-    /// Destination and source of its frames.
+    /// Destination and source of the port's frames.
     pub(crate) fn addresses(&self) -> [u8; 12] {
         let mut addresses = [0; 12];
         addresses[..6].copy_from_slice(&self.destination.bytes());
@@ -54,7 +54,7 @@ impl Egress {
     }
 }
 
-/// How packets are sent, by the side they are for.
+/// How to send packets, for each side.
 #[derive(Clone, Copy, Debug)]
 pub struct Egresses {
     /// Towards clients.

@@ -1,19 +1,21 @@
-//! Which service a packet is for.
+//! Finds the service of a packet. Compiled from the services once, then immutable; a lookup
+//! allocates nothing. A lookup returns the same service as a linear search for the most specific
+//! one.
 //!
 //! The most specific service wins: a longer prefix comes before a shorter one, then one protocol
 //! before any, then a narrower range of ports before a wider one, then the order in the
 //! configuration. A prefix without a service that fits yields to the next shorter one.
 //!
-//! All of that is decided when the rules are made. What is left for a lookup is, for each length of
-//! prefix that there is, longest first:
+//! All of that is decided when the rules are made. A lookup then does this for each existing length
+//! of prefix, longest first:
 //!
 //! 1. one probe of a hash table for the address under its mask;
-//! 2. where it is there, the service of the port: by the one range that a service has, or one of at most
-//!    16 pieces into which the services divide all ports, or else two loads by the halves of the port.
+//! 2. if the prefix exists, a search for the service of the port: in the one range that a service
+//!    has, in one of at most 16 pieces into which the services divide all ports, or else with two
+//!    loads, by the halves of the port.
 //!
-//! So a lookup takes as long with 100,000 services as with ten, as far as they stay in the caches: a
-//! hit takes two cache lines of what the services share, three where an address has many ranges.
-//! Nothing is allocated.
+//! So a lookup takes as long with 100,000 services as with ten, as far as they stay in the caches:
+//! a hit reads two of the cache lines that the services share, three if an address has many ranges.
 
 mod exact;
 mod level;
@@ -35,15 +37,15 @@ const UDP: u8 = 17;
 /// The services, compiled for looking them up.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rules {
-    /// Longest prefixes first.
+    /// The levels of IPv4, longest prefixes first.
     v4: Vec<Level<u32>>,
     v6: Vec<Level<u128>>,
     ports: PortTables,
-    /// What of them one probe finds.
+    /// The services that one probe finds.
     exact: Exact,
 }
 
-/// A service as one of those of its prefix.
+/// A service among the services of its prefix.
 #[derive(Clone, Copy, Debug)]
 struct Rule {
     protocol: Protocol,
@@ -52,15 +54,15 @@ struct Rule {
 }
 
 impl Rules {
-    /// The rules of the services given. What [`find`](Self::find) yields are their indices.
+    /// Compiles the rules of these services. [`find`](Self::find) returns indices into them.
     ///
     /// # Panics
-    /// With more services than [`SERVICES_MAX`](crate::spec::SERVICES_MAX).
+    /// If there are more services than [`SERVICES_MAX`](crate::spec::SERVICES_MAX).
     #[must_use]
     pub fn new(services: &[ServiceSpec]) -> Self {
         assert!(services.len() <= crate::spec::SERVICES_MAX, "{} services", services.len());
-        // Those of a prefix follow each other, and longer prefixes before shorter ones; the sort is
-        // stable, so the order of the configuration stays where nothing else decides.
+        // Groups the services of a prefix, longer prefixes before shorter ones; the sort is stable,
+        // so the order of the configuration decides ties.
         let mut order: Vec<usize> = (0..services.len()).collect();
         let place = |prefix: Prefix| (prefix.network().is_ipv6(), Reverse(prefix.len()));
         order.sort_by_key(|&index| {
@@ -83,22 +85,23 @@ impl Rules {
         rules
     }
 
-    /// [`find`](Self::find) for a packet of TCP or UDP in IPv4, of a service of one address, one protocol and one port.
-    /// Where there is none, [`find_any_v4`](Self::find_any_v4) may still find one.
+    /// [`find`](Self::find) for a TCP or UDP packet in IPv4, among services of one address, one
+    /// protocol and one port. If there is none, [`find_any_v4`](Self::find_any_v4) may still find a
+    /// service.
     #[inline(always)]
     #[must_use]
     pub fn find_exact(&self, address: Ipv4Addr, protocol: u8, port: u16) -> Option<usize> {
         self.exact.find(address, protocol, port)
     }
 
-    /// [`find`](Self::find) for a packet of TCP or UDP in IPv4.
+    /// [`find`](Self::find) for a TCP or UDP packet in IPv4.
     #[must_use]
     pub fn find_any_v4(&self, address: Ipv4Addr, protocol: u8, port: u16) -> Option<usize> {
         self.find_in(&self.v4, address.to_bits(), protocol, Some(port))
     }
 
-    /// The index of the service for packets to `address`, of `protocol` (IP's number) and, where the
-    /// protocol knows ports, to `port`.
+    /// The index of the service for packets to `address`, with `protocol` (IP's number) and, if the
+    /// protocol has ports, to `port`.
     #[inline(always)]
     #[must_use]
     pub fn find(&self, address: IpAddr, protocol: u8, port: Option<u16>) -> Option<usize> {
@@ -132,7 +135,7 @@ impl Rules {
         None
     }
 
-    /// Whether `address` is one of some service's, whatever its protocol and ports.
+    /// Whether `address` belongs to a service, whatever its protocol and ports.
     #[inline]
     #[must_use]
     pub fn is_vip(&self, address: IpAddr) -> bool {
@@ -153,8 +156,8 @@ impl Rules {
         service.and_then(ServiceIndex::index)
     }
 
-    /// The indices, below `service_count`, of those services that no packet reaches, because others
-    /// of their prefix are more specific on all of their ports.
+    /// The indices, below `service_count`, of services that no packet reaches, because others of
+    /// their prefix are more specific on all of their ports.
     #[must_use]
     pub fn hidden(&self, service_count: usize) -> Vec<usize> {
         let mut is_reached = vec![false; service_count];
@@ -169,7 +172,7 @@ impl Rules {
         (0..service_count).filter(|index| !is_reached[*index]).collect()
     }
 
-    /// How much memory the rules take, in bytes.
+    /// The rules' memory, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let v4: usize = self.v4.iter().map(Level::memory_bytes).sum();
@@ -188,7 +191,7 @@ fn first_of<B: Bits>(levels: &[Level<B>], address: B) -> Option<ServiceIndex> {
 }
 
 impl PortTables {
-    /// What there is to know about a prefix: `of_vip` are the indices of its services, at least one.
+    /// Compiles the rules of a prefix: `of_vip` are the indices of its services, at least one.
     fn vip(&mut self, services: &[ServiceSpec], of_vip: &[usize]) -> Vip {
         let mut rules: Vec<_> = of_vip.iter().map(|index| Rule::of(services, *index)).collect();
         rules.sort_by_key(Rule::breadth);
@@ -214,14 +217,14 @@ impl Rule {
         Self { protocol, ports, service: ServiceIndex::new(index) }
     }
 
-    /// Orders the rules of one prefix: the less, the more specific.
+    /// Sort key for the rules of one prefix: the less, the more specific.
     fn breadth(&self) -> (bool, u32, ServiceIndex) {
         (self.protocol == Protocol::Any, self.ports.count(), self.service)
     }
 }
 
 impl Ports {
-    /// How many ports there are.
+    /// Number of ports.
     #[must_use]
     pub const fn count(self) -> u32 {
         match self {
@@ -230,7 +233,7 @@ impl Ports {
         }
     }
 
-    /// The lowest and the highest; both 0 for any.
+    /// The lowest and the highest port; both 0 for any.
     #[must_use]
     pub const fn bounds(self) -> (u16, u16) {
         match self {

@@ -1,4 +1,4 @@
-//! What a balancer is configured with, as plain values that any program can fill: see [`Spec`].
+//! A balancer's configuration, as plain values that any program can fill: see [`Spec`].
 
 use crate::hashes::HashKey;
 use crate::maglev::SLOT_COUNT_DEFAULT;
@@ -6,10 +6,10 @@ use crate::prefix::Prefix;
 use std::fmt;
 use std::net::IpAddr;
 
-/// The most services that a [`Spec`] may have.
+/// Maximum number of services of a [`Spec`].
 pub const SERVICES_MAX: usize = 131_072;
 
-/// What a [service table](crate::services::ServiceTable) is built from.
+/// The input for a [service table](crate::services::ServiceTable).
 #[derive(Clone, Copy, Debug)]
 pub struct Spec<'a> {
     /// Settings that all services share.
@@ -18,7 +18,7 @@ pub struct Spec<'a> {
     pub limits: &'a Limits,
     /// The services, at most [`SERVICES_MAX`], no two with the same address, protocol and ports.
     pub services: &'a [ServiceSpec],
-    /// Time within which workers look through all connections after a change, in milliseconds.
+    /// Time within which workers examine all connections after a change, in milliseconds.
     pub prepare_ms_max: u32,
 }
 
@@ -50,7 +50,7 @@ pub struct Balancer {
     pub new_connections_per_second_max: u32,
     /// Idle timeouts of connections.
     pub timeouts: Timeouts,
-    /// Addresses that probes through tunnels come from, at most one of each IP version.
+    /// Source addresses of probes through tunnels, at most one of each IP version.
     pub probe_sources: Vec<IpAddr>,
 }
 
@@ -85,9 +85,9 @@ impl Balancer {
 /// Limits on connections that begin, per second and for all workers together.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// To each service that has no limit of its own.
+    /// The limit to each service that has no limit of its own.
     pub service_max: Option<u32>,
-    /// From each prefix, to all services together.
+    /// The limit from each prefix, to all services together.
     pub source_max: Option<u32>,
     /// Length of these prefixes for IPv4, in bits: 1 to 32.
     pub source_prefix_v4: u8,
@@ -105,7 +105,7 @@ impl Default for Limits {
 /// Idle timeouts of connections by their state, in seconds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timeouts {
-    /// TCP of which only SYNs were seen.
+    /// TCP with only SYNs seen.
     pub tcp_opening_s: u32,
     /// TCP.
     pub tcp_established_s: u32,
@@ -147,15 +147,16 @@ pub struct ServiceSpec {
     pub persistence_s: u32,
     /// Treatment of new connections while every backend is down.
     pub all_down: AllDown,
-    /// Connections to it that may begin in a second; if `None`, [`Limits::service_max`] holds.
+    /// Connections to the service that may begin in a second; if `None`, [`Limits::service_max`]
+    /// holds.
     pub new_connections_per_second_max: Option<u32>,
     /// The backends that answer; no address twice.
     pub backends: Vec<Backend>,
 }
 
 impl ServiceSpec {
-    /// A service of all ports of `protocol`, by Maglev's hashing, without limits. While every backend is down, new
-    /// connections go to all of them.
+    /// A service of all ports of `protocol`, with Maglev's hashing and without limits. While every
+    /// backend is down, new connections go to all of them.
     #[must_use]
     pub fn new(name: &str, address: Prefix, protocol: Protocol, backends: Vec<Backend>) -> Self {
         Self {
@@ -175,22 +176,22 @@ impl ServiceSpec {
 /// A host that answers for a service.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Backend {
-    /// The address of its end of the tunnel.
+    /// The address of the backend's end of the tunnel.
     pub address: IpAddr,
-    /// Its share of new connections, in proportion to the other weights: 0 for no share.
+    /// The backend's share of new connections, in proportion to the other weights: 0 for no share.
     pub weight: u32,
 }
 
 /// The destination ports of a service.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ports {
-    /// All, and packets of protocols without ports.
+    /// All ports, and packets of protocols without ports.
     Any,
     /// From `first` to `last`, both included.
     Range {
-        /// The lowest, not 0.
+        /// The lowest port, not 0.
         first: u16,
-        /// The highest, not below `first`.
+        /// The highest port, not below `first`.
         last: u16,
     },
 }
@@ -205,7 +206,7 @@ impl fmt::Display for Ports {
     }
 }
 
-/// An enum of words: each variant has the word that configurations and reports have for it.
+/// An enum of words: each variant has the word that stands for it in configurations and reports.
 macro_rules! words {
     ($(
         $(#[$attribute:meta])*
@@ -251,9 +252,9 @@ words! {
 
     /// The protocols of a service.
     pub enum Protocol {
-        /// TCP alone.
+        /// Only TCP.
         Tcp = "tcp",
-        /// UDP alone.
+        /// Only UDP.
         Udp = "udp",
         /// TCP and UDP; with [`Ports::Any`], every protocol.
         Any = "any",
@@ -273,9 +274,9 @@ words! {
 
     /// Treatment of new connections while every backend of a service is down.
     pub enum AllDown {
-        /// They go to all backends, as if none was down.
+        /// The connections go to all backends, as if none was down.
         Forward = "forward",
-        /// They are dropped.
+        /// The packets are dropped.
         Drop = "drop",
     }
 }

@@ -1,11 +1,11 @@
-//! How far a connection has come.
+//! The states of a connection.
 
-/// How far a connection has come, which says how long it is remembered after its last packet: the
+/// The state of a connection, which determines how long it is remembered after its last packet: the
 /// [`Class`](hotloop::flow::Class) of its entry.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum State {
-    /// TCP, of which nothing but SYNs was seen.
+    /// TCP with only SYNs seen.
     Opening = 0,
     /// TCP.
     Established = 1,

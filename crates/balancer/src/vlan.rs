@@ -1,5 +1,5 @@
-//! Ports that are one VLAN of what their device sends and receives (802.1Q): tags are removed after the source
-//! and added before the sink. In between, frames have none.
+//! Ports that are one VLAN of their device's traffic (802.1Q): tags are removed after the source
+//! and added before the sink. Uses the frame's headroom. Between both stages, frames have no tag.
 
 use crate::arrival::Ports;
 use crate::route::Route;
@@ -8,22 +8,22 @@ use hotloop::packet::{PacketBuf, ethernet};
 use hotloop::stage::{Burst, BurstStage, Carries, Cx, Output, drop_reasons};
 
 drop_reasons! {
-    /// Why [`Untag`] drops.
+    /// Reasons for [`Untag`] to drop.
     pub enum UntagDrop {
-        /// Its port is a VLAN, and the frame has no tag, or that of another VLAN.
+        /// The port has a VLAN, and the frame has no tag, or another VLAN's.
         OtherVlan = "other_vlan",
     }
 }
 
 drop_reasons! {
-    /// Why [`Tag`] drops.
+    /// Reasons for [`Tag`] to drop.
     pub enum TagDrop {
-        /// It has no headroom left for a tag.
+        /// The packet has no headroom left for a tag.
         NoHeadroom = "no_headroom",
     }
 }
 
-/// Takes the tags off what comes by ports that are VLANs, and drops what is of others.
+/// Removes the tags from packets of ports with a VLAN, and drops packets of other VLANs.
 #[derive(Debug)]
 pub struct Untag<'a> {
     ports: &'a Ports,
@@ -31,7 +31,7 @@ pub struct Untag<'a> {
 }
 
 impl<'a> Untag<'a> {
-    /// By what holds for these ports.
+    /// Untags by these ports' settings.
     #[must_use]
     pub fn new(ports: &'a Ports) -> Self {
         Self { ports, has_any: ports.has_vlans() }
@@ -64,16 +64,16 @@ impl<P: PacketBuf + Carries> BurstStage<P> for Untag<'_> {
     }
 }
 
-/// Tags what leaves by ports that are VLANs.
+/// Tags packets that leave by ports with a VLAN.
 #[derive(Debug)]
 pub struct Tag<'a> {
-    /// By the number of the port's route.
+    /// The VLAN of each route's port number.
     vlans: &'a [Option<u16>],
     has_any: bool,
 }
 
 impl<'a> Tag<'a> {
-    /// With the VLAN of each port, in order.
+    /// Tags with the VLAN of each port, in order.
     #[must_use]
     pub fn new(vlans: &'a [Option<u16>]) -> Self {
         Self { vlans, has_any: vlans.iter().any(Option::is_some) }

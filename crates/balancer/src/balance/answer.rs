@@ -1,4 +1,6 @@
-//! ICMP to the senders of packets: errors and echo replies.
+//! ICMP to the senders of packets: errors and echo replies. Uses the packet's own buffer, the
+//! service table and this worker's budgets for errors. Never sends an error about an ICMP error,
+//! and never more errors than the budgets allow.
 
 use super::{BalanceDrop, Turn, Worker};
 use crate::own_header::OwnHeader;
@@ -10,19 +12,19 @@ use hotloop::stage::Carries;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IcmpError {
     TimeExceeded,
-    /// The longest packet that fits.
+    /// The packet exceeds the path's MTU, which the error carries.
     TooBig {
         mtu_bytes: u16,
     },
-    /// Where the problem is, in bytes from the IPv6 header.
+    /// A field is wrong, at this offset in bytes from the IPv6 header.
     ParameterProblem {
         pointer: u32,
     },
 }
 
 impl<P: PacketBuf + Carries> Worker<P> {
-    /// Drops a packet, and sends an error to its sender, where ICMP's rules and the limits on errors
-    /// allow that.
+    /// Drops a packet, and sends an error to its sender if ICMP's rules and the limits on errors
+    /// allow it.
     pub(super) fn answer(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,

@@ -1,4 +1,6 @@
-//! The kinds of packets, and which function takes each.
+//! Classifies the packets that aren't forwarded at once, and passes each to the function for its
+//! kind. Reads the packet's headers and the service table; changes no connection. Every packet has
+//! exactly one outcome here: a handler takes it, or it is dropped for a named reason.
 
 use super::first_aid::is_blocked;
 use super::probing::is_for_probes;
@@ -16,15 +18,15 @@ use hotloop::packet::ipip::{self, DecapsulateError};
 use hotloop::stage::Carries;
 
 /// ICMPv6's types of neighbour discovery and of multicast listeners (RFC 4861, RFC 2710, RFC 3810):
-/// they are between neighbours, and for no backend.
+/// only neighbours exchange these, so no backend gets them.
 const fn is_between_neighbours(icmpv6_kind: u8) -> bool {
     matches!(icmpv6_kind, 130..=137 | 143)
 }
 
 impl<P: PacketBuf + Carries> Worker<P> {
-    /// Tells what kind of packet the one at `index` of its burst is, which may be any but those that are
-    /// forwarded at once, and hands it to the function for that. `found` is its connection, where that was
-    /// searched for.
+    /// Classifies the packet at `index` of its burst, which may be any packet that isn't forwarded
+    /// at once, and passes it to the function for its kind. `found` is the packet's connection if
+    /// the table was searched for it.
     #[inline(never)]
     pub(super) fn dispatch(
         &mut self,
@@ -33,7 +35,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         index: usize,
         found: Option<(Handle, u64)>,
     ) {
-        // Nearly all of these begin or end connections. Most of what follows can't hold of them.
+        // Nearly all of these begin or end connections. The kinds handled below can't be among
+        // them.
         if let Some(key) = layout.fast_key_v4(packet.data())
             && let Some(service) = turn.services.service_of_v4(&key)
         {
@@ -43,8 +46,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
     }
 
-    /// Handles a packet that isn't the balancer's: it goes to the kernel, or from it to the wire. Without
-    /// an exception path, it is dropped.
+    /// Passes a packet that isn't the balancer's to the kernel, or from the kernel to the wire.
+    /// Without an exception path, the packet is dropped.
     pub(super) fn punt(&self, turn: &mut Turn<'_, '_, '_, P>, packet: P) {
         match self.ports.route_of_punted(&packet).filter(|_| turn.may_punt) {
             Some(route) => turn.send(packet, route),
@@ -76,7 +79,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
     }
 
-    /// Why a frame is dropped that classification finds malformed.
+    /// The reason to drop a frame that classification finds malformed.
     #[cold]
     fn reason_of_malformed(&self, packet: &P) -> BalanceDrop {
         if !is_truncated(packet.data(), packet.len_bytes()) {
@@ -115,7 +118,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if let Err(error) = ipip::decapsulate(&mut packet) {
             return turn.reject(packet, drop_of_decapsulation(error));
         }
-        // Offsets have moved, and what was inside may be a tunnel packet again.
+        // Offsets have moved, and the inner packet may be a tunnel packet again.
         let layout = Layout::at(packet.data(), packet.len_bytes(), &Station::ANY);
         match OwnHeader::of(packet.data()) {
             Some(inner) if !is_host(inner.source) => {
@@ -128,7 +131,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
                 turn.reject(packet, BalanceDrop::Blocked);
             }
             Some(inner) if layout.is_ip() => {
-                // What came in a tunnel has lost the headers that the kernel would go by.
+                // A packet from a tunnel has lost the headers that the kernel needs.
                 let may_punt = std::mem::replace(&mut turn.may_punt, false);
                 self.bare(turn, packet, &inner, layout, Way::Tunnelled);
                 turn.may_punt = may_punt;
@@ -137,7 +140,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
     }
 
-    /// A packet that is in no tunnel, or no longer in one.
+    /// Handles a packet that is in no tunnel, or no longer in one.
     fn bare(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
@@ -149,8 +152,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if self.probing.is_some() && is_for_probes(turn.services, header, layout) {
             return self.take_reply(turn, packet);
         }
-        // A tunnel's inner packet may be an error too: that is not the balancer's to follow. Nor is
-        // what a service sends to its client, which is a reply like any other.
+        // The inner packet of a tunnel may be an error, too: the balancer doesn't follow that one.
+        // Nor does it follow a packet from a service to its client, which is a reply like any
+        // other.
         let is_reply =
             way == Way::Tunnelled && is_about_client(turn.services, header, &packet, layout);
         if layout.is_icmp_error() && !layout.is_tunnel() && !is_reply {
@@ -204,10 +208,10 @@ fn is_about_client<P: PacketBuf>(
         && layout.key(packet.data()).is_some_and(|quoted| quoted.source() == header.destination)
 }
 
-/// How a packet came.
+/// How a packet arrived.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Way {
-    /// As it is.
+    /// Without a tunnel.
     Bare,
     /// In a tunnel to an own address.
     Tunnelled,

@@ -1,4 +1,6 @@
-//! Encapsulation: packets go to their targets, in fragments if they are too long.
+//! Encapsulation: sends packets to their targets, in fragments if they are too long. Uses the
+//! service table's outer headers and the egresses. A packet that can't be sent is left unchanged
+//! until it is dropped or answered.
 
 use super::answer::IcmpError;
 use super::{BalanceDrop, Turn, Worker};
@@ -64,8 +66,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
     }
 
-    /// Makes a packet ready to be sent to its target, and counts it. Where it can't, the packet is as it
-    /// was. It is not inlined: few packets take this way.
+    /// Makes a packet ready to be sent to its target, and counts it. On an error, the packet is
+    /// unchanged. Not inlined, because few packets take this path.
     #[inline(never)]
     pub(super) fn encapsulate(
         &mut self,
@@ -90,7 +92,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let route = self.egresses.backends.route;
         let counts = turn.counts;
         let count = &counts.target(id).packets;
-        // The last fragment is the packet itself: all ahead of it are created.
+        // The last fragment is the packet itself; all fragments before it are created.
         let mut last: Option<P> = None;
         let split = fragment::split(packet, target.packet_bytes_max.into(), |fragment| {
             if let Some(mut created) = last.replace(fragment)

@@ -1,4 +1,6 @@
-//! What control and a worker hand each other of exceptions, between bursts and in bounded steps.
+//! The exchange of exceptions between control and a worker, between bursts. Uses the memory that
+//! control sends with each [`Exchange`], and allocates none. Every step is bounded, so that packets
+//! never wait for a walk through the table.
 
 use super::Worker;
 use super::import::{Imported, claim};
@@ -12,98 +14,103 @@ use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::Instant;
 use std::net::Ipv4Addr;
 
-/// How many connections a worker looks up in a turn for an [`Exchange`], at most: each may wait for memory.
+/// Maximum number of connections that a worker looks up in a turn for an [`Exchange`]: each lookup
+/// may wait for memory.
 const LOOKUPS_A_TURN: usize = 4;
 
-/// In how many nanoseconds it looks up one of them: a turn that is short takes fewer, so that none takes much longer than the
-/// others.
+/// Time for one of these lookups, in nanoseconds. A short turn makes fewer lookups, so that no turn
+/// takes much longer than the others.
 const NS_A_LOOKUP: u64 = 1_000;
 
-/// How many changes a worker says of a connection at most: a claim and an end.
+/// Maximum number of changes that a worker reports for one connection: a claim and an end.
 const CHANGES_EACH: usize = 2;
 
-/// How many places of its tables it looks at in a turn, one after the other. Where all are exceptions, it
-/// looks up as many.
+/// Number of table slots that a worker examines in a turn, in sequence. If all of them hold
+/// exceptions, each one costs a lookup.
 const SLOTS_A_TURN: usize = 32;
 
-/// For how long it looks for a page at most, in nanoseconds, so that changes don't wait for a walk through a large table.
+/// Maximum time for one page, in nanoseconds, so that changes don't wait for a walk through a large
+/// table.
 const PAGE_NS_MAX: u64 = 5_000_000;
 
-/// By which a worker shares its exceptions with other nodes.
+/// The worker's side of sharing exceptions with other nodes.
 #[derive(Debug)]
 pub struct Sharing {
-    /// By which control asks for them, and hands over those of other nodes.
+    /// Control's requests for exceptions, and the exceptions of other nodes.
     pub mailbox: Mailbox<Exchange, Exchange>,
-    /// How many connections may wait for control to take note of them.
+    /// Maximum number of connections that wait in the journal until control fetches them.
     pub journal_max: usize,
 }
 
-/// Something that control and a worker do together. Control sends it with all the memory that it needs, and
-/// gets it back when it is done.
+/// A request from control to a worker. Control sends it with all the memory that the answer needs,
+/// and gets it back when it is done.
 #[derive(Debug)]
 pub enum Exchange {
-    /// The worker hands over what has changed since it was last asked.
+    /// The worker reports the changes since the last request.
     Changes(Box<Changes>),
-    /// It hands over some of its exceptions.
+    /// The worker reports some of its exceptions.
     Exceptions(Box<Page>),
-    /// It takes those of other nodes.
+    /// The worker enters the exceptions of other nodes.
     Import(Box<Import>),
-    /// It keeps this journal from now on, and hands over the one that it kept.
+    /// The worker keeps this journal from now on, and returns the previous one.
     Journal(Box<Journal>),
 }
 
-/// What has changed of a worker's own exceptions.
+/// Changes of a worker's own exceptions.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Claims and ends, as many as there is room for.
+    /// Claims and ends, up to the capacity.
     pub found: Vec<Change>,
-    /// How many connections still wait.
+    /// Number of connections that still wait.
     pub waiting_count: usize,
-    /// Whether changes were lost since control last heard so: then it has to go through all exceptions again.
+    /// Whether changes were lost since control last got this flag: then it must go through all
+    /// exceptions again.
     pub has_lost: bool,
-    /// The [serial](ServiceTable::serial) of the service table in use, where its exceptions are marked.
+    /// The [serial](ServiceTable::serial) of the service table in use, if its exceptions are
+    /// marked.
     pub marked: Option<u64>,
 }
 
 /// Some of a worker's exceptions.
 #[derive(Debug)]
 pub struct Page {
-    /// Where the worker is to go on; none once it has looked through all of its connections.
+    /// Position from which the worker must continue; `None` once it has examined all of its
+    /// connections.
     pub walk: Option<Walk>,
-    /// Those that were found, as many as there is room for, in some of the tables' places.
+    /// The exceptions found in a range of the tables' slots, up to the capacity.
     pub found: Vec<Record>,
-    /// Connections of other nodes that were found, exceptions or not.
+    /// The connections of other nodes found in the same slots, exceptions or not.
     pub entered: Vec<Record>,
-    /// Whether those are to be found, too.
+    /// Whether to report connections of other nodes, too.
     has_remote: bool,
-    /// When the worker began to look, for this page.
+    /// The time at which the worker began this page.
     begin: Option<Instant>,
 }
 
 /// Exceptions of other nodes, for a worker.
 #[derive(Debug, Default)]
 pub struct Import {
-    /// In the order in which they came.
+    /// The entries, in order of arrival.
     pub entries: Vec<Entry>,
-    /// How many are done.
+    /// Number of entries that are done.
     done_count: usize,
-    /// How many say less than what the worker knows.
+    /// Number of entries older than the worker's own knowledge.
     pub stale_count: u64,
-    /// How many were refused, for lack of room or because the backend is gone.
+    /// Number of entries refused, for lack of room or because the backend is gone.
     pub refused_count: u64,
 }
 
 /// An exception of another node.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry {
-    /// It is on this target.
+    /// The connection is on this target.
     Claim(Record, TargetId),
-    /// It has ended.
+    /// The connection has ended.
     End(FlowKey),
 }
 
 impl Changes {
-    /// None yet, with room for this many.
+    /// An empty value with room for this many changes.
     #[must_use]
     pub fn with_capacity(found_max: usize) -> Self {
         Self { found: room_for(found_max, Change::End(NO_KEY)), ..Self::default() }
@@ -111,10 +118,11 @@ impl Changes {
 }
 
 impl Page {
-    /// The fewest exceptions that a page must have room for.
+    /// Minimum number of exceptions that a page must have room for.
     pub const FOUND_MIN: usize = SLOTS_A_TURN;
 
-    /// An empty one, with room for this many, and [`FOUND_MIN`](Self::FOUND_MIN) at least.
+    /// An empty page with room for this many exceptions, and at least
+    /// [`FOUND_MIN`](Self::FOUND_MIN).
     #[must_use]
     pub fn with_capacity(found_max: usize) -> Self {
         let found_max = found_max.max(Self::FOUND_MIN);
@@ -136,20 +144,20 @@ impl Page {
         }
     }
 
-    /// Makes room for others. The worker goes on where it was.
+    /// Empties the page. The worker continues from its last position.
     pub fn clear(&mut self) {
         self.found.clear();
         self.entered.clear();
         self.begin = None;
     }
 
-    /// Whether nothing was found.
+    /// Whether the page is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.found.is_empty() && self.entered.is_empty()
     }
 
-    /// Has the worker begin again, and find connections of other nodes, too, where that is wanted.
+    /// Makes the worker begin again. With `has_remote`, it reports connections of other nodes, too.
     pub fn restart(&mut self, has_remote: bool) {
         self.clear();
         self.has_remote = has_remote;
@@ -158,13 +166,13 @@ impl Page {
 }
 
 impl Import {
-    /// With room for this many.
+    /// An empty value with room for this many entries.
     #[must_use]
     pub fn with_capacity(entries_max: usize) -> Self {
         Self { entries: Vec::with_capacity(entries_max), ..Self::default() }
     }
 
-    /// Makes room for others.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.entries.clear();
         (self.done_count, self.stale_count, self.refused_count) = (0, 0, 0);
@@ -177,11 +185,11 @@ impl Import {
     }
 }
 
-/// The worker's end, with what is in progress.
+/// The worker's end of the mailbox, with the exchange in progress.
 #[derive(Debug)]
 pub(super) struct Exchanges {
     mailbox: Option<Mailbox<Exchange, Exchange>>,
-    /// The one in progress, and when it had its last turn.
+    /// The exchange in progress, and the time of its last turn.
     current: Option<(Exchange, Instant)>,
 }
 
@@ -190,18 +198,18 @@ impl Exchanges {
         Self { mailbox: sharing.map(|it| it.mailbox), current: None }
     }
 
-    /// Whether there are any.
+    /// Whether this worker shares exceptions.
     #[inline]
     pub(super) const fn are_made(&self) -> bool {
         self.mailbox.is_some()
     }
 
-    /// Whether one is in progress.
+    /// Whether an exchange is in progress.
     pub(super) const fn has_work(&self) -> bool {
         self.current.is_some()
     }
 
-    /// Goes on with the one in progress, or the next one: a bounded step.
+    /// Continues with the exchange in progress, or with the next one: a bounded step.
     #[inline]
     pub(super) fn go_on<P>(
         &mut self,
@@ -222,7 +230,8 @@ impl Exchanges {
 }
 
 impl<P> Worker<P> {
-    /// A step of an exchange, with so many connections to look up at most. Returns whether it was the last one.
+    /// Takes one step of an exchange, with at most this many lookups of connections. Returns
+    /// whether it was the last step.
     #[cold]
     #[inline(never)]
     fn exchange(
@@ -265,13 +274,13 @@ impl<P> Worker<P> {
             let Some(key) = self.connections.journal().pop() else { break };
             let found = self.connections.peek_silent(&key, now);
             let found = found.map(|(_, connection, silent_ns)| (connection, silent_ns));
-            // Of a peer's, its owner says what becomes of it.
+            // A peer's connection is left to its owner, which decides and claims again.
             if found.is_some_and(|(connection, _)| connection.is_remote()) {
                 continue;
             }
             let is_exception = found.is_some_and(|(connection, _)| connection.is_own_exception());
-            // What began here in the place of a peer's is not what other nodes have: the claim takes the place there, too,
-            // and then there is something that can end.
+            // Other nodes don't know the connection that began here in the place of a peer's. Its
+            // claim replaces the peer's there, too, and only then can an end follow.
             let is_another = |it: &Connection| it.has_seen_syn() && it.moves() != 0;
             let claimed = found.filter(|(it, _)| is_exception || is_another(it));
             let claim =

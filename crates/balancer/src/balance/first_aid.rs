@@ -1,5 +1,6 @@
-//! What an operator does about an attack: packets from blocked prefixes are dropped, and connections begin
-//! no faster than limits say.
+//! An operator's measures against an attack: drops packets from blocked prefixes, and limits the
+//! rate of new connections. Reads the service table's blocks and limits. Never limits packets of
+//! connections that have begun; blocks apply to all packets.
 
 use super::serve::FromClient;
 use super::{Balance, BalanceDrop, Turn};
@@ -12,8 +13,8 @@ use hotloop::stage::{Burst, Carries, Classified, Cx};
 use std::net::IpAddr;
 
 impl<P: PacketBuf + Carries> Balance<P> {
-    /// Drops the packets of a burst that come from blocked prefixes, those of known connections among
-    /// them. Called only while any prefix is blocked.
+    /// Drops a burst's packets from blocked prefixes, including packets of known connections.
+    /// Called only while any prefix is blocked.
     #[cold]
     #[inline(never)]
     pub(super) fn drop_blocked(
@@ -27,7 +28,7 @@ impl<P: PacketBuf + Carries> Balance<P> {
             if !is_frame_blocked(services, classified.packet.data(), classified.tag()) {
                 return Some(classified);
             }
-            // What it says is for stages that return a verdict for each packet.
+            // The returned verdict is only for stages that return one for each packet.
             let _ = cx.drop::<_, ()>(classified.packet, BalanceDrop::Blocked);
             None
         });
@@ -36,12 +37,12 @@ impl<P: PacketBuf + Carries> Balance<P> {
 }
 
 impl<'d, P: PacketBuf> Turn<'d, '_, '_, P> {
-    /// Counts a connection that begins with this packet, where there are limits. What is within TCP is
-    /// of a connection that began before, at another balancer or in another life of this one: it is never
-    /// limited.
+    /// Counts a connection that begins with this packet, if there are limits. A packet within TCP
+    /// belongs to a connection that began before, at another balancer or in an earlier run of this
+    /// one: it is never limited.
     ///
     /// # Errors
-    /// It may not begin now.
+    /// Returns the reason if the connection may not begin now.
     #[inline]
     pub(super) fn admit(
         &self,
@@ -58,7 +59,7 @@ impl<'d, P: PacketBuf> Turn<'d, '_, '_, P> {
         })
     }
 
-    /// As [`admit`](Self::admit), where the service is not looked up yet.
+    /// Like [`admit`](Self::admit), for a service that is not looked up yet.
     #[inline]
     pub(super) fn admit_lazily(
         &self,
@@ -78,8 +79,8 @@ fn is_frame_blocked(services: &ServiceTable, frame: &[u8], layout: Layout) -> bo
         && OwnHeader::of(frame).is_some_and(|it| is_blocked(services, it.source, it.destination))
 }
 
-/// Whether a packet with these addresses is to a service from a blocked prefix. What is for the balancer
-/// itself is never blocked.
+/// Whether a packet with these addresses is to a service from a blocked prefix. Packets to the
+/// balancer itself are never blocked.
 pub(super) fn is_blocked(services: &ServiceTable, source: IpAddr, destination: IpAddr) -> bool {
     services.blocked().is_some_and(|blocked| blocked.contains(source))
         && services.is_vip(destination)

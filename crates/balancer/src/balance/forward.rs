@@ -1,4 +1,6 @@
-//! A burst: packets of known connections are forwarded at once, all others are dispatched.
+//! Handles a burst: forwards packets of known connections at once, and dispatches all others. Reads
+//! the service table in use and this worker's connections, and allocates nothing. Each packet of
+//! the input leaves exactly once: sent, dropped or kept as a fragment.
 
 use super::{Balance, BalanceDrop, WAITING_MAX, Worker};
 use crate::arrival::hash;
@@ -13,21 +15,23 @@ use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::stage::{BURST_CAPACITY, Burst, BurstStage, Carries, Classified, Cx, Instant, Output};
 
-/// How many targets stay in a core's cache by themselves. With more, they are prefetched for packets that are not taken by
-/// the fast path.
+/// Number of targets that stay in a core's cache without help. With more, the targets of packets
+/// off the fast path are prefetched.
 const CACHED_TARGETS_MAX: usize = 512;
 
-/// How many packets ahead in the burst. With 10,000 services, 6 and 12 were alike; 3 took a quarter longer.
+/// Prefetch distance, in packets of the burst. With 10,000 services, 6 and 12 were alike; 3 took a
+/// quarter longer.
 const TARGETS_AHEAD: usize = 12;
 
-/// What goes with all packets of a burst: the time and the way to drop, the way out, the service table.
+/// Shared state of a burst's packets: the time and the drop counters, the egress, the service
+/// table.
 pub(super) struct Turn<'t, 'c, 'o, P> {
     pub(super) cx: &'t mut Cx<'c, BalanceDrop>,
     out: &'t mut Output<'o, Routed<P, Route>>,
     pub(super) services: &'t ServiceTable,
-    /// Where this worker counts.
+    /// This worker's counters.
     pub(super) counts: &'t WorkerCounts,
-    /// Whether packets that are not the balancer's may go elsewhere.
+    /// Whether packets that aren't the balancer's may be passed to the kernel.
     pub(super) may_punt: bool,
 }
 
@@ -38,7 +42,7 @@ impl<P: PacketBuf> Turn<'_, '_, '_, P> {
     }
 
     pub(super) fn reject(&mut self, packet: P, reason: BalanceDrop) {
-        // What it says is for stages that return a verdict for each packet.
+        // The returned verdict is only for stages that return one for each packet.
         let _ = self.cx.drop::<_, ()>(packet, reason);
     }
 
@@ -137,7 +141,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
 }
 
 impl<P: PacketBuf + Carries> Balance<P> {
-    /// Balances a burst that hints were made for.
+    /// Balances a burst, after the hints for it were made.
     #[inline(never)]
     fn run(
         &mut self,
@@ -183,7 +187,7 @@ impl<P: PacketBuf + Carries> Balance<P> {
         }
     }
 
-    /// Leaves in each packet of a burst what it is.
+    /// Stores the classification of each packet of a burst in the packet.
     #[inline(never)]
     fn classify(&self, input: &mut Burst<Classified<P>>) {
         for packet in input.as_mut_slice() {
@@ -191,7 +195,7 @@ impl<P: PacketBuf + Carries> Balance<P> {
         }
     }
 
-    /// Goes over to the newest service table.
+    /// Switches to the newest service table.
     fn update_services(&mut self, now: Instant) {
         if self.services.take_up() {
             let settings = &self.services.current().settings;
@@ -202,7 +206,8 @@ impl<P: PacketBuf + Carries> Balance<P> {
     }
 }
 
-/// What the packets of a burst need on their way to targets. Copied, so that no write to memory has it read again.
+/// The values that the packets of a burst need on their way to targets. Copied, so that no write to
+/// memory makes the compiler read them again.
 struct Way<'a> {
     services: &'a ServiceTable,
     targets_serial: u64,
@@ -221,8 +226,8 @@ impl<'a> Way<'a> {
 }
 
 impl<P: PacketBuf + Carries> Worker<P> {
-    /// Encapsulates the packet at `index` of the burst if its connection is known and does not change by
-    /// it. Returns whether it did: any other packet is as it was.
+    /// Encapsulates the packet at `index` of the burst if its connection is known and this packet
+    /// doesn't change the connection. Returns whether it did; any other packet is unchanged.
     #[inline(always)]
     fn forward(
         &mut self,
@@ -290,7 +295,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
 }
 
 impl<P> Worker<P> {
-    /// Forgets what fell silent, in bounded steps.
+    /// Removes connections that fell silent, in bounded steps.
     #[inline]
     fn age(&mut self, counts: &WorkerCounts, now: Instant) {
         let Self { connections, schedule, .. } = self;

@@ -1,4 +1,6 @@
-//! Fragments: where the first of a datagram went, and those that came before it.
+//! Fragments: remembers the targets of first fragments, and keeps the fragments that came before
+//! their first. Uses memory allocated at the start only. Both tables are bounded: when one is full,
+//! the oldest entry goes.
 
 use crate::own_header::OwnHeader;
 use crate::prefix::bits;
@@ -8,23 +10,23 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::iter;
 
-/// How many fragments wait for their first.
+/// Maximum number of fragments that wait for their first.
 pub const WAITING_MAX: usize = 256;
 
-/// How long they wait, in nanoseconds.
+/// Maximum time that a fragment waits, in nanoseconds.
 pub const WAIT_NS: u64 = 1_000_000_000;
 
-/// What the fragments of a datagram share (RFC 791, section 2.3; RFC 8200, section 4.5).
+/// The fields that the fragments of a datagram share (RFC 791, section 2.3; RFC 8200, section 4.5).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Datagram([u64; 5]);
 
 impl Datagram {
-    /// The datagram that a fragment is of.
+    /// The datagram that this fragment belongs to.
     #[must_use]
     pub fn of(header: &OwnHeader) -> Self {
         let (source, destination) = (bits(header.source), bits(header.destination));
         let family = u64::from(header.source.is_ipv6()) << 48;
-        // In IPv6, what a fragment names need not be what the first one carries.
+        // In IPv6, the next header in a later fragment may differ from the one in the first.
         let protocol = if header.source.is_ipv6() { 0 } else { header.protocol };
         let rest = family | u64::from(protocol) << 32 | u64::from(header.identification);
         let halves = |bits: u128| ((bits >> 64) as u64, bits as u64);
@@ -32,19 +34,19 @@ impl Datagram {
         Self([a, b, c, d, rest])
     }
 
-    /// One of many.
+    /// A distinct datagram for each number.
     #[cfg(test)]
     pub const fn numbered(number: u64) -> Self {
         Self([0, 0, 0, 0, number])
     }
 }
 
-/// What a worker knows of fragments.
+/// A worker's knowledge of fragments.
 #[derive(Debug)]
 pub struct Fragments<P> {
-    /// Where first fragments went.
+    /// The targets of first fragments.
     pub firsts: FirstFragments,
-    /// In the order in which they came.
+    /// The waiting fragments, in order of arrival.
     waiting: VecDeque<Waiting<P>>,
 }
 
@@ -57,13 +59,13 @@ struct Waiting<P> {
 }
 
 impl<P> Fragments<P> {
-    /// Knows none yet. Takes all of its memory.
+    /// An empty table. Allocates all of its memory.
     pub fn new() -> Self {
         Self { firsts: FirstFragments::new(), waiting: VecDeque::with_capacity(WAITING_MAX) }
     }
 
-    /// Keeps a fragment that came before its first. Where there is no room, the oldest makes room for
-    /// it, and is returned.
+    /// Keeps a fragment that came before its first. If there is no room, removes and returns the
+    /// oldest.
     pub fn wait(&mut self, datagram: Datagram, hash: u32, packet: P, now: Instant) -> Option<P> {
         let is_full = self.waiting.len() >= WAITING_MAX;
         let oldest = if is_full { self.waiting.pop_front() } else { None };
@@ -71,13 +73,14 @@ impl<P> Fragments<P> {
         oldest.map(|it| it.packet)
     }
 
-    /// Takes out the next fragment that waits for this datagram's first, with its hash.
+    /// Removes and returns the next fragment that waits for this datagram's first, with its hash.
     pub fn released(&mut self, datagram: Datagram) -> Option<(P, u32)> {
         let index = self.waiting.iter().position(|it| it.datagram == datagram)?;
         self.waiting.remove(index).map(|it| (it.packet, it.hash))
     }
 
-    /// Takes out the next fragment that has waited too long; at the end of a run, any.
+    /// Removes and returns the next fragment that has waited too long; without a time, at the end
+    /// of a run, any fragment.
     pub fn given_up(&mut self, now: Option<Instant>) -> Option<P> {
         let oldest = self.waiting.front()?;
         if now.is_some_and(|now| now.ns_since(oldest.since) < WAIT_NS) {
@@ -86,39 +89,40 @@ impl<P> Fragments<P> {
         self.waiting.pop_front().map(|it| it.packet)
     }
 
-    /// How many fragments wait.
+    /// Number of waiting fragments.
     #[inline]
     pub fn waiting_count(&self) -> usize {
         self.waiting.len()
     }
 }
 
-/// How many datagrams a worker remembers the target of: the latest ones. A first fragment is forgotten
-/// when this many others have come since. So of `n` of them a second, a later fragment may follow its
-/// first within 4,096 / `n` seconds: 4 ms of a flood of a million.
+/// Number of datagrams that a worker remembers the target for: the latest ones. A first fragment is
+/// forgotten after this many others. With `n` datagrams a second, a later fragment may therefore
+/// follow its first within 4,096 / `n` seconds: 4 ms in a flood of a million.
 const DATAGRAMS_MAX: usize = 4096;
 
-/// How long each is remembered at most, in nanoseconds: a later fragment follows its first within
-/// milliseconds.
+/// Maximum time that a datagram is remembered, in nanoseconds: a later fragment follows its first
+/// within milliseconds.
 const REMEMBERED_NS: u64 = 2_000_000_000;
 
-/// So that most buckets have one datagram or none.
+/// Twice the number of datagrams, so that most buckets have at most one.
 const BUCKET_COUNT: usize = 2 * DATAGRAMS_MAX;
 
 /// The latest first fragments.
 ///
-/// Each has a number, in the order in which they came, and the place of its number in a ring: the
-/// next that comes there evicts it. Those of one bucket form a chain from the latest to the oldest. A chain ends
-/// where a number is no longer in the ring, so that eviction needs no work on it.
+/// Each entry has a number, in order of arrival, and the number's slot in a ring: the next entry in
+/// that slot evicts it. The entries of a bucket form a chain from the latest to the oldest. A chain
+/// ends at a number that is no longer in the ring, so evicting an entry doesn't touch its chain.
 #[derive(Debug)]
 pub struct FirstFragments {
-    /// The ring: `number % DATAGRAMS_MAX` is a number's place.
+    /// The ring: the slot of a number is `number % DATAGRAMS_MAX`.
     ring: Box<[First]>,
-    /// By bucket, the number of the latest.
+    /// The number of the latest entry of each bucket.
     latest: Box<[u64]>,
-    /// The number of the next to come. Invariant: above [`DATAGRAMS_MAX`], so that 0 is none's.
+    /// The number of the next entry. Invariant: above [`DATAGRAMS_MAX`], so that 0 is never an
+    /// entry's number.
     next: u64,
-    /// Secret, so that nobody can choose datagrams of one bucket.
+    /// Secret, so that an attacker can't choose datagrams of one bucket.
     hasher: RandomState,
 }
 
@@ -127,12 +131,12 @@ struct First {
     datagram: Datagram,
     target: TargetId,
     since: Instant,
-    /// The number of the one before it in its bucket.
+    /// The number of the previous entry in the same bucket.
     previous: u64,
 }
 
 impl FirstFragments {
-    /// Remembers none yet. Takes all of its memory.
+    /// An empty table. Allocates all of its memory.
     pub fn new() -> Self {
         let target = TargetId { slot: 0, generation: 0 };
         let (datagram, since) = (Datagram::default(), Instant::from_ns(0));
@@ -145,11 +149,12 @@ impl FirstFragments {
         }
     }
 
-    /// The first fragment of the datagram went to `target` now. The oldest makes room for it.
+    /// Records that the first fragment of the datagram went to `target` now, in place of the oldest
+    /// entry.
     pub fn remember(&mut self, datagram: Datagram, target: TargetId, now: Instant) {
         let bucket = self.bucket(datagram);
-        // One that comes again takes a new place, and leaves the chain at its old one: no chain has a
-        // datagram twice, however often it comes.
+        // A datagram that comes again takes a new slot and leaves its old position in the chain, so
+        // no chain has a datagram twice, however often it comes.
         self.unlink(bucket, datagram);
         let number = self.next;
         let previous = self.latest[bucket];
@@ -158,7 +163,7 @@ impl FirstFragments {
         self.next += 1;
     }
 
-    /// Where the first fragment of the datagram went, if that is remembered.
+    /// The target of the datagram's first fragment, if it is remembered.
     pub fn target(&self, datagram: Datagram, now: Instant) -> Option<TargetId> {
         let mut firsts = self.chain(self.bucket(datagram)).map(|number| &self.ring[place(number)]);
         let first = firsts.find(|first| first.datagram == datagram)?;
@@ -169,7 +174,7 @@ impl FirstFragments {
         self.hasher.hash_one(datagram) as usize % BUCKET_COUNT
     }
 
-    /// The numbers of a bucket's datagrams that are in the ring, from the latest on.
+    /// The numbers of a bucket's datagrams that are in the ring, latest first.
     fn chain(&self, bucket: usize) -> impl Iterator<Item = u64> {
         let in_ring = |number: u64| (self.next - number <= DATAGRAMS_MAX as u64).then_some(number);
         iter::successors(in_ring(self.latest[bucket]), move |number| {
@@ -198,7 +203,7 @@ impl FirstFragments {
     }
 }
 
-/// Where a number is in the ring.
+/// The index of a number in the ring.
 const fn place(number: u64) -> usize {
     (number % DATAGRAMS_MAX as u64) as usize
 }
@@ -212,8 +217,8 @@ mod tests {
         TargetId { slot, generation: 1 }
     }
 
-    /// Against a list, the latest last: few datagrams that come again and again, or more than there is
-    /// room for.
+    /// Compares with a list, latest last: for few datagrams that repeat, and for more datagrams
+    /// than there is room for.
     #[test]
     fn finds_what_a_list_finds() {
         for (seed, datagram_count) in [(1, 40), (2, 4_096), (3, 6_000), (4, 100_000)] {
@@ -239,7 +244,7 @@ mod tests {
         }
     }
 
-    /// However often one comes, others are found at once.
+    /// However often one datagram comes, the others are found at once.
     #[test]
     fn no_chain_has_a_datagram_twice() {
         let (mut firsts, now) = (FirstFragments::new(), Instant::from_ns(0));

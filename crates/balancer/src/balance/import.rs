@@ -1,4 +1,6 @@
-//! Exceptions of other nodes.
+//! Claims and ends of other nodes. Changes this worker's connections only, by the verdict of
+//! `merge`. An older claim never replaces a newer one, and a peer never ends this node's own
+//! connection.
 
 use super::Worker;
 use super::schedule::{ServicePair, is_exception};
@@ -10,12 +12,12 @@ use crate::services::{ServiceTable, TargetId};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::Instant;
 
-/// What became of a claim, or of an end.
+/// The outcome of a claim or an end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Imported {
-    /// The connection is as the other node says.
+    /// The connection is now as the other node reports it.
     Taken,
-    /// What this node has counts for more, or there is nothing that could end.
+    /// This node's own entry takes precedence, or there is nothing to end.
     Stale,
     /// The backend is gone, or the table has no room.
     Refused,
@@ -24,7 +26,8 @@ pub(super) enum Imported {
 const NS_PER_MS: u64 = 1_000_000;
 
 impl<P> Worker<P> {
-    /// Takes a peer's claim to a connection, which is on `target`, where nothing here counts for more.
+    /// Takes a peer's claim to a connection, which is on `target`, unless this node's own entry
+    /// takes precedence.
     pub(super) fn import(
         &mut self,
         (services, counts): (&ServiceTable, &WorkerCounts),
@@ -43,7 +46,7 @@ impl<P> Worker<P> {
             return self.enter_remote(counts, (record, hash), claim, now);
         };
         let existing = self.existing(services, (&here, silent_ns), record, now);
-        // One whose backend is gone is about to get another one.
+        // A connection without a backend is about to get another one.
         let verdict = existing.map_or(Verdict::Replace, |it| merge(&it, record));
         let is_established = existing.is_some_and(|it| it.is_established_by(record));
         match verdict {
@@ -63,7 +66,7 @@ impl<P> Worker<P> {
                 if is_established {
                     changed.establish();
                 }
-                // Which is journalled if it is an exception.
+                // If the connection is an exception, this journals it.
                 self.connections.set((place, &record.key), changed, now.earlier_by(silent_ns));
                 Imported::Taken
             }
@@ -74,8 +77,8 @@ impl<P> Worker<P> {
         }
     }
 
-    /// Ends a peer's connection. One of this node's own goes on: what another connection of the same ports replaces, its
-    /// claim has replaced before.
+    /// Ends a peer's connection. A connection of this node's own continues: if another connection
+    /// of the same ports replaces it, the other's claim has replaced it already.
     pub(super) fn end_remote(
         &mut self,
         counts: &WorkerCounts,
@@ -92,7 +95,7 @@ impl<P> Worker<P> {
         Imported::Taken
     }
 
-    /// What is known here of a connection that a peer claims; none where its backend is gone.
+    /// This node's entry for a connection that a peer claims; `None` if its backend is gone.
     fn existing(
         &self,
         services: &ServiceTable,
@@ -101,8 +104,9 @@ impl<P> Worker<P> {
         now: Instant,
     ) -> Option<Existing> {
         let target = services.active(here.target)?;
-        // Of one of this node's own, the time that is left says which node saw a packet last. It depends on the
-        // state, too: what is over at the peer has little left after the latest packet.
+        // For one of this node's own connections, the remaining time shows which node saw a packet
+        // last. The timeout depends on the state, too: a connection that is over at the peer has
+        // little time left after its latest packet.
         let idle_ns = match here.is_remote() {
             true => self.connections.idle_ns(here),
             false => services.settings.idle_ns[record.state as usize],
@@ -152,7 +156,7 @@ impl<P> Worker<P> {
     }
 }
 
-/// What this node claims of a connection; none where its backend is gone.
+/// This node's claim to a connection; `None` if its backend is gone.
 pub(super) fn claim(
     services: &ServiceTable,
     key: &FlowKey,

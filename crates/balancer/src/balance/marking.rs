@@ -1,5 +1,6 @@
-//! The walk through a worker's connections: which are exceptions, and which of them other nodes are to hear of
-//! again.
+//! The walk through a worker's connections, which finds the exceptions and the ones to claim again.
+//! Reads two service tables, sets marks and fills the journal. Each turn takes a bounded step, and
+//! a pass ends in time for the shortest idle timeout.
 
 use super::Worker;
 use super::schedule::{ServicePair, is_exception};
@@ -10,73 +11,75 @@ use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::seed::Seed;
 use hotloop::stage::Instant;
 
-/// How many places it looks at for each turn, whatever the time. Where it has time for more turns than it needs, it is
-/// done earlier.
+/// Minimum number of slots to examine in a turn, whatever the time. With more turns than it needs,
+/// the walk ends earlier.
 const SLOTS_A_TURN_MIN: usize = 2;
 
-/// How many places a walk looks at in a turn at most, where there is nothing in them: each takes some nanoseconds.
+/// Maximum number of slots that a walk examines in a turn if they are empty: each takes some
+/// nanoseconds.
 const SLOTS_A_TURN_MAX: usize = 1_024;
 
-/// After how many connections a walk is through with its turn: each may take a look at two service tables, some 100 ns
-/// or more, so some 10 µs a turn.
+/// Number of connections after which a walk ends its turn: each may read two service tables, some
+/// 100 ns or more, so some 10 µs a turn.
 const CONNECTIONS_A_TURN: usize = 48;
 
-/// How many times as many places as turns need in the mean it looks at in one where it is late; a step's at least.
+/// A late walk examines up to this multiple of the mean number of slots per turn, and at least one
+/// step.
 const HURRY: u64 = 2;
 
-/// How many of the bits of [`Pass::slots_per_ns`] are after the point.
+/// Number of fractional bits of [`Pass::slots_per_ns`].
 const PACE_BITS: u32 = 32;
 
-/// How many places it looks at together, in a turn in which as many are due: so it waits for the memory of all of
-/// them at once.
+/// Number of slots to examine together, in a turn with at least that many due: their memory is then
+/// awaited at once.
 const SLOTS_A_STEP: usize = 8;
 
-/// How often connections are looked at within the shortest idle timeout: a connection that is
+/// Number of passes within the shortest idle timeout: a connection that is
 /// [due](Connection::is_due) after a third is claimed again long before the other nodes forget it.
 const PASSES_PER_IDLE_TIMEOUT: u64 = 12;
 
-/// How often a walk that marks is done once more where connections have moved meanwhile, some of which it may have
-/// missed.
+/// Maximum number of repetitions of a marking walk if connections have moved meanwhile, since it
+/// may have missed some of them.
 const REPEATS_MAX: u32 = 2;
 
-/// How far the walk is.
+/// State of the walk.
 #[derive(Debug, Default)]
 pub(super) struct Marking {
     pass: Option<Pass>,
-    /// Whether exceptions are not all marked since the service table has changed.
+    /// Whether some exceptions are still unmarked since the service table changed.
     is_incomplete: bool,
-    /// Whether there may be exceptions of this node's.
+    /// Whether this node may have exceptions.
     has_found: bool,
 }
 
-/// A walk through all places.
+/// A walk through all slots.
 #[derive(Clone, Copy, Debug)]
 struct Pass {
     purpose: Purpose,
     walk: Walk,
-    /// Whether it begins anew at the end, as it began somewhere in between.
+    /// Whether the walk wraps around at the end, because it began in the middle.
     comes_round: bool,
-    /// How many places are due in a nanosecond, in fractions of [`PACE_BITS`] bits.
+    /// Number of slots due per nanosecond, with [`PACE_BITS`] fractional bits.
     slots_per_ns: u64,
-    /// How many places it has looked at.
+    /// Number of slots examined.
     done_count: usize,
     begin: Instant,
-    /// How many turns there were since then.
+    /// Number of turns since the walk began.
     all_turn_count: u64,
-    /// How many since it last looked at some.
+    /// Number of turns since the walk last examined slots.
     turn_count: usize,
-    /// How long it is to take, in nanoseconds.
+    /// Intended duration, in nanoseconds.
     length_ns: u64,
-    /// What [`Connections::moved_count`] was when it began.
+    /// The value of [`Connections::moved_count`] when the walk began.
     moved_count: u64,
     has_found: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Purpose {
-    /// To mark exceptions, and to repeat that as many times at most.
+    /// Mark exceptions, and repeat the walk at most this many times.
     Mark { repeats_left: u32 },
-    /// To journal those that are due.
+    /// Journal the connections that are due.
     Refresh,
 }
 
@@ -98,8 +101,8 @@ impl Pass {
         }
     }
 
-    /// How many places to look at now, to be through in time. What it is late by, as after a time off its CPU, it catches up
-    /// over many turns, none of which takes much longer than the others.
+    /// Number of slots to examine now, to end in time. A delay, such as after a time off the CPU,
+    /// is made up over many turns, so that no turn takes much longer than the others.
     fn budget(&self, now: Instant) -> usize {
         let count_in =
             |ns| ((u128::from(self.slots_per_ns) * u128::from(ns)) >> PACE_BITS) as usize;
@@ -129,12 +132,13 @@ impl Marking {
 }
 
 impl<P> Worker<P> {
-    /// Begins to mark the exceptions of a service table that has just been taken up.
+    /// Begins to mark the exceptions of a service table that the worker has just switched to.
     #[cold]
     pub(super) fn begin_marking(&mut self, prepare_ns_max: u64, now: Instant) {
         let purpose = Purpose::Mark { repeats_left: REPEATS_MAX };
         let pass = Pass::new(purpose, &self.connections, now, prepare_ns_max);
-        // One that is under way goes on from where it is: however often the table changes, it comes everywhere.
+        // A walk in progress continues from its position: however often the table changes, it
+        // reaches every slot.
         let pass = match self.marking.pass {
             Some(Pass { walk, purpose: Purpose::Mark { .. }, has_found, .. }) => {
                 let slots_per_ns = 2 * pass.slots_per_ns;
@@ -146,7 +150,7 @@ impl<P> Worker<P> {
         self.marking.is_incomplete = true;
     }
 
-    /// Goes on with the walk where there is one: a bounded step.
+    /// Continues the walk, if there is one: a bounded step.
     #[inline]
     pub(super) fn walk(&mut self, services: &ServiceTable, now: Instant) {
         if self.marking.pass.is_some() {
@@ -156,7 +160,7 @@ impl<P> Worker<P> {
         }
     }
 
-    /// Begins to look for exceptions that are due, where there may be any.
+    /// Begins to look for due exceptions, if there may be any.
     fn begin_refreshing(&mut self, services: &ServiceTable, now: Instant) {
         if self.connections.journal().take_has_new() {
             self.marking.has_found = true;
@@ -184,7 +188,8 @@ impl<P> Worker<P> {
         }
     }
 
-    /// Looks at the next places, and ends the walk after the last ones. Returns how many connections were in them.
+    /// Examines the next slots, and ends the walk after the last ones. Returns the number of
+    /// connections in them.
     fn step(&mut self, services: &ServiceTable, now: Instant) -> usize {
         let Self { connections, seed, marking, .. } = self;
         let Some(pass) = &mut marking.pass else { return 0 };
@@ -229,7 +234,7 @@ impl<P> Worker<P> {
         connection_count
     }
 
-    /// Ends a walk, and begins another one where some connections may have been missed.
+    /// Ends a walk, and begins another one if it may have missed connections.
     fn end_pass(&mut self, now: Instant) {
         let Some(pass) = self.marking.pass.take() else { return };
         self.marking.has_found = pass.has_found;
@@ -243,7 +248,8 @@ impl<P> Worker<P> {
     }
 }
 
-/// The services that take the next connections of a walk, the memory of whose choices is then on its way.
+/// The services that take the next connections of a walk. Also prefetches the memory that their
+/// choices read.
 fn pairs<'d>(
     services: &'d ServiceTable,
     seed: &Seed,
@@ -274,7 +280,8 @@ mod tests {
         Pass { slots_per_ns, ..Pass::new(purpose, &connections, Instant::from_ns(0), SECOND_NS) }
     }
 
-    /// Takes turns from a time to another one, this long after each other. Returns how many places the most were in a turn.
+    /// Takes turns at a fixed interval in this range of times. Returns the most slots examined in
+    /// one turn.
     fn take_turns(pass: &mut Pass, turn_ns: usize, times_ns: Range<u64>) -> usize {
         let mut most = 0;
         for now in times_ns.step_by(turn_ns) {
@@ -291,7 +298,7 @@ mod tests {
         let mut pass = pass(Purpose::Refresh);
         let ms = |ms: Range<u64>| ms.start * 1_000_000..ms.end * 1_000_000;
         assert!(take_turns(&mut pass, 20_000, ms(0..250)) <= 21);
-        // For a tenth of a second it has no turn, which makes turns longer in the mean.
+        // It has no turn for a tenth of a second, which makes the mean turn longer.
         assert!((41..=60).contains(&take_turns(&mut pass, 20_000, ms(350..400))));
         assert!(pass.done_count < 390_000, "{}", pass.done_count);
         assert!((41..=60).contains(&take_turns(&mut pass, 20_000, ms(400..470))));

@@ -1,24 +1,29 @@
-//! The network function: what becomes of each packet.
+//! The network function of one worker: decides what happens to each packet, and does it. Uses this
+//! worker's tables, the service table that control publishes, and mailboxes. It allocates nothing
+//! per packet, and waits for no thread except in a replay with shared limits. Every packet is sent,
+//! kept as a fragment, or dropped and counted under one reason.
 //!
-//! - A packet to a service goes to the backend of its connection, or else to the one that the
-//!   service's scheduler chooses, which is remembered: wrapped in IP, out of the backend side's port.
-//! - A tunnel packet to one of the balancer's own addresses, from a backend or a peer, is unwrapped.
-//!   If what it carries is for a service, it is balanced like any other; if it is from one, it is on
-//!   its way to a client, and goes out of the client side's port.
+//! - A packet to a service is wrapped in IP and leaves by the backend side's port, to the backend
+//!   of its connection. If it has no connection yet, the service's scheduler chooses a backend, and
+//!   the choice is remembered.
+//! - A tunnel packet to one of the balancer's own addresses, from a backend or a peer, is
+//!   unwrapped. An inner packet to a service is balanced like any other; one from a service is on
+//!   its way to a client, and leaves by the client side's port.
 //! - An ICMP error about a packet of a connection goes to the connection's backend.
-//! - What can't be delivered is answered by ICMP where its rules allow that.
-//! - Everything else is dropped for a named reason: see [`BalanceDrop`].
+//! - A packet that can't be delivered is answered by ICMP if ICMP's rules allow it.
+//! - Every other packet is dropped for a named reason: see [`BalanceDrop`].
 //!
-//! A full connection table costs no packets: what is not remembered goes where the service's table of
-//! hashes says each time.
+//! A full connection table costs no packets: a flow that isn't remembered goes to its hash's
+//! backend each time.
 //!
-//! Nearly all packets are of known connections: `forward` encapsulates and sends them. All others go on to
-//! `dispatch`, which tells them apart. `serve` finds the connections of what clients send, `plain` those of
-//! its simplest packets, `encapsulate` sends it to their targets; `return_path` sends what services answer;
-//! `marking` finds the exceptions, and `exchange` hands them to control and takes those of other nodes,
-//! which `import` enters, all in turns that `spare` finds to have time; `first_aid` drops what an operator has
-//! blocked or limited; `probing` sends probes and takes their replies;
-//! `answer` sends ICMP.
+//! Nearly all packets belong to known connections: `forward` encapsulates and sends them. All
+//! others go on to `dispatch`, which classifies them. `serve` finds the connections of packets from
+//! clients, `plain` those of the simplest packets, and `encapsulate` sends them to their targets;
+//! `return_path` sends replies from services. `marking` finds the exceptions; `exchange` reports
+//! them to control and takes the exceptions of other nodes, which `import` enters. This work is
+//! done in turns that have time for it, according to `spare`. `first_aid` drops packets that an
+//! operator has blocked or limited; `probing` sends probes and takes their replies; `answer` sends
+//! ICMP.
 
 mod answer;
 mod dispatch;
@@ -71,93 +76,94 @@ use spare::SpareTime;
 use std::sync::Arc;
 
 drop_reasons! {
-    /// Why the balancer drops packets.
+    /// The balancer's reasons to drop a packet.
     pub enum BalanceDrop {
         /// Not for the balancer: ARP, other addresses, foreign tunnels. A port with a
         /// `kernel_interface` hands it to the kernel instead.
         Punt = "punt",
-        /// A header is cut, or contradicts itself or what is around it.
+        /// A header is cut short, or contradicts itself or the header around it.
         Malformed = "malformed",
         /// The frame ends before its packet does: a device may have cut it.
         Truncated = "truncated",
         /// A fragment of a tunnel packet to an own address.
         TunnelFragment = "tunnel_fragment",
-        /// A later fragment, of which the first did not come in time, or had nowhere to go.
+        /// A later fragment without its first, which did not come in time or had no destination.
         FragmentOrphan = "fragment_orphan",
         /// A tunnel packet to an own address, from neither a backend nor a peer.
         UnknownTunnelSource = "unknown_tunnel_source",
-        /// A checksum is wrong: of a tunnel packet's outer header, of a reply's on its way to a client, of an
-        /// echo request, or of a header that would have been fragmented.
+        /// A wrong checksum: of a tunnel packet's outer header, of a reply on its way to a client,
+        /// of an echo request, or of a header that would have been fragmented.
         BadChecksum = "bad_checksum",
-        /// A tunnel packet met congestion which its inner packet can't show (RFC 6040, section 4.2).
+        /// A tunnel packet met congestion that its inner packet can't show (RFC 6040, section 4.2).
         Congestion = "congestion",
         /// The address is a service's, but none of its services takes this protocol and port.
         NoService = "no_service",
         /// The service has no backend for new connections.
         NoBackend = "no_backend",
-        /// The packet may not be forwarded once more.
+        /// The packet's hop limit doesn't allow another hop.
         TtlExpired = "ttl_expired",
         /// Once wrapped, the packet would exceed the MTU of the path to the backends.
         TooBig = "too_big",
         /// The packet's buffer has no room for the outer header.
         NoHeadroom = "no_headroom",
-        /// There was no buffer for a piece of the packet.
+        /// There was no buffer for a fragment of the packet.
         NoMbuf = "no_mbuf",
         /// An echo request to a service's address, answered or not.
         IcmpEcho = "icmp_echo",
-        /// Its backend was taken out, and its TCP connection with it.
+        /// A packet of a TCP connection that ended when its backend was taken out.
         Flushed = "flushed",
-        /// To be wrapped, though it comes from a tunnel of this balancer or from the backend that it
-        /// would go to, or is in too many tunnels already (RFC 2003, section 3).
+        /// The packet comes from a tunnel of this balancer or from the backend that it would go to,
+        /// or is in too many tunnels already (RFC 2003, section 3).
         TunnelLoop = "tunnel_loop",
-        /// It states that it may enter no further tunnel (RFC 2473, section 4.1.1).
+        /// The packet states that it may enter no further tunnel (RFC 2473, section 4.1.1).
         EncapsulationLimit = "encapsulation_limit",
-        /// Its source is no address of a host.
+        /// The source is not a host's address.
         MartianSource = "martian_source",
-        /// Its destination is no address of a host.
+        /// The destination is not a host's address.
         MartianDestination = "martian_destination",
         /// The frame is addressed to another station than the port that received it.
         NotForUs = "not_for_us",
-        /// A tunnel packet to an own address, by a port that faces clients alone.
+        /// A tunnel packet to an own address, on a port that faces only clients.
         TunnelFromClients = "tunnel_from_clients",
         /// A packet to a service from a prefix that an operator has blocked.
         Blocked = "blocked",
-        /// It would begin a connection, and too many begin from where it comes.
+        /// The packet would begin a connection, and too many begin from its source network.
         SourceLimit = "source_limit",
-        /// It would begin a connection, and too many begin to its service.
+        /// The packet would begin a connection, and too many begin to its service.
         ServiceLimit = "service_limit",
-        /// For the balancer's own probes, which it was handed to.
+        /// A reply to one of the balancer's own probes, which got it.
         ProbeReply = "probe_reply",
-        /// For the balancer's own probes, which have no room for it: more comes than they ask for.
+        /// A reply to the balancer's own probes that they had no room for: more replies came than
+        /// the probes asked for.
         ProbeReplyLost = "probe_reply_lost",
     }
 }
 
-/// What a worker's balancer is made with.
+/// Configuration of a worker's balancer.
 #[derive(Debug)]
 pub struct BalancerConfig {
-    /// The service table, with its updates.
+    /// The subscription to the service table.
     pub services: Subscriber<ServiceTable>,
-    /// How packets are sent.
+    /// The ports to send by.
     pub egresses: Egresses,
-    /// The counts of all workers: it counts in its place of them.
+    /// Counters of all workers; this one writes `counts[worker]`.
     pub counts: Arc<[WorkerCounts]>,
-    /// Which worker it is of.
+    /// Index of the worker.
     pub worker: usize,
-    /// How many connections it remembers of each IP version.
+    /// Maximum number of connections to remember per IP version.
     pub connections_max: usize,
-    /// How many targets there may be at once: [`Builder::slot_capacity`].
+    /// Maximum number of targets at once: [`Builder::slot_capacity`].
     ///
     /// [`Builder::slot_capacity`]: crate::services::Builder::slot_capacity
     pub slot_capacity: usize,
-    /// The NUMA node of its memory, where that is known.
+    /// The NUMA node for the tables' memory, if known.
     pub node: Option<u32>,
-    /// By which control asks it, where anybody does.
+    /// Control's queries, if there are any.
     pub mailbox: Option<Mailbox<Query, Reply>>,
-    /// By which it shares its exceptions with other nodes, where there are any.
+    /// Sharing of exceptions with other nodes, if there are any.
     pub sharing: Option<Sharing>,
-    /// By which its tables hash, for tests that are to go alike each time; else each has a random one, as an attacker
-    /// who knows it can fill the places of a connection.
+    /// Hash seed of the tables, for tests that must be repeatable. Otherwise each table has a
+    /// random seed, because an attacker who knows it can fill the slots of a connection.
     pub table_seed: Option<u64>,
 }
 
@@ -172,12 +178,12 @@ pub struct Balance<P> {
     spare: SpareTime,
     /// Whether packets come without their layouts.
     classifies: bool,
-    /// Its place in a capture that is replayed, where workers share limits.
+    /// This worker's position in a replayed capture, if workers share limits.
     order: Option<InOrder>,
     state: Worker<P>,
 }
 
-/// What one worker alone writes.
+/// The state that only this worker writes.
 #[derive(Debug)]
 struct Worker<P> {
     egresses: Egresses,
@@ -190,25 +196,25 @@ struct Worker<P> {
     ports: Ports,
     marking: Marking,
     new_connections: Window,
-    /// Errors that say that a packet is too big: what hosts learn the path's MTU by.
+    /// The budget for packet-too-big errors, which tell hosts the path's MTU.
     too_big_errors: Budget,
-    /// All others.
+    /// The budget for all other errors.
     other_errors: Budget,
-    /// Of outer headers that routers may fragment. Workers count in steps of their number, so that no two
-    /// have the same.
+    /// Identifications of outer headers that routers may fragment. Each worker counts in steps of
+    /// the number of workers, so that no two use the same value.
     identifications: Identifications,
-    /// The health checks that go through the tunnels, where there are any.
+    /// The health checks through tunnels, if there are any.
     probing: Option<Probing<P>>,
 }
 
 impl<P> Balance<P> {
-    /// A worker's balancer.
+    /// Makes a worker's balancer.
     ///
     /// # Errors
-    /// There is no memory for the connections.
+    /// If there is no memory for the connections.
     ///
     /// # Panics
-    /// When there is no place for the worker in the counts.
+    /// If `worker` isn't an index of the counts.
     pub fn new(config: BalancerConfig) -> Result<Self, Error> {
         let BalancerConfig { services, egresses, counts, worker, connections_max, .. } = config;
         let BalancerConfig { slot_capacity, node, mailbox, sharing, table_seed, .. } = config;
@@ -239,43 +245,44 @@ impl<P> Balance<P> {
         Ok(Self { services, counts, worker, queries, exchanges, spare, classifies, order, state })
     }
 
-    /// With what holds for the ports that packets come by.
+    /// Sets the properties of the receiving ports.
     #[must_use]
     pub fn receiving(mut self, ports: Ports) -> Self {
         self.state.ports = ports;
         self
     }
 
-    /// With packets that nothing before it has classified.
+    /// Sets that packets arrive unclassified.
     #[must_use]
     pub fn classifying(mut self) -> Self {
         self.classifies = true;
         self
     }
 
-    /// With health checks that go through the tunnels.
+    /// Sets the health checks that go through the tunnels.
     #[must_use]
     pub fn probing(mut self, probing: Option<Probing<P>>) -> Self {
         self.state.probing = probing;
         self
     }
 
-    /// With a place in the order of a capture, of which it receives its part, and no other packet.
+    /// Sets the order of a capture that workers share. This worker receives its own part of the
+    /// capture, and no other packet.
     #[must_use]
     pub fn in_order(mut self, order: Option<InOrder>) -> Self {
         self.order = order;
         self
     }
 
-    /// With a clock of the CPU: work that can wait is then done in turns that did not take long. Without one, every turn does
-    /// some of it.
+    /// Sets a clock of the CPU: deferred work is then done in turns that did not take long. Without
+    /// a clock, every turn does some of it.
     #[must_use]
     pub fn timed(mut self, clock: Clock) -> Self {
         self.spare = SpareTime::by(clock);
         self
     }
 
-    /// Whether there is work that can wait for a turn with time, within limits.
+    /// Whether there is deferred work for a turn that has time, within limits.
     #[inline]
     const fn has_waiting_work(&self) -> bool {
         !self.state.marking.is_complete() || self.exchanges.has_work()
@@ -287,20 +294,20 @@ impl<P> Balance<P> {
         &self.state.connections
     }
 
-    /// Whether the exceptions of the service table that this worker goes by are all marked.
+    /// Whether all exceptions of the service table in use are marked.
     #[must_use]
     pub const fn are_exceptions_marked(&self) -> bool {
         self.state.marking.is_complete()
     }
 
-    /// What memory the tables of this worker got.
+    /// The kind of memory that this worker's tables got.
     #[must_use]
     pub const fn obtained(&self) -> [(&'static str, Obtained); 2] {
         let Worker { connections, schedule, .. } = &self.state;
         [("connections", connections.obtained()), ("clients", schedule.obtained())]
     }
 
-    /// The service table that this worker goes by.
+    /// The service table in use.
     #[must_use]
     pub fn services(&self) -> &ServiceTable {
         self.services.current()

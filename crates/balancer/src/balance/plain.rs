@@ -1,5 +1,6 @@
-//! Whole packets of TCP and UDP in IPv4 without options: of these, nearly all that are not forwarded at once
-//! are the first of their connections.
+//! Whole packets of TCP and UDP in IPv4 without options. Of the ones that are not forwarded at
+//! once, nearly all are the first of their connections. Uses the fast key only, not the full header
+//! parser, and treats each packet exactly as `serve` would.
 
 use super::serve::FromClient;
 use super::{Turn, Worker, refusal};
@@ -17,12 +18,13 @@ use hotloop::packet::ip::protocol;
 use hotloop::stage::{Carries, Instant};
 
 impl<P: PacketBuf + Carries> Worker<P> {
-    /// Encapsulates the packet at `index` of the burst, and enters its connection, where it is the first one of
-    /// it and its service chooses by the hash of the flow. Connections [begin plainly](ServiceTable::begins_plainly).
+    /// Encapsulates the packet at `index` of the burst and enters its connection, if it is the
+    /// first packet and its service chooses by the flow's hash. The connection must [begin
+    /// plainly](ServiceTable::begins_plainly).
     ///
     /// # Errors
-    /// It is another packet, and is as it was. If its connection was found, it counts as seen now: this is its
-    /// handle, and for how long it had no packet.
+    /// Otherwise the packet is unchanged. If its connection was found, the error has the
+    /// connection's handle and its silence before this packet, which counts as seen now.
     #[inline(never)]
     pub(super) fn begin(
         &mut self,
@@ -40,7 +42,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             return Err(None);
         }
         let hash = self.seed.hash_v4(&key);
-        // First of all, as the Maglev table is seldom in the first-level cache.
+        // Read first, because the Maglev table is seldom in the first-level cache.
         let Some(id) = service.by_hash(hash) else { return Err(None) };
         let (client, destination) = (key.source().into(), key.destination().into());
         if refusal::of_addresses(services, client, destination).is_some() {
@@ -70,7 +72,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         Ok(())
     }
 
-    /// A packet to a service, of a connection that was `found`, or was not searched for.
+    /// Serves a packet to a service. `found` is its connection, if the table was searched.
     pub(super) fn serve_plain(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
@@ -98,7 +100,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
     }
 }
 
-/// TCP's flags; 0 elsewhere.
+/// TCP's flags; 0 for other protocols.
 #[inline(always)]
 fn flags<P: PacketBuf>(key: &FlowKeyV4, packet: &P) -> u8 {
     let is_tcp = key.protocol() == protocol::TCP;

@@ -1,9 +1,10 @@
-//! Packets of health checks that go through the tunnels: a worker sends them as it sends clients' packets, and
-//! takes the replies out of the traffic.
+//! Packets of health checks through tunnels: a worker sends them like clients' packets, and takes
+//! the replies out of the traffic. Uses buffers that control sends. Probes and replies never wait
+//! for each other: if there is no room for a reply, it is dropped and counted.
 //!
-//! Buffers go back and forth by a [`Mailbox`], so that nothing is allocated here. A request with a frame in
-//! it is sent, and comes back empty; an empty one is room for a reply, and comes back with the frame that
-//! was received.
+//! Buffers go back and forth through a [`Mailbox`], so that nothing is allocated here. A request
+//! with a frame is sent, and comes back empty; an empty request is room for a reply, and comes back
+//! with the received frame.
 
 use super::{BalanceDrop, Turn, Worker};
 use crate::own_header::OwnHeader;
@@ -17,23 +18,23 @@ use std::fmt;
 /// A frame's bytes, or the room for one.
 pub type Buffer = Vec<u8>;
 
-/// How long a frame may be that is sent or handed over, in bytes: longer replies are dropped.
+/// Maximum length of a frame to send or to pass to control, in bytes: longer replies are dropped.
 pub const BUFFER_BYTES: usize = 1_600;
 
-/// How many buffers a worker has at most.
+/// Maximum number of buffers of a worker.
 pub const BUFFERS_MAX: usize = 256;
 
-/// How many frames a worker sends in a turn at most.
+/// Maximum number of frames that a worker sends in a turn.
 const SENT_A_TURN: usize = 8;
 
-/// Makes a packet that holds this frame; none where memory has run out.
+/// Makes a packet that holds this frame; returns `None` if memory has run out.
 pub type Create<P> = Box<dyn FnMut(&[u8]) -> Option<P>>;
 
 /// A worker's end of health checks through tunnels.
 pub struct Probing<P> {
     mailbox: Mailbox<Buffer, Buffer>,
     create: Create<P>,
-    /// Room for replies. There are never more than the mailbox has requests.
+    /// Empty buffers for replies. There are never more than the mailbox has requests.
     empty: Vec<Buffer>,
 }
 
@@ -44,12 +45,12 @@ impl<P> fmt::Debug for Probing<P> {
 }
 
 impl<P: PacketBuf> Probing<P> {
-    /// Sends what comes by `mailbox`, in packets that `create` makes.
+    /// Sends frames from `mailbox`, in packets that `create` makes.
     pub fn new(mailbox: Mailbox<Buffer, Buffer>, create: Create<P>) -> Self {
         Self { mailbox, create, empty: Vec::with_capacity(BUFFERS_MAX) }
     }
 
-    /// The packets that are to be sent now.
+    /// The packets to send now.
     fn due(&mut self) -> impl Iterator<Item = P> {
         std::iter::from_fn(|| {
             loop {
@@ -58,7 +59,7 @@ impl<P: PacketBuf> Probing<P> {
                     self.empty.push(buffer);
                     continue;
                 }
-                // Where there is no memory for it, the probe sends it again.
+                // If there is no memory for the packet, the probe sends it again.
                 let packet = (self.create)(&buffer);
                 buffer.clear();
                 self.mailbox.answer(buffer);
@@ -68,7 +69,7 @@ impl<P: PacketBuf> Probing<P> {
         .take(SENT_A_TURN)
     }
 
-    /// Hands a frame over, if there is room for it.
+    /// Passes a frame to control, if there is room for it.
     fn hand_over(&mut self, frame: &[u8]) -> bool {
         let Some(mut buffer) = self.empty.pop() else { return false };
         let fits = frame.len() <= buffer.capacity();
@@ -100,7 +101,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
     }
 
-    /// Takes a packet that is for health checks out of the traffic.
+    /// Takes a health check's packet out of the traffic.
     #[cold]
     pub(super) fn take_reply(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P) {
         let is_whole = packet.len_bytes() == packet.data().len();

@@ -1,4 +1,5 @@
-//! Queries from control to a worker, which replies between bursts, in bounded steps.
+//! Control's queries to a worker, which replies between bursts. Reads this worker's connections and
+//! fills memory that came with the query; changes no connection. Every step is bounded.
 
 use crate::connection::Connection;
 use crate::connections::{Connections, Walk};
@@ -9,15 +10,15 @@ use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::Instant;
 use std::sync::Arc;
 
-/// How many slots of its tables a worker looks at in a turn for a [`Query`], whatever the filter:
+/// Number of table slots that a worker examines in a turn for a [`Query`], whatever the filter:
 /// less than 10 µs a turn.
 pub const SLOTS_A_TURN: usize = 8;
 
-/// How many turns a page of a [`Listing`] takes at most: control, and other queries, have their turn
+/// Maximum number of turns for a page of a [`Listing`]: control, and other queries, have their turn
 /// after it.
 pub const TURNS_A_PAGE: usize = 4096;
 
-/// How many connections a page has at most.
+/// Maximum number of connections on a page.
 pub const ROWS_A_PAGE: usize = 256;
 
 /// A query from control. It brings the memory that the reply needs.
@@ -32,29 +33,29 @@ pub enum Query {
 /// A reply from a worker.
 #[derive(Debug)]
 pub enum Reply {
-    /// The list of the query, with its next page.
+    /// The query's listing, with its next page.
     Connections(Box<Listing>),
-    /// The connection, where there is one.
+    /// The connection, if there is one.
     Connection(Option<Connection>),
 }
 
-/// A walk through a worker's connections, page by page: it goes to the worker with an empty page, comes
-/// back with a full one, and is sent again unless it [is over](Self::is_over). So what a worker has
-/// under way, and what control is to take in at once, does not depend on the size of the table.
+/// A walk through a worker's connections, page by page. It goes to the worker with an empty page,
+/// comes back with a full one, and is sent again unless it [is over](Self::is_over). The worker's
+/// work in progress and control's memory therefore don't depend on the size of the table.
 #[derive(Debug)]
 pub struct Listing {
     filter: Filter,
-    /// Where to look on; none once all were looked at.
+    /// Position to continue from; `None` once all connections were examined.
     walk: Option<Walk>,
-    /// The connections of this page that match, as many as are wanted.
+    /// The matching connections on this page, up to the requested number.
     pub found: Vec<(FlowKey, Connection)>,
-    /// How many match of those that were looked at for this page.
+    /// Number of matches among the connections examined for this page.
     pub matching_count: u64,
     wanted: usize,
     turns_left: usize,
 }
 
-/// Which connections to list: those that fit all that is asked for.
+/// The connections to list: they match every condition that is set.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// The client's address.
@@ -65,20 +66,21 @@ pub struct Filter {
     pub port: Option<u16>,
     /// IP's protocol number.
     pub protocol: Option<u8>,
-    /// One of these targets.
+    /// The connection's target is in this set.
     pub targets: Option<TargetSet>,
 }
 
-/// A set of targets in the form that control makes for workers: a test is one load and one
+/// A set of targets, in the form that control makes for workers: a test is one load and one
 /// comparison, however many targets there are. Cloning it copies no target.
 #[derive(Clone, Debug)]
 pub struct TargetSet {
-    /// By slot, the generation of the target; 0, which no target has, where the set has none.
+    /// The generation of the target in each slot; 0, which no target has, for slots outside the
+    /// set.
     generations: Arc<[u32]>,
 }
 
 impl TargetSet {
-    /// The set of these targets. Of several in one slot, the last.
+    /// Makes the set of these targets. If several are in one slot, the last one counts.
     #[must_use]
     pub fn new(targets: impl IntoIterator<Item = TargetId>) -> Self {
         let mut generations = Vec::new();
@@ -91,7 +93,7 @@ impl TargetSet {
         Self { generations: generations.into() }
     }
 
-    /// Whether the target is in it.
+    /// Whether the set contains the target.
     #[inline]
     #[must_use]
     pub fn contains(&self, target: TargetId) -> bool {
@@ -110,27 +112,27 @@ impl Filter {
 }
 
 impl Listing {
-    /// A walk from the beginning, on whose first page so many connections are wanted at most.
+    /// A walk from the beginning, with a first page of at most `wanted` connections.
     #[must_use]
     pub fn new(filter: Filter, wanted: usize) -> Self {
         let (walk, found) = (Some(Walk::default()), Vec::with_capacity(ROWS_A_PAGE));
         Self { filter, walk, found, matching_count: 0, wanted, turns_left: TURNS_A_PAGE }
     }
 
-    /// Empties the page for the next part of the walk, of which so many connections are wanted at most;
-    /// others are counted.
+    /// Empties the page for the next part of the walk, with at most `wanted` connections; more
+    /// matches are only counted.
     pub fn turn_page(&mut self, wanted: usize) {
         self.found.clear();
         (self.matching_count, self.wanted, self.turns_left) = (0, wanted, TURNS_A_PAGE);
     }
 
-    /// Whether all connections were looked at.
+    /// Whether all connections were examined.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.walk.is_none()
     }
 
-    /// Looks at the next [`SLOTS_A_TURN`] slots. Says whether that was all of the page.
+    /// Examines the next [`SLOTS_A_TURN`] slots. Returns whether the page is complete.
     fn go_on(&mut self, connections: &Connections) -> bool {
         let Self { filter, walk, found, matching_count, wanted, turns_left } = self;
         let Some(from) = walk.take() else { return true };
@@ -143,7 +145,8 @@ impl Listing {
             }
         });
         *turns_left -= 1;
-        // The next turn may find as many as it looks at, for which no memory is taken here.
+        // The next turn may find a connection in each slot that it examines, and no memory is
+        // allocated here.
         let is_full = found.len() < *wanted && found.len() + SLOTS_A_TURN > ROWS_A_PAGE;
         walk.is_none() || *turns_left == 0 || is_full
     }
@@ -157,7 +160,7 @@ pub struct Queries {
 }
 
 impl Queries {
-    /// Questions that come by `mailbox`, where there is one.
+    /// Takes queries from `mailbox`, if there is one.
     pub(super) const fn new(mailbox: Option<Mailbox<Query, Reply>>) -> Self {
         Self { mailbox, listing: None }
     }

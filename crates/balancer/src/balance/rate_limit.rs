@@ -1,4 +1,5 @@
-//! Rate limits: so many of something in a second, and so many ICMP errors.
+//! Rate limits: events per second, and ICMP errors per network. Use memory allocated at the start,
+//! and the time that the caller passes. No window ever exceeds its limit.
 
 use hotloop::stage::Instant;
 use std::collections::HashMap;
@@ -7,17 +8,17 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Counts what happens in windows of a second: one begins with the first that comes when the last is
-/// over.
+/// Counts events in windows of a second: a window begins with the first event after the previous
+/// window's end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
-    /// When it is over: in the beginning, at once.
+    /// The end of the window: initially in the past.
     end: Instant,
     count: u32,
 }
 
 impl Window {
-    /// Whether one more may happen now.
+    /// Whether another event may happen now.
     #[inline(always)]
     #[must_use]
     pub fn has_room(&mut self, now: Instant, per_second_max: u32) -> bool {
@@ -27,37 +28,37 @@ impl Window {
         self.count < per_second_max
     }
 
-    /// One more happens now, as there was [room](Self::has_room) for.
+    /// Counts an event that happens now, after [`has_room`](Self::has_room) returned true.
     #[inline(always)]
     pub fn count(&mut self) {
         self.count += 1;
     }
 
-    /// Whether the next that happens begins another window.
+    /// Whether the next event begins another window.
     #[inline]
     pub fn is_over(&self, now: Instant) -> bool {
         now >= self.end
     }
 }
 
-/// How many ICMP errors of one kind a worker sends in a second: packets that are too big are of one
-/// kind, everything else is of another.
+/// Maximum number of ICMP errors of one kind that a worker sends in a second: errors about packets
+/// that are too big are one kind, all others are another.
 pub const ERRORS_PER_SECOND_MAX: u32 = 1_000;
 
-/// How many of those go to one network: a /24 of IPv4, a /64 of IPv6.
+/// Maximum number of those errors to one network: a /24 of IPv4, a /64 of IPv6.
 pub const ERRORS_PER_NETWORK_MAX: u32 = 100;
 
-/// What a worker may send of one kind of error.
+/// A worker's budget for one kind of error.
 #[derive(Debug)]
 pub struct Budget {
     window: Window,
-    /// What was sent in this window, by network. No more than [`ERRORS_PER_SECOND_MAX`] of them have
-    /// an error, so it never grows beyond the memory that it has from the start.
+    /// Number of errors sent in this window, by network. There are at most
+    /// [`ERRORS_PER_SECOND_MAX`] networks, so the map never grows beyond its initial memory.
     sent: HashMap<u64, u32>,
 }
 
 impl Budget {
-    /// One of which nothing is spent. Takes all of its memory.
+    /// An unspent budget. Allocates all of its memory.
     pub fn new() -> Self {
         let sent = HashMap::with_capacity(ERRORS_PER_SECOND_MAX as usize);
         Self { window: Window::default(), sent }
@@ -72,15 +73,16 @@ impl Budget {
         sent < ERRORS_PER_NETWORK_MAX && self.window.has_room(now, ERRORS_PER_SECOND_MAX)
     }
 
-    /// An error goes to this host now, as there was [room](Self::has_room) for.
+    /// Counts an error that goes to this host now, after [`has_room`](Self::has_room) returned
+    /// true.
     pub fn count(&mut self, to: IpAddr) {
         self.window.count();
         *self.sent.entry(network(to)).or_default() += 1;
     }
 }
 
-/// The network of a host, as a number. Those of IPv4 are written as networks of IPv6 that no host is
-/// in: of ::/32 (RFC 4291, section 2.4).
+/// The network of a host, as a number. Networks of IPv4 are written as networks of IPv6 in ::/32,
+/// which has no hosts (RFC 4291, section 2.4).
 fn network(host: IpAddr) -> u64 {
     match host {
         IpAddr::V4(host) => u64::from(host.to_bits() >> 8),
@@ -108,7 +110,8 @@ mod tests {
         assert!(admits(9_000) && admits(9_500) && !admits(9_999));
     }
 
-    /// Returns how many errors are sent, one to each of these hosts at once, and the capacity of the map.
+    /// Returns the number of errors that may be sent, one to each of these hosts at once, and the
+    /// capacity of the map.
     fn sent(
         budget: &mut Budget,
         now: Instant,

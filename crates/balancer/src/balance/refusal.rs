@@ -1,4 +1,6 @@
-//! Packets that may not go into a tunnel, whichever backend they would go to.
+//! Reasons not to put a packet into a tunnel, whichever backend it would go to. Reads addresses,
+//! the packet's headers and the service table. A packet that passes can't be in a loop of more than
+//! [`TUNNELS_MAX`] tunnels.
 
 use super::BalanceDrop;
 use crate::own_header::OwnHeader;
@@ -9,17 +11,17 @@ use hotloop::packet::ipv4::Ipv4View;
 use hotloop::packet::ipv6::{self, Ipv6View};
 use std::net::IpAddr;
 
-/// How many tunnels a packet may be in before it is wrapped once more: as many as RFC 2473, section
-/// 4.1.1, proposes for the encapsulation limit, which tunnels over IPv4 can't state. A loop through
-/// several balancers, each of which is a source of its own, ends here.
+/// Maximum number of tunnels that a packet may be in before it is wrapped once more: the value that
+/// RFC 2473, section 4.1.1, proposes for the encapsulation limit, which tunnels over IPv4 can't
+/// state. A loop through several balancers, each with a source address of its own, ends here.
 pub const TUNNELS_MAX: usize = 4;
 
-/// Why a packet with these addresses may not be wrapped, if it may not: one of them is no host's, or
-/// its source is a tunnel's entry point here, so that it comes from a tunnel's loop (RFC 2003, section
-/// 3).
+/// The reason, if any, why a packet with these addresses may not be wrapped: one of them is not a
+/// host's, or the source is a tunnel's entry point here, so the packet comes from a tunnel's loop
+/// (RFC 2003, section 3).
 ///
-/// A connection is entered only for packets that may be wrapped, and all of its packets have its
-/// addresses: those of a known connection need no second look.
+/// Connections are entered only for packets that may be wrapped, and all packets of a connection
+/// have its addresses: packets of a known connection need no second check.
 #[inline(always)]
 pub fn of_addresses(
     services: &ServiceTable,
@@ -35,7 +37,7 @@ pub fn of_addresses(
     services.is_tunnel_source(source).then_some(BalanceDrop::TunnelLoop)
 }
 
-/// Whether a packet has come round a loop of tunnels: one of those that it is in begins here, or it is in
+/// Whether a packet has come round a loop of tunnels: one of its tunnels begins here, or it is in
 /// [`TUNNELS_MAX`] of them.
 pub fn is_looping(services: &ServiceTable, header: &OwnHeader, frame: &[u8]) -> bool {
     let (mut inner_protocol, mut offset) = (header.protocol, header.l4_offset);
@@ -52,8 +54,8 @@ pub fn is_looping(services: &ServiceTable, header: &OwnHeader, frame: &[u8]) -> 
     true
 }
 
-/// Source, protocol and length of the header of a packet in a tunnel of this protocol; none where the
-/// protocol is none of tunnels, or where the header is cut.
+/// Source, protocol and length of the header of a packet in a tunnel of this protocol; `None` if
+/// the protocol is not a tunnel's or the header is cut short.
 fn inner(tunnel_protocol: u8, packet: &[u8]) -> Option<(IpAddr, u8, usize)> {
     match tunnel_protocol {
         protocol::IPV4 => {
@@ -70,8 +72,8 @@ fn inner(tunnel_protocol: u8, packet: &[u8]) -> Option<(IpAddr, u8, usize)> {
     }
 }
 
-/// Where a packet states that it may enter no further tunnel (RFC 2473, section 4.1.1): in bytes from
-/// its IPv6 header.
+/// The offset, in bytes from the IPv6 header, of the statement that a packet may enter no further
+/// tunnel (RFC 2473, section 4.1.1).
 pub fn spent_limit(header: &OwnHeader, frame: &[u8]) -> Option<u32> {
     if header.source.is_ipv4() {
         return None;

@@ -1,4 +1,5 @@
-//! What services send to clients through tunnels.
+//! Packets from services to clients, through tunnels. Uses the packet, its connection and the
+//! service table. Sends only packets with a service's address as their source.
 
 use super::{BalanceDrop, Turn, Worker};
 use crate::connection::is_syn_ack;
@@ -24,7 +25,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
         let flags = header.tcp_flags(packet.data());
         let mut target = None;
-        // A nested tunnel's key is of what is inside it.
+        // A nested tunnel's key describes the packet inside it.
         if !layout.is_tunnel()
             && let Some(key) = layout.key(packet.data())
         {
@@ -46,7 +47,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         turn.send(packet, egress.route);
     }
 
-    /// Notes what the server sent, and returns the backend of the connection.
+    /// Updates the connection from the server's packet, and returns the connection's backend.
     fn follow_server(
         &mut self,
         turn: &Turn<'_, '_, '_, P>,
@@ -65,8 +66,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
     }
 }
 
-/// The largest segment that fits the tunnel to the backend, in bytes of payload. Where it isn't known
-/// which it is, the longer outer header counts.
+/// The largest segment that fits the tunnel to the backend, in bytes of payload. If the backend
+/// isn't known, the longer outer header counts.
 fn mss_max(services: &ServiceTable, target: Option<TargetId>, header: &OwnHeader) -> u16 {
     let target = target.and_then(|target| services.active(target));
     let outer_bytes =

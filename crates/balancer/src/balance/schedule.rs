@@ -1,4 +1,6 @@
-//! Which backend a new connection goes to.
+//! Chooses the backend of a new connection. Uses the service table, this worker's loads and its
+//! table of clients. Never chooses the client itself; the consistent choice depends on the
+//! configuration only, so all workers and nodes agree on it.
 
 use super::BalanceDrop;
 use crate::connections::new_table;
@@ -13,28 +15,28 @@ use hotloop::packet::ip::protocol;
 use hotloop::stage::{Error, Instant};
 use std::net::IpAddr;
 
-/// How many clients a worker remembers the backend of, for services that have them keep it.
+/// Number of clients for which a worker remembers the backend, for services with persistence.
 pub const CLIENTS_MAX: usize = 65_536;
 
-/// What a worker needs to choose backends.
+/// A worker's state for choosing backends.
 #[derive(Debug)]
 pub struct Schedule {
-    /// By slot.
+    /// The load of the target in each slot.
     loads: Box<[Load]>,
     clients: Table<[u64; 3], StickyTarget>,
     obtained: Obtained,
 }
 
-/// The load of a target. It belongs to one generation: the next one starts at zero.
+/// The load of a target. It belongs to one generation: the next one begins at zero.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     generation: u32,
     connection_count: u32,
-    /// Grows by the weight each turn of its service; the sum of all weights buys a connection.
+    /// Grows by the weight in each turn of the service. A connection costs the sum of all weights.
     credit: i64,
 }
 
-/// The target that a client keeps.
+/// The target of a client's earlier connections.
 #[derive(Clone, Copy, Debug)]
 struct StickyTarget {
     target: TargetId,
@@ -42,10 +44,10 @@ struct StickyTarget {
 }
 
 impl Schedule {
-    /// For targets in `slot_capacity` slots, in memory of `node` where that is known.
+    /// Makes the state for targets in `slot_capacity` slots, in memory of `node` if that is known.
     ///
     /// # Errors
-    /// There is no memory.
+    /// If there is no memory.
     pub fn new(
         slot_capacity: usize,
         node: Option<u32>,
@@ -59,17 +61,18 @@ impl Schedule {
         Ok(Self { loads: vec![Load::default(); slot_capacity].into(), clients, obtained })
     }
 
-    /// What memory the table of clients got.
+    /// The kind of memory that the table of clients got.
     pub const fn obtained(&self) -> Obtained {
         self.obtained
     }
 
-    /// Sets for how long clients keep their backends at most.
+    /// Sets the maximum time for which clients keep their backends.
     pub fn set_persistence_ns(&mut self, persistence_ns_max: u64) {
         self.clients.set_idle_ns([persistence_ns_max; hotloop::flow::CLASS_COUNT]);
     }
 
-    /// The target that the service's scheduler has for a new connection: never the client itself.
+    /// The target that the service's scheduler chooses for a new connection: never the client
+    /// itself.
     pub fn choose(
         &mut self,
         services: &ServiceTable,
@@ -86,7 +89,7 @@ impl Schedule {
                 let target = self.consistent(services, service, client, hash, now)?;
                 if service.persistence_ns > 0 {
                     let sticky = StickyTarget { target, since: now };
-                    // Where no place is found for it, the hash goes on choosing.
+                    // If there is no slot for the client, the hash continues to choose.
                     let _ = self.clients.insert(client_key(service, client), sticky, now.as_ns());
                 }
                 return Ok(target);
@@ -96,7 +99,7 @@ impl Schedule {
         services.other_than_client(service, target, client, hash).ok_or(BalanceDrop::TunnelLoop)
     }
 
-    /// The target that depends on nothing that only this worker knows, but for a client that keeps
+    /// The target that depends on no knowledge of this worker only, except for a client that keeps
     /// its backend: never the client itself.
     pub fn consistent(
         &self,
@@ -114,7 +117,7 @@ impl Schedule {
         services.other_than_client(service, target, client, hash).ok_or(BalanceDrop::TunnelLoop)
     }
 
-    /// The backend that a client keeps, where it still can.
+    /// The backend that a client keeps, if it still takes connections.
     fn sticky_target(
         &self,
         services: &ServiceTable,
@@ -132,7 +135,8 @@ impl Schedule {
         (is_usable && now.ns_since(since) < service.persistence_ns).then_some(target)
     }
 
-    /// Weighted turns, spread evenly: each backend gains its weight, and the one with most pays for all.
+    /// Weighted turns, spread evenly: each backend gains its weight, and the one with the highest
+    /// credit pays for all.
     fn next_in_turn(&mut self, choices: &[Choice]) -> Option<TargetId> {
         let mut winner: Option<(TargetId, i64)> = None;
         let mut sum = 0;
@@ -153,7 +157,7 @@ impl Schedule {
         let mut winner: Option<(Choice, u64)> = None;
         for choice in choices {
             let count = u64::from(self.load(choice.target)?.connection_count);
-            // Counts over weights, compared without a division.
+            // Compares the counts divided by the weights, without a division.
             let is_less = winner.is_none_or(|(other, other_count)| {
                 count * u64::from(other.weight) < other_count * u64::from(choice.weight)
             });
@@ -164,7 +168,7 @@ impl Schedule {
         winner.map(|(choice, _)| choice.target)
     }
 
-    /// A connection of this target was added, of which these are the counts.
+    /// Counts a connection that was added to this target. `counts` are the target's.
     #[inline(always)]
     pub fn connection_added(&mut self, target: TargetId, counts: &TargetCounts) {
         if let Some(load) = self.load(target) {
@@ -173,7 +177,7 @@ impl Schedule {
         }
     }
 
-    /// A connection of this target was removed.
+    /// Counts a connection that was removed from this target.
     #[inline]
     pub fn connection_removed(&mut self, target: TargetId, counts: &WorkerCounts) {
         let load = self.loads.get_mut(target.slot());
@@ -193,8 +197,8 @@ impl Schedule {
     }
 }
 
-/// The services that take the packets of a connection, where any do: by the table in use, and by the
-/// [other](ServiceTable::other) one; and the hash of its flow.
+/// The services that take the packets of a connection, if any: in the table in use and in the
+/// [other](ServiceTable::other) one; and the hash of the flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServicePair<'d> {
     service: Option<&'d Service>,
@@ -203,14 +207,14 @@ pub struct ServicePair<'d> {
 }
 
 impl<'d> ServicePair<'d> {
-    /// That of a connection.
+    /// The services for a connection.
     #[inline(always)]
     pub fn new(services: &'d ServiceTable, key: &FlowKey, hash: u32) -> Self {
         let (service, other) = services.services_of_flow(key);
         Self { service, other, hash }
     }
 
-    /// That of a connection which `service` takes by the table in use.
+    /// The services for a connection that `service` takes in the table in use.
     pub fn of(services: &'d ServiceTable, service: &'d Service, key: &FlowKey, hash: u32) -> Self {
         match services.other() {
             Some(_) => Self::new(services, key, hash),
@@ -218,7 +222,7 @@ impl<'d> ServicePair<'d> {
         }
     }
 
-    /// Asks for the memory that [`is_exception`] reads.
+    /// Prefetches the memory that [`is_exception`] reads.
     #[inline]
     pub fn prefetch(&self, services: &ServiceTable, key: &FlowKey) {
         for service in [self.service, self.other].into_iter().flatten() {
@@ -227,8 +231,8 @@ impl<'d> ServicePair<'d> {
     }
 }
 
-/// Whether a connection with this target is an exception: were it forgotten, its next packet might go
-/// elsewhere, here or at a peer that goes by the [other](ServiceTable::other) table.
+/// Whether a connection with this target is an exception: if it were forgotten, its next packet
+/// might go elsewhere, here or at a peer that uses the [other](ServiceTable::other) table.
 pub fn is_exception(
     services: &ServiceTable,
     pair: &ServicePair<'_>,
@@ -237,7 +241,8 @@ pub fn is_exception(
 ) -> bool {
     is_elsewhere(services, pair.service, key, pair.hash, target)
         || services.other().is_some_and(|other| {
-            // Where it has no such backend, no table of connections keeps this one where it is.
+            // If the other table has no such backend, no connection table keeps the connection on
+            // it.
             other.active(target).is_some()
                 && is_elsewhere(other, pair.other, key, pair.hash, target)
         })
@@ -252,14 +257,14 @@ fn is_elsewhere(
     target: TargetId,
 ) -> bool {
     let Some(service) = service else { return true };
-    // What is in the midst of TCP goes by its hash whatever the scheduler; of other protocols no packet
-    // is in the midst of anything.
+    // A packet in the midst of TCP goes by its hash, whatever the scheduler; packets of other
+    // protocols are never in the midst.
     let is_scheduled_anew = key.protocol() != protocol::TCP
         && matches!(service.scheduler, Scheduler::RoundRobin | Scheduler::LeastConnections);
     is_scheduled_anew || by_configuration(services, service, key, hash) != Some(target)
 }
 
-/// The target that depends on the configuration alone.
+/// The target that depends only on the configuration.
 #[inline]
 fn by_configuration(
     services: &ServiceTable,
@@ -269,7 +274,7 @@ fn by_configuration(
 ) -> Option<TargetId> {
     let hash = hash_for(services, service, key, hash);
     let target = service.by_hash(hash)?;
-    // As in `services_of_flow`, a branch for each family.
+    // A branch for each family, as in `services_of_flow`.
     let is_client = match key {
         FlowKey::V4(key) => services.is_at(target, key.source().into()),
         FlowKey::V6(key) => services.is_at(target, key.source().into()),
@@ -281,7 +286,7 @@ fn by_configuration(
     }
 }
 
-/// The hash by which a service chooses for the client of a flow with this hash.
+/// The hash that a service uses to choose for the client of a flow with this hash.
 #[inline(always)]
 fn hash_for(services: &ServiceTable, service: &Service, key: &FlowKey, hash: u32) -> u32 {
     let is_by_client = service.scheduler == Scheduler::Source;

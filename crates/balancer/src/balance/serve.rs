@@ -1,4 +1,6 @@
-//! What clients send to services, and routers about what services sent.
+//! Packets from clients to services, and routers' errors about packets from services. Uses the full
+//! headers, this worker's connections and its fragments. A packet that may not be wrapped never
+//! enters a connection.
 
 use super::answer::IcmpError;
 use super::fragments::Datagram;
@@ -22,12 +24,12 @@ use std::net::IpAddr;
 pub(super) struct FromClient<'a> {
     pub(super) key: &'a FlowKey,
     pub(super) hash: u32,
-    /// TCP's; 0 elsewhere.
+    /// TCP's flags; 0 for other protocols.
     pub(super) flags: u8,
 }
 
 impl FromClient<'_> {
-    /// Whether it is of a TCP connection that has begun already.
+    /// Whether the packet belongs to a TCP connection that has begun already.
     pub(super) const fn is_within_tcp(&self) -> bool {
         self.key.protocol() == protocol::TCP && !is_syn(self.flags)
     }
@@ -48,7 +50,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
         let hash = hash(packet.data(), layout, &self.seed);
         let chosen = if layout.is_tunnel() {
-            // It goes by the flow inside it, and is not remembered.
+            // It goes by the inner flow, and is not remembered.
             let (address, protocol) = (header.destination, header.protocol);
             service_for(turn.services, address, protocol, 0, false).and_then(|service| {
                 let (client, now) = (header.source, turn.now());
@@ -79,7 +81,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
     }
 
-    /// The target of a packet's connection, which is entered where it is new.
+    /// The target of a packet's connection, which is entered if it is new.
     fn follow<'d>(
         &mut self,
         turn: &Turn<'d, '_, '_, P>,
@@ -90,7 +92,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         self.follow_found(turn, packet, found, service)
     }
 
-    /// As [`follow`](Self::follow), where the connection was searched for already.
+    /// Like [`follow`](Self::follow), after the search for the connection.
     pub(super) fn follow_found<'d>(
         &mut self,
         turn: &Turn<'d, '_, '_, P>,
@@ -107,8 +109,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let found = services.target(connection.target);
         let is_syn = is_syn(packet.flags);
         let is_over = connection.is_over(silent_ns);
-        // A backend that takes new connections gets a SYN of the same ports, too: whether it is another
-        // connection's is for the backend to say.
+        // An active backend gets a SYN of the same ports, too: only the backend can tell whether it
+        // begins another connection.
         if let Found::Active(target) = found
             && (target.is_usable || !(is_syn && is_over))
         {
@@ -120,7 +122,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             return Ok(connection.target);
         }
         let is_flushed = matches!(found, Found::Flushed);
-        // What has no SYN begins anew with any packet.
+        // A connection without a SYN begins anew with any packet.
         if is_flushed && packet.is_within_tcp() {
             return Err(BalanceDrop::Flushed);
         }
@@ -132,7 +134,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         self.replace(turn, service, packet, (place, connection, begins_anew))
     }
 
-    /// A connection gets another target: another begins in its place, or its own target is gone.
+    /// Moves a connection to another target: another connection begins in its place, or its own
+    /// target is gone.
     fn replace(
         &mut self,
         turn: &Turn<'_, '_, '_, P>,
@@ -169,7 +172,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let (services, now) = (turn.services, turn.now());
         let (client, hash) = (packet.key.source(), packet.hash);
         let consistent = self.schedule.consistent(services, service, client, hash, now)?;
-        // Entered before the scheduler chooses: its turn must not be spent on what finds no room.
+        // Entered before the scheduler chooses, so that a connection without room doesn't use up
+        // the scheduler's turn.
         let mut connection = Connection::new(consistent, packet.key.protocol(), packet.flags, now);
         let kept = Kept::without_header(hash);
         let made = self.place((services, turn.counts), (vacancy, kept), connection, now);
@@ -177,8 +181,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
             return Ok(consistent);
         };
         if service.scheduler != Scheduler::Maglev || services.other().is_some() {
-            // A connection in its midst was another balancer's until now: whatever the scheduler, all
-            // balancers agree on the consistent choice.
+            // A connection in its midst was another balancer's until now: whatever the scheduler,
+            // all balancers agree on the consistent choice.
             if service.scheduler != Scheduler::Maglev
                 && !packet.is_within_tcp()
                 && let Ok(chosen) = self.schedule.choose(services, service, client, hash, now)
@@ -195,8 +199,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         Ok(id)
     }
 
-    /// Counts a new connection, and enters it where there is room for it and not too many came in this
-    /// second.
+    /// Counts a new connection, and enters it if there is room and the limit per second isn't
+    /// reached.
     #[inline(always)]
     pub(super) fn place(
         &mut self,
@@ -219,7 +223,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         None
     }
 
-    /// The first fragment of a datagram: those that wait for it follow.
+    /// Sends the first fragment of a datagram, and then the fragments that wait for it.
     fn first_fragment(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
@@ -236,7 +240,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
     }
 
-    /// A fragment without ports: it goes where the first of its datagram went, or waits for that.
+    /// Handles a fragment without ports: it goes to the target of the datagram's first fragment, or
+    /// waits for that fragment.
     fn later_fragment(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
@@ -254,7 +259,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
     }
 
-    /// Drops the fragments that have waited too long; without a time, all.
+    /// Drops the fragments that have waited too long; without a time, all of them.
     pub(super) fn give_up_fragments(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
@@ -265,7 +270,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
     }
 
-    /// An ICMP error, about a packet that it quotes.
+    /// Handles an ICMP error about the packet that it quotes.
     pub(super) fn error(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
@@ -289,7 +294,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let Some(packet) = self.may_encapsulate(turn, packet, header) else { return };
         let hash = self.seed.hash(&key);
         match self.target_of_error(turn.services, &key, hash, turn.now()) {
-            // The backend's own: it is not to come back to it (RFC 2003, section 3).
+            // The backend's own error: it must not come back to the backend (RFC 2003, section 3).
             Ok(target) if turn.services.is_at(target, header.source) => {
                 turn.reject(packet, BalanceDrop::TunnelLoop);
             }
@@ -298,8 +303,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
     }
 
-    /// The target of the connection that an error is about. Anybody can send errors: they are
-    /// followed, not remembered.
+    /// The target of the connection that an error is about. Any host can send errors, so they are
+    /// followed but not remembered.
     fn target_of_error(
         &mut self,
         services: &ServiceTable,
@@ -319,7 +324,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         self.schedule.consistent(services, service, key.source(), hash, now)
     }
 
-    /// The packet, if it may be wrapped; else it was dropped.
+    /// Returns the packet if it may be wrapped; otherwise it was dropped.
     fn may_encapsulate(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
@@ -344,7 +349,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
     }
 }
 
-/// The service that takes a packet to this address; of echo requests that are to be forwarded, any of
+/// The service that takes a packet to this address; for echo requests to forward, any service of
 /// the address.
 fn service_for(
     services: &ServiceTable,

@@ -1,28 +1,29 @@
-//! Which turns have time for work that can wait.
+//! Finds the turns that have time for deferred work. Uses a CPU clock, and no other state. Deferred
+//! work never waits more than [`WAIT_TURNS_MAX`] turns in a row.
 
 use quanta::Clock;
 
-/// A turn has no time left once it has taken so many fourths of what turns take in the mean.
+/// A turn has no time left once it has taken this many fourths of the mean turn.
 const LONG_FOURTHS: u64 = 5;
 
-/// The number of turns in that mean, about.
+/// Approximate number of turns in that mean.
 const MEAN_TURNS: u64 = 256;
 
-/// After so many turns in a row without time, the next one has time however long it took.
+/// After this many turns in a row without time, the next one has time, however long it took.
 const WAIT_TURNS_MAX: u32 = 64;
 
-/// Finds the turns whose packets took long, for example because the host used the CPU for a moment and left its caches cold.
-/// Work that can wait would make them longer still.
+/// Finds the turns with packets that took long, for example because the host used the CPU for a
+/// moment and left its caches cold. Deferred work would make them longer still.
 #[derive(Debug, Default)]
 pub(super) struct SpareTime {
-    /// None in simulations, whose time is not a CPU's: there, every turn has time.
+    /// `None` in simulations, because their time is not a CPU's: every turn has time there.
     clock: Option<Clock>,
-    /// When this turn began, in ticks; none where there was no work that can wait.
+    /// When this turn began, in ticks; `None` if there was no deferred work.
     begin: Option<u64>,
     has_packets: bool,
-    /// [`MEAN_TURNS`] times the mean of what turns take, in ticks.
+    /// [`MEAN_TURNS`] times the mean duration of a turn, in ticks.
     mean_sum: u64,
-    /// How many turns in a row had no time.
+    /// Number of turns in a row without time.
     waited_count: u32,
 }
 
@@ -31,13 +32,13 @@ impl SpareTime {
         Self { clock: Some(clock), ..Self::default() }
     }
 
-    /// Packets came in this turn.
+    /// Notes that packets came in this turn.
     #[inline]
     pub(super) const fn packets_came(&mut self) {
         self.has_packets = true;
     }
 
-    /// A turn begins. [`is_left`](Self::is_left) says at its end whether it has time.
+    /// Begins a turn. [`is_left`](Self::is_left) returns at its end whether it has time.
     pub(super) fn turn_begins(&mut self) {
         self.has_packets = false;
         self.begin = self.clock.as_ref().map(Clock::raw);
@@ -53,7 +54,7 @@ impl SpareTime {
         let is_long = mean > 0 && 4 * took > LONG_FOURTHS * mean;
         self.mean_sum = match mean {
             0 => MEAN_TURNS * took,
-            // A thread that was off its CPU for a while says nothing about other turns.
+            // A turn in which the thread was off its CPU is not typical of other turns.
             _ => self.mean_sum - mean + took.min(4 * mean),
         };
         self.waited_count = if is_long { self.waited_count + 1 } else { 0 };
@@ -70,7 +71,7 @@ mod tests {
     use quanta::Mock;
     use std::sync::Arc;
 
-    /// Takes a turn with packets. Returns whether it has time left.
+    /// Takes a turn with packets. Returns whether time is left.
     fn turn(spare: &mut SpareTime, time: &Mock, took: u64) -> bool {
         spare.turn_begins();
         spare.packets_came();

@@ -21,7 +21,7 @@ impl Connection {
         self.follow_client(flags, at(0));
     }
 
-    /// Its rank at some time, with its last packet at another.
+    /// The connection's rank at some time, with its last packet at another.
     fn rank_at(&self, last_ms: u64, ms: u64) -> Option<u8> {
         let silent_ns = (step(at(ms)) - step(at(last_ms)) + 1) as u64 * STEP_NS;
         self.rank(silent_ns, at(ms), OPENING_NS)
@@ -31,7 +31,7 @@ impl Connection {
 const STATES: [State; 5] =
     [State::Opening, State::Established, State::Closing, State::Udp, State::Other];
 
-/// Another node's, which has moved so often.
+/// Another node's connection, with this number of moves.
 fn remote(state: State, (age_ms, now_ms): (u32, u64), moves: u8) -> Connection {
     let [client, vip] = ["198.51.100.7:4000", "203.0.113.10:80"].map(|it| it.parse().unwrap());
     let (key, backend) = (FlowKey::new(client, vip, 6).unwrap(), [10, 0, 0, 1].into());
@@ -47,7 +47,7 @@ fn the_first_packet_says_how_a_connection_begins() {
     assert_eq!(tcp(RST).state(), State::Closing);
     assert_eq!(new(protocol::UDP, 0).state(), State::Udp);
     assert_eq!(new(47, 0).state(), State::Other);
-    // With the longest key it fits a line of the table.
+    // With the longest key, the entry fits a line of the table.
     assert_eq!(size_of::<Connection>(), 16);
 }
 
@@ -123,7 +123,7 @@ fn data_after_a_goodbye_is_of_another_connection_of_which_another_node_saw_the_s
         let mut closing = tcp(SYN);
         closing.set_exception(true);
         closing.client(end);
-        // What the server still sends is acknowledged.
+        // The client acknowledges the server's remaining data.
         closing.client(ACK);
         assert_eq!(closing.state(), State::Closing, "{end:#x}");
         closing.follow_client(PSH | ACK, at(70_000));
@@ -171,7 +171,7 @@ fn what_is_over_or_proves_nothing_leaves_first_and_exceptions_stay() {
     pair.client(ACK);
     let mut several = new(protocol::UDP, 0);
     several.client(0);
-    // By the connection: its rank at once, and after 11 s of packets.
+    // For each connection: its rank at once, and after 11 s of packets.
     let cases = [
         (tcp(RST), Some(0), Some(0)),
         (answered(ACK, RST), Some(0), Some(0)),
@@ -203,9 +203,9 @@ fn a_packet_from_either_side_makes_a_remote_connection_this_nodes_own() {
     for state in STATES {
         let remote = claim(state);
         assert!(remote.is_remote() && !remote.has_seen_syn() && remote.state() == state);
-        // Within a step.
+        // The error is at most one step.
         assert!((484..=500).contains(&remote.age_ms(at(60_000))), "{}", remote.age_ms(at(60_000)));
-        // No packet passes by unnoticed.
+        // Every packet changes a remote connection.
         assert!((0..=u8::MAX).all(|flags| !remote.is_unmoved_by(flags)));
         let (mut by_client, mut by_server) = (remote, remote);
         by_client.follow_client(ACK, at(60_000));
@@ -225,7 +225,7 @@ fn a_connection_that_another_node_has_seen_later_is_that_ones() {
     assert!(own.has_seen_syn());
     own.renew(&remote(State::Established, (100, 50), 0));
     assert!(own.is_remote() && own.has_seen_syn() && own.state() == State::Established);
-    // The greater of both ages, and opening is no news.
+    // The greater of both ages; an opening claim has nothing newer.
     assert!((83..=100).contains(&own.age_ms(at(50))), "{}", own.age_ms(at(50)));
     own.renew(&remote(State::Opening, (10, 50), 0));
     assert!((83..=100).contains(&own.age_ms(at(50))) && own.state() == State::Established);
@@ -242,7 +242,7 @@ fn the_first_packet_of_another_nodes_connection_is_a_move() {
         let mut anew = claimed;
         anew.begin_anew(TARGET, protocol::TCP, SYN, at(60_000));
         assert!(anew.state() == State::Opening && anew.has_seen_syn() && !anew.is_remote());
-        // Only the first: then it is here.
+        // Only the first packet moves it: then it is here.
         for _ in 0..2 {
             by_client.client(ACK);
             by_server.follow_server(ACK);
@@ -252,7 +252,7 @@ fn the_first_packet_of_another_nodes_connection_is_a_move() {
             }
         }
         assert_eq!(by_server.state(), state);
-        // The next one of its ports, and a change of state, are no moves.
+        // The next connection of its ports, and a change of state, are no moves.
         by_client.follow_server(RST);
         by_client.client(SYN);
         assert_eq!(by_client.moves(), (moves + 1) % MOVES);
@@ -278,12 +278,12 @@ fn other_nodes_hear_of_it_again_within_a_third_of_its_idle_timeout() {
         let is_due = |ms, silent_ms: u64| {
             connection.is_due(IDLE_NS, at(seen_ms + ms - silent_ms), at(seen_ms + ms))
         };
-        // Packets come again and again.
+        // Packets keep coming.
         assert!((0..3_000).step_by(10).all(|ms| !is_due(ms, 0)));
         assert!((4_000..100_000).step_by(10).all(|ms| is_due(ms, 0)));
-        // The last one was long before, but they do not know of it.
+        // The last packet was long before, but the other nodes do not know of it.
         assert!((4_000..12_000).step_by(10).all(|ms| is_due(ms, ms - 1_000)));
-        // There was none.
+        // There was no packet.
         assert!((0..12_000).step_by(10).all(|ms| !is_due(ms, ms)));
     }
     assert!(!tcp(ACK).is_due(0, at(100_000), at(100_000)));

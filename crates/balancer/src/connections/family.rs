@@ -1,4 +1,5 @@
-//! The connections of one IP version.
+//! The connections of one IP version. Uses one table and the burst's hints. A protected connection
+//! leaves only if the table is full of protected ones.
 
 use super::journal::Journal;
 use crate::connection::Connection;
@@ -8,14 +9,15 @@ use hotloop::flow::{self, Class, Config, Eviction, FlowError, Handle, Hints, Key
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::{Error, Instant};
 
-/// The connections of an IP version, and what is kept with each.
+/// The connections of an IP version, and the value stored with each.
 #[derive(Debug)]
 pub(super) struct Family<K: Key, H> {
     pub(super) table: Table<K, (Connection, H)>,
-    /// Where those of a burst are, by place in it: see [`Connections::hint_burst`](super::Connections::hint_burst).
+    /// Positions of a burst's connections, by index in the burst: see
+    /// [`Connections::hint_burst`](super::Connections::hint_burst).
     pub(super) hints: Hints,
-    /// How many candidates for eviction in a row were protected. When that reaches the capacity, the
-    /// table is full of protected connections, as far as a sample says: then one of them is evicted.
+    /// Number of protected eviction candidates in a row. At the capacity, the sample suggests that
+    /// the table is full of protected connections, and one of them is evicted.
     protected_count: usize,
 }
 
@@ -29,8 +31,8 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
         Ok(Self { table, hints: Hints::new(), protected_count: 0 })
     }
 
-    /// The connection of a key. One that an earlier packet of the burst began may be left to
-    /// [`Connections::find`](super::Connections::find).
+    /// The connection of a key. A connection that an earlier packet of the burst began may be left
+    /// to [`Connections::find`](super::Connections::find).
     #[inline(always)]
     pub(super) fn found(&mut self, key: &K, index: usize, now: Instant) -> Option<&Connection> {
         let found = self.table.find(key, self.hints.at(index), now.as_ns());
@@ -82,7 +84,7 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
         self.insert_among_protected(vacancy.key(), value, class, leaving)
     }
 
-    /// Inserts a connection for which none may leave, if it is time that one does.
+    /// Inserts a connection in the place of a protected one, if enough candidates were protected.
     #[cold]
     #[inline(never)]
     fn insert_among_protected(
@@ -103,18 +105,18 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
     }
 }
 
-/// Ranks connections, and lets one leave for another.
+/// Ranks connections, and chooses one to evict for another.
 struct Leaving<'a, F> {
     now: Instant,
     opening_ns: u64,
     journal: &'a mut Journal,
     on_removed: F,
-    /// How many were met that are to stay.
+    /// Number of candidates that must stay.
     protected_count: usize,
 }
 
-// Always inlined. Left to the compiler, these would be calls for each new connection in a full table, as rare cases call
-// them too.
+// Always inlined. The compiler would make these functions calls for each new connection in a full
+// table, because rare cases call them, too.
 impl<K: Copy + Into<FlowKey>, H, F: FnMut(TargetId)> Eviction<K, (Connection, H)>
     for Leaving<'_, F>
 {
@@ -136,7 +138,7 @@ impl<K: Copy + Into<FlowKey>, H, F: FnMut(TargetId)> Eviction<K, (Connection, H)
     }
 }
 
-/// A table that hashes by `seed`, or by a random one of its own.
+/// Makes a table that hashes with `seed`, or with its own random seed.
 pub fn new_table<K: Key, V>(
     arena: Arena,
     config: Config,

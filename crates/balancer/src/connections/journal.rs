@@ -1,26 +1,28 @@
-//! What the other nodes of a cluster are to hear of a worker's connections.
+//! The journal of changes that the other nodes of a cluster must learn of. Uses memory allocated at
+//! the start. A key that finds no room is lost, and the loss is remembered.
 
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
-/// A key of no connection.
+/// A key that no connection has.
 pub(crate) const NO_KEY: FlowKey =
     FlowKey::V4(FlowKeyV4::new(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, 0, 0, 0));
 
-/// An empty vector with room for so many values. Its memory was written to, so that no worker takes a page fault.
+/// An empty vector with room for this many values. Its memory is touched here, so that no worker
+/// takes a page fault later.
 pub(crate) fn room_for<T: Clone>(count_max: usize, value: T) -> Vec<T> {
     let mut room = vec![value; count_max];
     room.clear();
     room
 }
 
-/// The keys of connections whose exceptions have begun, changed or ended, or are due to be claimed again, until
-/// control takes them. What has become of each is looked up then, so a key says only that there is
-/// something to say.
+/// The keys of connections with exceptions that have begun, changed or ended, or must be claimed
+/// again, until control takes them. Their state is looked up then, so a key only means that there
+/// is something to report.
 ///
-/// All of its memory is taken at the start. A key that finds no room is lost, which the journal remembers:
-/// then all exceptions are to be looked through.
+/// All memory is allocated at the start. A key that finds no room is lost, and the journal
+/// remembers the loss: then all exceptions must be walked.
 #[derive(Debug, Default)]
 pub struct Journal {
     keys: VecDeque<FlowKey>,
@@ -30,20 +32,20 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// With room for this many keys; for none, it is not kept.
+    /// A journal with room for this many keys; with 0, nothing is kept.
     #[must_use]
     pub fn new(keys_max: usize) -> Self {
         Self { keys: room_for(keys_max, NO_KEY).into(), keys_max, ..Self::default() }
     }
 
-    /// Whether it is kept.
+    /// Whether the journal keeps keys.
     #[inline]
     #[must_use]
     pub const fn is_kept(&self) -> bool {
         self.keys_max > 0
     }
 
-    /// Notes a connection. Returns whether there was room.
+    /// Adds a connection. Returns whether there was room.
     #[cold]
     #[inline(never)]
     pub fn note(&mut self, key: FlowKey) -> bool {
@@ -56,34 +58,34 @@ impl Journal {
         true
     }
 
-    /// Takes the next key out, in the order in which they were noted.
+    /// Removes and returns the oldest key.
     pub fn pop(&mut self) -> Option<FlowKey> {
         self.keys.pop_front()
     }
 
-    /// The keys that wait to be taken, in their order.
+    /// The waiting keys, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &FlowKey> {
         self.keys.iter()
     }
 
-    /// How many keys wait to be taken.
+    /// Number of waiting keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether none waits.
+    /// Whether no key waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Whether a key was lost since this was last called.
+    /// Whether a key was lost since the last call.
     pub const fn take_has_lost(&mut self) -> bool {
         std::mem::replace(&mut self.has_lost, false)
     }
 
-    /// Whether any was noted since this was last called.
+    /// Whether a key was added since the last call.
     pub const fn take_has_new(&mut self) -> bool {
         std::mem::replace(&mut self.has_new, false)
     }

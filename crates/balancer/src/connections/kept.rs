@@ -1,15 +1,16 @@
-//! The outer header that each IPv4 connection keeps for its packets.
+//! The outer header that each IPv4 connection keeps for its packets. Uses the service table once
+//! per change of targets. A kept header is valid only with the targets that it was made for.
 
 use crate::connection::Connection;
 use crate::services::{ServiceTable, TargetId};
 use hotloop::packet::flow_key::FlowKeyV4;
 use hotloop::packet::ipip::FlowHeader;
 
-/// The outer header of a connection's packets. With it, they are wrapped without reading their target until the service
-/// table has other targets, so the number of targets matters little.
+/// The outer header of a connection's packets. With it, the packets are wrapped without reading
+/// their target until the service table has other targets, so the number of targets matters little.
 ///
-/// Invariant: in service tables with the targets of `targets_serial`, unless it is marked as headerless, the connection's
-/// target is active, and `header` is its tunnel's for this flow.
+/// Invariant: unless it is marked as headerless, in service tables with the targets of
+/// `targets_serial` the connection's target is active, and `header` is its tunnel's for this flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept {
     targets_serial: u64,
@@ -17,10 +18,11 @@ pub struct Kept {
     flow_hash: u32,
 }
 
-/// In `targets_serial`: the target has been looked at and has no header. It is not active, or its tunnel is one of IPv6.
+/// In `targets_serial`: the target was checked and has no header. It is not active, or its tunnel
+/// is an IPv6 one.
 const HEADERLESS: u64 = 1 << 63;
 
-// With it, an entry takes one cache line.
+// With this value, an entry takes one cache line.
 const _: () = assert!(size_of::<(FlowKeyV4, Connection, Kept)>() + 8 <= 64);
 
 impl Kept {
@@ -32,21 +34,24 @@ impl Kept {
         Self { targets_serial, header: FlowHeader::UNSPECIFIED, flow_hash }
     }
 
-    /// With the header of a target that is active in the service tables with [these targets](ServiceTable::targets_serial).
+    /// A value with the header of a target that is active in the service tables with [these
+    /// targets](ServiceTable::targets_serial).
     #[inline(always)]
     #[must_use]
     pub const fn new(flow_hash: u32, targets_serial: u64, header: FlowHeader) -> Self {
         Self { targets_serial, header, flow_hash }
     }
 
-    /// The header, if it is good in a service table with [these targets](ServiceTable::targets_serial).
+    /// The header, if it is valid in a service table with [these
+    /// targets](ServiceTable::targets_serial).
     #[inline(always)]
     #[must_use]
     pub fn header(&self, targets_serial: u64) -> Option<&FlowHeader> {
         (self.targets_serial == targets_serial).then_some(&self.header)
     }
 
-    /// Whether [`renew`](Self::renew) has not been called since there are [these targets](ServiceTable::targets_serial).
+    /// Whether [`renew`](Self::renew) has not been called for [these
+    /// targets](ServiceTable::targets_serial).
     #[inline(always)]
     #[must_use]
     pub const fn is_new_to(&self, targets_serial: u64) -> bool {

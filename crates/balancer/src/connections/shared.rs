@@ -1,4 +1,5 @@
-//! What the nodes of a cluster need of a worker's connections.
+//! The cluster's access to a worker's connections: the journal, walks and remote entries. Uses the
+//! same tables as the packet path. Nothing here counts as a packet of a connection.
 
 use super::{Connections, Journal, Kept, Place, Walk};
 use crate::connection::Connection;
@@ -7,24 +8,25 @@ use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::Instant;
 
 impl Connections {
-    /// With a journal of this many keys of what other nodes are to hear of.
+    /// Keeps a journal of this many keys for the other nodes.
     #[must_use]
     pub fn journalling(self, keys_max: usize) -> Self {
         Self { journal: Journal::new(keys_max), ..self }
     }
 
-    /// What other nodes are to hear of.
+    /// The journal for the other nodes.
     pub const fn journal(&mut self) -> &mut Journal {
         &mut self.journal
     }
 
-    /// How long a connection in this one's state is remembered after its last packet, in nanoseconds.
+    /// How long a connection in this state is remembered after its last packet, in nanoseconds.
     #[must_use]
     pub const fn idle_ns(&self, connection: &Connection) -> u64 {
         self.idle_ns[connection.state() as usize]
     }
 
-    /// Journals what happens to an exception of this node's, and that another node's connection is this one's now.
+    /// Journals changes of this node's exceptions, and connections that move here from another
+    /// node.
     #[inline(never)]
     pub(super) fn journal_change(
         &mut self,
@@ -41,7 +43,7 @@ impl Connections {
         }
     }
 
-    /// Where the connection of a key is, what it is, and for how long it had no packet, in nanoseconds. It does not
+    /// The place of a key's connection, the connection, and its silence in nanoseconds. It does not
     /// count as seen.
     #[must_use]
     pub fn peek_silent(&self, key: &FlowKey, now: Instant) -> Option<(Place, Connection, u64)> {
@@ -58,7 +60,8 @@ impl Connections {
         Some((place, self.connection(place)?, silent_ns))
     }
 
-    /// Asks for the memory of the next connections in the journal, so many, before they are looked up.
+    /// Prefetches the memory of the next `count` connections in the journal, before they are looked
+    /// up.
     pub fn prefetch_journalled(&mut self, count: usize) {
         let Self { v4, v6, journal, journal_hints, .. } = self;
         let v4_keys = journal.iter().take(count).map(|key| match key {
@@ -73,11 +76,11 @@ impl Connections {
         v6.table.hint_burst(v6_keys, journal_hints);
     }
 
-    /// Changes the connection in a place to what another node says of it, which it forgets in `left_ns`
-    /// nanoseconds.
+    /// Changes the connection in a place to another node's view of it. It is removed after
+    /// `left_ns` nanoseconds without a packet.
     ///
     /// # Panics
-    /// When it has left the place.
+    /// If the connection has left the place.
     pub fn set_remote(&mut self, place: Place, connection: Connection, left_ns: u64) {
         let silent_ns = self.idle_ns(&connection).saturating_sub(left_ns);
         match place {
@@ -92,7 +95,7 @@ impl Connections {
         }
     }
 
-    /// Forgets the connection of a key, and returns it.
+    /// Removes and returns the connection of a key.
     pub fn remove(&mut self, key: &FlowKey) -> Option<Connection> {
         match key {
             FlowKey::V4(key) => self.v4.table.remove(key).map(|(it, _)| it),
@@ -100,9 +103,10 @@ impl Connections {
         }
     }
 
-    /// Visits the connections in the next `budget` places, with the nanoseconds since their last packets. `visit` may change
-    /// them, except for their states and targets. Returns where to go on, or `None` at the end. Connections that come, go or
-    /// move meanwhile may be missed or visited twice.
+    /// Visits the connections in the next `budget` slots, with the nanoseconds since their last
+    /// packets. `visit` may change them, except for their states and targets. Returns where to
+    /// continue, or `None` at the end. Connections that come, go or move meanwhile may be missed or
+    /// visited twice.
     pub fn walk(
         &mut self,
         (walk, budget): (Walk, usize),
@@ -130,7 +134,7 @@ impl Connections {
         }
     }
 
-    /// How many places a [`walk`](Self::walk) goes through, which leaves out tables without connections.
+    /// Number of slots that a [`walk`](Self::walk) visits; tables without connections are skipped.
     #[must_use]
     pub fn slot_count(&self) -> usize {
         let v4 = if self.v4.table.is_empty() { 0 } else { self.v4.table.slot_count() };
@@ -138,7 +142,7 @@ impl Connections {
         v4 + v6
     }
 
-    /// How many connections have moved to other places so far, to make room for new ones.
+    /// Number of times that connections have moved to other slots to make room for new ones.
     #[must_use]
     pub fn moved_count(&self) -> u64 {
         self.v4.table.stats().moved_count + self.v6.table.stats().moved_count

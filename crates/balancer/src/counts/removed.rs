@@ -1,18 +1,19 @@
-//! The packet counts of removed backends, so that the sums stay complete.
+//! The packet counts of removed backends. Control uses them, no worker does. No packet is lost from
+//! the sums when a backend goes.
 
 use super::WorkerCounts;
 use crate::services::{RemovedTarget, TargetName};
 use std::collections::HashMap;
 
-/// The number of removed backends with a count of their own. The packets to any others are one sum.
+/// Number of removed backends with a count of their own. The packets to all others are one sum.
 pub const REMOVED_MAX: usize = 65_536;
 
-/// The packets sent to backends before they were removed. A backend that is added again has them
-/// again.
+/// The packets sent to backends before they were removed. A backend that is added again gets its
+/// count back.
 #[derive(Debug, Default)]
 pub struct RemovedCounts {
     packets: HashMap<TargetName, u64>,
-    /// Sent to those beyond [`REMOVED_MAX`].
+    /// Packets to backends beyond [`REMOVED_MAX`].
     others: u64,
     /// Targets that workers may still count for.
     pending: Vec<RemovedTarget>,
@@ -25,7 +26,7 @@ impl RemovedCounts {
         self.pending.extend(removed);
     }
 
-    /// Whether no worker counts for a removed target.
+    /// Whether no worker counts for a removed target any more.
     #[must_use]
     pub const fn is_settled(&self) -> bool {
         self.pending.is_empty()

@@ -1,33 +1,36 @@
-//! What a node does with a peer's claim to a connection that it knows something of itself.
+//! Decides between a peer's claim and this node's own knowledge of the same connection. A pure
+//! function of both. All nodes that see the same claims end with the same owner and backend.
 
 use super::Record;
 use crate::state::State;
 use std::net::IpAddr;
 
-/// What a node has under a claim's key, of its own or from a peer.
+/// A node's entry under a claim's key, its own or from a peer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Existing {
-    /// Where its packets go.
+    /// The backend of its packets.
     pub backend: IpAddr,
-    /// How far it has come.
+    /// The connection's state.
     pub state: State,
-    /// How long ago its backend got its first packet, in milliseconds.
+    /// Time since its backend got its first packet, in milliseconds.
     pub age_ms: u32,
-    /// For how long it is still remembered if no packet comes, in milliseconds.
+    /// Time until it is forgotten if no packet comes, in milliseconds.
     pub left_ms: u32,
-    /// How often a packet made it another node's than before, modulo [`MOVES`].
+    /// Number of times that a packet moved it to another node, modulo [`MOVES`].
     pub moves: u8,
-    /// Whether it is this node's own: not remote.
+    /// Whether the connection is this node's own: not remote.
     pub is_own: bool,
-    /// Whether it is an exception here: only then has this node claimed it, and could a peer take it over.
+    /// Whether the connection is an exception here: only then has this node claimed it, and only
+    /// then could a peer take it over.
     pub is_exception: bool,
-    /// Whether this node itself saw the SYN that opened it.
+    /// Whether this node saw the SYN that opened the connection.
     pub has_seen_syn: bool,
 }
 
 impl Existing {
-    /// Whether a claim says that this node's own connection is established, where this node has seen nothing but its SYN:
-    /// of this connection, not of an earlier one between the same ports.
+    /// Whether a claim proves that this node's own connection is established, while this node has
+    /// seen only its SYN. The claim must be about this connection, not about an earlier one between
+    /// the same ports.
     #[must_use]
     pub fn is_established_by(&self, claim: &Record) -> bool {
         let states = (self.state, claim.state);
@@ -37,63 +40,68 @@ impl Existing {
             && !self.is_older_by(claim)
     }
 
-    /// Whether a claim says that it began earlier than what is here, by more than claims are late.
+    /// Whether the claimed connection began earlier than this one, by more than a claim's delay.
     const fn is_older_by(&self, claim: &Record) -> bool {
         claim.age_ms > self.age_ms.saturating_add(MARGIN_MS)
     }
 }
 
-/// What to do with a claim.
+/// The action for a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// The claim wins: what is here becomes the peer's connection, with all that the claim says of it, as *remote*.
+    /// The claim wins: the entry becomes the peer's connection, with all values of the claim, as
+    /// *remote*.
     Replace,
-    /// Both say the same backend, and the peer knows something newer. What is here becomes *remote* and takes the
-    /// claim's `left_ms`, the greater of both ages, [the one of both `moves` that is ahead](is_ahead), and the claim's
-    /// state unless that is [`State::Opening`]; what this node saw of its SYN stays.
+    /// Same backend, and the peer's knowledge is newer. The entry becomes *remote* and takes the
+    /// claim's `left_ms`, the greater of both ages, [the `moves` that is ahead](is_ahead), and the
+    /// claim's state unless that is [`State::Opening`]; whether this node saw its SYN stays.
     Renew,
-    /// Both say the same backend, and the connection, this node's own, has moved here since, without this node
-    /// knowing from where. It takes the claim's `moves` and one more, may be
+    /// Same backend, and this node's own connection has moved here since, from a node that this one
+    /// didn't know of. It takes the claim's `moves` plus one, may be
     /// [established](Existing::is_established_by), and is claimed again if it is an exception here.
     Reclaim,
-    /// Both say the same backend, and the peer knows nothing newer. Nothing changes, but that it may be
-    /// [established](Existing::is_established_by).
+    /// Same backend, and the peer's knowledge isn't newer. Nothing changes, except that the
+    /// connection may become [established](Existing::is_established_by).
     Known,
-    /// What is here wins. Nothing changes, and the claim counts as stale.
+    /// This node's entry wins. Nothing changes, and the claim counts as stale.
     Stale,
 }
 
-/// Moves are counted modulo this, so that a few bits hold them: nodes that hear each other are never half of this
-/// apart.
+/// Moves are counted modulo this number, so that a few bits hold them: nodes in contact are never
+/// half of it apart.
 pub const MOVES: u8 = 32;
 
-/// How late claims are, in milliseconds, at most as a rule: they say more time than is left when they arrive.
+/// Typical maximum delay of claims, in milliseconds: the remaining time in a claim is too large by
+/// its delay.
 const MARGIN_MS: u32 = 1_000;
 
-/// Whether a connection with the `one` count of moves has moved since it had the `other`.
+/// Whether a connection with `one` as its count of moves has moved since its count was `other`.
 #[must_use]
 pub const fn is_ahead(one: u8, other: u8) -> bool {
     let ahead = one.wrapping_sub(other) % MOVES;
     ahead != 0 && ahead < MOVES / 2
 }
 
-/// Decides between what a node has and what a peer claims. Where there is nothing under the key, a claim is
-/// entered as remote, without a decision.
+/// Decides between a node's entry and a peer's claim. Without an entry under the key, a claim is
+/// entered as remote, and no decision is needed.
 ///
-/// The rules, the first that applies:
-/// 1. Of one backend, the node to which the connection moved last owns it: it refreshes it and sends its end. Of two to
-///    which it has moved equally often, as neither knew of the other, the one with the lesser name does. A node
-///    that loses so, but has seen a packet later than its peer, did not know that the connection moved, and
-///    counts that now. Where no peer can have known of this node's, claims may be a second late in that. What is
-///    remote already takes more time from any claim, and closing from any that is not behind; where it is closing, no claim
-///    that is behind and is not closing says more. Where it is closing here, and there it is not, and younger and not
-///    behind, the port is in use for the second time: the claim wins.
-/// 2. A connection of which this node saw the SYN beats any older claim: the port is in use for the second time, and
-///    the end of the first connection is still on its way.
-/// 3. What is not over beats what is closing; established beats opening. Protocols without a
-///    handshake count as established.
-/// 4. The connection that was inserted earlier wins. Of two that were inserted in the same millisecond,
-///    the one of the lower backend does, so that all nodes decide alike.
+/// The first rule that applies decides:
+/// 1. Same backend: the node to which the connection moved last owns it: it refreshes the
+///    connection and sends its end. If the counts of moves are equal, because neither node knew of
+///    the other, the node with the lesser name owns it.
+///    - A node that loses, but has seen a packet later than its peer, did not know that the
+///      connection moved, and counts that move now. If no peer can have known of this node's
+///      connection, claims may be a second late in this comparison.
+///    - A remote entry takes more time from any claim, and closing from any claim that is not
+///      behind. A closing entry takes nothing from a claim that is behind and not closing.
+///    - If the entry is closing, and the claim is not closing, younger and not behind, the port is
+///      in use for the second time: the claim wins.
+/// 2. If this node saw the connection's SYN, the entry beats any older claim: the port is in use
+///    for the second time, and the end of the first connection is still on its way.
+/// 3. A connection that isn't closing beats a closing one; established beats opening. Protocols
+///    without a handshake count as established.
+/// 4. The older connection wins. If both are equally old to the millisecond, the lower backend
+///    wins, so that all nodes decide alike.
 #[must_use]
 pub fn merge(existing: &Existing, claim: &Record) -> Verdict {
     if existing.backend == claim.backend {
@@ -118,8 +126,9 @@ fn same_backend(existing: &Existing, claim: &Record) -> Verdict {
         return Verdict::Replace;
     }
     if existing.is_own {
-        // What peers could not know of, none of them took from here. Nor did one that has known it for longer and has counted
-        // several moves more: this node has forgotten it meanwhile, and counts anew.
+        // No peer can have taken a connection from here that it didn't know of. Nor did a peer that
+        // has known it for longer and has counted several moves more: this node has forgotten the
+        // connection meanwhile, and counts from the start.
         let is_next_there = claim.moves == (existing.moves + 1) % MOVES;
         let is_known = existing.is_exception
             && is_ahead_there
@@ -202,7 +211,7 @@ mod tests {
         assert_eq!(merge(&Existing { is_exception: false, ..here }, &late), Reclaim);
         let tied = Record { moves: 5, wins_ties: true, ..late };
         assert_eq!(merge(&here, &tied), Reclaim);
-        // This node has forgotten it meanwhile, and counts anew.
+        // This node has forgotten the connection meanwhile, and counts from the start.
         let older = Record { age_ms: 60_000, ..late };
         assert_eq!(merge(&here, &older), Renew);
         assert_eq!(merge(&here, &Record { moves: 7, ..older }), Reclaim);
@@ -292,7 +301,7 @@ mod tests {
     fn a_syn_seen_here_beats_every_older_claim_and_no_younger_one() {
         assert_eq!(merge(&existing(Opening, 1, true), &elsewhere(Established, 50)), Stale);
         assert_eq!(merge(&existing(Established, 1, true), &elsewhere(Established, 50)), Stale);
-        // The client has answered the SYN-ACK of the other backend, through the other node.
+        // The client has answered the other backend's SYN-ACK, through the other node.
         assert_eq!(merge(&existing(Opening, 50, true), &elsewhere(Established, 1)), Replace);
     }
 }

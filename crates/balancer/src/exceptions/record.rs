@@ -1,32 +1,32 @@
-//! What nodes say to each other of connections.
+//! Messages between nodes about connections. Plain values; lengths of time, never points in time.
 
 use crate::state::State;
 use hotloop::packet::flow_key::FlowKey;
 use std::net::IpAddr;
 
-/// A connection that is on another backend than the configuration says, as another node may enter it. Times are
-/// lengths, so that no clocks are compared.
+/// A connection on another backend than the configuration chooses, in the form that another node
+/// can enter. Times are lengths, so that no clocks are compared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Record {
-    /// From the client to the service.
+    /// The flow, from the client to the service.
     pub key: FlowKey,
-    /// Where its packets go.
+    /// The backend of its packets.
     pub backend: IpAddr,
-    /// How far it has come.
+    /// The connection's state.
     pub state: State,
-    /// How long ago its backend got its first packet, in milliseconds.
+    /// Time since its backend got its first packet, in milliseconds.
     pub age_ms: u32,
-    /// For how long it is still remembered if no packet comes, in milliseconds.
+    /// Time until it is forgotten if no packet comes, in milliseconds.
     pub left_ms: u32,
-    /// How often a packet made it another node's than before, modulo [`MOVES`](super::MOVES).
+    /// Number of times that a packet moved it to another node, modulo [`MOVES`](super::MOVES).
     pub moves: u8,
-    /// Whether it wins against a claim of the receiver's with as many moves: the name of the node that claims it comes
-    /// first. Set on receipt; not sent.
+    /// Whether this record wins against a claim of the receiver's with equal moves: the name of the
+    /// node that claims it comes first. Set on receipt; not sent.
     pub wins_ties: bool,
 }
 
 impl Record {
-    /// What it says so many milliseconds later.
+    /// The same record after `passed_ms` milliseconds.
     #[must_use]
     pub fn later(self, passed_ms: u64) -> Self {
         let passed_ms = u32::try_from(passed_ms).unwrap_or(u32::MAX);
@@ -38,11 +38,11 @@ impl Record {
     }
 }
 
-/// A change of what the other nodes need to know.
+/// A change that the other nodes need to know.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Change {
-    /// A connection is on a backend that the configuration does not say, or still is.
+    /// A connection is on another backend than the configuration chooses, or still is.
     Claim(Record),
-    /// The connection of this key has ended, or is where the configuration says.
+    /// The connection of this key has ended, or is on the backend that the configuration chooses.
     End(FlowKey),
 }

@@ -8,7 +8,8 @@ fn backends(weights: &[u32]) -> Vec<(IpAddr, u32)> {
     (0_u32..).zip(weights).map(|(index, weight)| (address(index), *weight)).collect()
 }
 
-/// That every backend's slots are within two, or one per cent, of what is due to its weight.
+/// Checks that every backend's number of slots is within two, or one per cent, of its weight's
+/// share.
 fn assert_shares(weights: &[u32], slot_count: usize) {
     let backends = backends(weights);
     let maglev = Maglev::new(&backends, slot_count);
@@ -77,8 +78,8 @@ proptest! {
     }
 }
 
-/// How many slots have gone from one to another of those that stay, per cent of what they had, when
-/// the one at `index` goes.
+/// The slots that moved between the remaining backends when the one at `index` goes, in per cent of
+/// their slots.
 fn moved_percent(all: &[(IpAddr, u32)], before: &Maglev, index: usize) -> f64 {
     let mut rest = all.to_vec();
     rest.remove(index);
@@ -93,7 +94,7 @@ fn moved_percent(all: &[(IpAddr, u32)], before: &Maglev, index: usize) -> f64 {
     moved_count as f64 * 100.0 / kept_count as f64
 }
 
-/// All of them go in turn; of 650, every thirteenth.
+/// Each backend goes in turn; with 650 backends, every thirteenth.
 #[test]
 fn removing_a_backend_moves_at_most_one_per_cent_of_the_others_slots() {
     for (count, step) in [(3, 1), (10, 1), (100, 1), (650, 13)] {
@@ -106,7 +107,7 @@ fn removing_a_backend_moves_at_most_one_per_cent_of_the_others_slots() {
     }
 }
 
-/// A table of one slot for the last backend says what one of 65,537 does.
+/// A table of one slot for the last backend is equivalent to one of 65,537.
 #[test]
 fn a_backend_that_is_alone_gets_everything() {
     for weights in [&[0, 9, 0][..], &[0, 1]] {

@@ -1,4 +1,5 @@
-//! Services of one address of IPv4, one protocol and one port. None is more specific, so that one probe finds them.
+//! Services of one IPv4 address, one protocol and one port. No service is more specific, so that
+//! one probe finds them.
 
 use super::level::spread;
 use super::ports::{PIECES_MAX, ServiceIndex};
@@ -6,30 +7,30 @@ use super::{TCP, UDP};
 use crate::spec::{Ports, Protocol, ServiceSpec};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// They lie in a hash table of which at most half is in use, as prefixes do in a [`Level`](super::Level).
+/// A hash table that is at most half full, like a [`Level`](super::Level).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Exact {
-    /// What leaves of a hash as many bits as number the slots.
+    /// Right shift that turns a hash into a slot number.
     shift: u32,
     slots: Box<[Slot]>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Slot {
-    /// 0 where it is empty.
+    /// 0 if the slot is empty.
     key: u64,
     service: ServiceIndex,
 }
 
-/// Address, port and protocol as a number, which is not 0, as no service has protocol 0.
+/// Address, port and protocol as a number. Never 0, since no service has protocol 0.
 #[inline(always)]
 const fn key(address: Ipv4Addr, protocol: u8, port: u16) -> u64 {
     (address.to_bits() as u64) << 32 | (port as u64) << 16 | protocol as u64
 }
 
 impl Exact {
-    /// Those among the services, whose indices `order` has by prefix. An address with so many that it has pages of
-    /// ports is left out: there, two loads find the service.
+    /// Collects the exact services; `order` has the services' indices by prefix. An address with so
+    /// many services that its ports have pages is left out: there, two loads find the service.
     pub fn new(services: &[ServiceSpec], order: &[usize]) -> Self {
         let vips = order.chunk_by(|&a, &b| services[a].address == services[b].address);
         let few = vips.filter(|of_vip| of_vip.len() < PIECES_MAX).flatten();
@@ -57,7 +58,7 @@ impl Exact {
         let mut table = Self { shift, slots: vec![empty; count].into() };
         for (key, service) in exact {
             let mut at = table.start(key);
-            // Of two that are alike, the first in the configuration has the packets.
+            // If two services are alike, the first in the configuration gets the packets.
             while table.slots[at].key != 0 && table.slots[at].key != key {
                 at = table.following(at);
             }
@@ -68,7 +69,7 @@ impl Exact {
         table
     }
 
-    /// The service of an address, a protocol (IP's number) and a port, if it is of these alone.
+    /// The service of this address, protocol (IP's number) and port, if one has exactly these.
     #[inline(always)]
     pub fn find(&self, address: Ipv4Addr, protocol: u8, port: u16) -> Option<usize> {
         let key = key(address, protocol, port);
@@ -95,7 +96,7 @@ impl Exact {
         (at + 1) & (self.slots.len() - 1)
     }
 
-    /// How much memory it takes, in bytes.
+    /// The table's memory, in bytes.
     pub const fn memory_bytes(&self) -> usize {
         size_of_val(&*self.slots)
     }

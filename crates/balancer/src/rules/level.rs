@@ -1,4 +1,4 @@
-//! The prefixes of one length.
+//! The prefixes of one length: a hash table, immutable, at most half full.
 
 use super::ports::{PortTable, ServiceIndex};
 use crate::prefix::mask_v4;
@@ -9,9 +9,9 @@ use std::ops::BitAnd;
 pub trait Bits: Copy + Eq + Default + BitAnd<Output = Self> {
     /// A number whose first `len` bits are set.
     fn mask(len: u8) -> Self;
-    /// The number spread over 64 bits, the high ones best.
+    /// The number spread over 64 bits, best in the high bits.
     fn spread(self) -> u64;
-    /// The bits of an address of this family.
+    /// The bits of an address, if it is of this family.
     fn of(address: IpAddr) -> Option<Self>;
 }
 
@@ -61,22 +61,22 @@ impl Bits for u128 {
     }
 }
 
-/// What there is to know about a prefix.
+/// The compiled services of a prefix.
 #[derive(Clone, Copy, Debug)]
 pub struct Vip {
-    /// Its first address.
+    /// The prefix's first address.
     pub network: IpAddr,
-    /// Its services by TCP's ports.
+    /// The services of the TCP ports.
     pub tcp: PortTable,
-    /// Its services by UDP's ports.
+    /// The services of the UDP ports.
     pub udp: PortTable,
     /// The service of all other protocols.
     pub others: ServiceIndex,
-    /// The most specific of its services.
+    /// The most specific service.
     pub first: ServiceIndex,
 }
 
-/// A [`Vip`] as lookups need it: 16 bytes for IPv4, 32 for IPv6.
+/// A [`Vip`] in the form for lookups: 16 bytes for IPv4, 32 for IPv6.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Slot<B> {
     network: B,
@@ -91,7 +91,7 @@ impl<B: Bits> Slot<B> {
         Self { network, tcp: PortTable::NONE, udp: PortTable::NONE, others }
     }
 
-    /// A prefix has a service, so it takes something.
+    /// Every prefix has a service, so a slot in use serves some packets.
     #[inline]
     fn is_empty(&self) -> bool {
         self.tcp == PortTable::NONE
@@ -100,20 +100,21 @@ impl<B: Bits> Slot<B> {
     }
 }
 
-/// The prefixes of one length, in a hash table of which at most half is in use: a prefix is in the
-/// slot of its hash, or in one soon after it, with no empty one between.
+/// The prefixes of one length, in a hash table that is at most half full: a prefix is in the slot
+/// of its hash, or in a later one with no empty slot in between.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Level<B> {
     mask: B,
-    /// What leaves of a hash as many bits as number the slots.
+    /// Right shift that turns a hash into a slot number.
     shift: u32,
     slots: Box<[Slot<B>]>,
-    /// The most specific service of each slot's prefix: apart, since it is seldom asked for.
+    /// The most specific service of each slot's prefix: separate, since it is seldom needed.
     firsts: Box<[ServiceIndex]>,
 }
 
 impl<B: Bits> Level<B> {
-    /// The prefixes of `len` bits given, no two of the same network, all of this family.
+    /// Makes a level of these prefixes of `len` bits, all of this family, no two of the same
+    /// network.
     pub fn new(len: u8, vips: &[Vip]) -> Self {
         let count = (2 * vips.len()).next_power_of_two().max(2);
         let mut level = Self {
@@ -135,13 +136,13 @@ impl<B: Bits> Level<B> {
         level
     }
 
-    /// The prefix that `address` lies in.
+    /// The prefix that contains `address`.
     #[inline]
     pub fn vip(&self, address: B) -> Option<&Slot<B>> {
         self.probe(address).map(|at| &self.slots[at])
     }
 
-    /// The most specific service of the prefix that `address` lies in.
+    /// The most specific service of the prefix that contains `address`.
     pub fn first(&self, address: B) -> Option<ServiceIndex> {
         self.probe(address).map(|at| self.firsts[at])
     }
@@ -172,17 +173,17 @@ impl<B: Bits> Level<B> {
         (at + 1) & (self.slots.len() - 1)
     }
 
-    /// All services that packets find without a look at their ports.
+    /// All services that packets find without reading their ports.
     pub fn services(&self) -> impl Iterator<Item = ServiceIndex> {
         self.slots.iter().flat_map(|slot| [slot.tcp.whole(), slot.udp.whole(), slot.others])
     }
 
-    /// How much memory it takes, in bytes.
+    /// The level's memory, in bytes.
     pub const fn memory_bytes(&self) -> usize {
         size_of_val(&*self.slots) + size_of_val(&*self.firsts)
     }
 
-    /// How many slots a lookup of `address` looks at.
+    /// Number of slots that a lookup of `address` reads.
     #[cfg(test)]
     pub fn probe_count(&self, address: B) -> usize {
         let network = address & self.mask;

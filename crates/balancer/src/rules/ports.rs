@@ -1,9 +1,10 @@
-//! Which service of a prefix has which port.
+//! The services of a prefix's ports: compact tables, immutable after the rules are made. Every port
+//! has exactly one entry.
 
 use crate::spec::Ports;
 use std::collections::BTreeSet;
 
-/// A service by its place in the configuration; or none.
+/// The index of a service in the configuration, or [`NONE`](Self::NONE).
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct ServiceIndex(u32);
 
@@ -22,8 +23,8 @@ impl ServiceIndex {
     }
 }
 
-/// The services of all ports, by one protocol, of one prefix: what kind of table in the two high
-/// bits, and where it is in the others.
+/// The services of all ports of one prefix, for one protocol: the kind of table in the two high
+/// bits, and its position in the others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PortTable(u32);
 
@@ -35,18 +36,18 @@ impl PortTable {
     const KIND: u32 = !Self::PAYLOAD;
     /// All ports have the same service: the one whose index is the payload.
     const SAME: u32 = 0;
-    /// The payload is the place of the first of a list of pieces.
+    /// The payload is the index of the first of a list of pieces.
     const PIECES: u32 = 1 << 30;
     /// The payload is the number of a directory of pages.
     const PAGES: u32 = 2 << 30;
-    /// The payload is the number of a range: one service alone has ports.
+    /// The payload is the number of a range: only one service has ports.
     const RANGE: u32 = 3 << 30;
 
     const fn same(service: ServiceIndex) -> Self {
         Self(Self::SAME | service.0)
     }
 
-    /// The service that all ports have; none where they have different ones.
+    /// The service that all ports have; [`ServiceIndex::NONE`] if they have different ones.
     pub const fn whole(self) -> ServiceIndex {
         match self.0 & Self::KIND {
             Self::SAME => ServiceIndex(self.0),
@@ -55,10 +56,10 @@ impl PortTable {
     }
 }
 
-/// Into how many pieces all ports may be divided before there are pages for them.
+/// Maximum number of pieces before the ports get pages.
 pub const PIECES_MAX: usize = 16;
 
-/// A page has the ports of one high byte, and so many pages a directory.
+/// Number of ports of a page, which share their high byte, and of pages of a directory.
 const PAGE_PORTS: usize = 256;
 
 /// A page, and a directory of pages.
@@ -71,7 +72,7 @@ struct Piece {
     service: ServiceIndex,
 }
 
-/// The ports of a service where no other has any: what most prefixes have.
+/// The ports of a prefix's only service, as most prefixes have it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Range {
     first: u16,
@@ -80,7 +81,7 @@ struct Range {
 }
 
 impl Range {
-    /// The range of the one service of `pieces`, where they have only one of it.
+    /// The range of the only service in `pieces`, if there is only one, with one range.
     fn of(pieces: &[Piece]) -> Option<Self> {
         let mut its = (0..pieces.len()).filter(|&at| pieces[at].service != ServiceIndex::NONE);
         let (Some(at), None) = (its.next(), its.next()) else { return None };
@@ -90,17 +91,17 @@ impl Range {
     }
 }
 
-/// One past the last port: where a list of pieces ends.
+/// One past the last port: the end of a list of pieces.
 const END: u32 = 1 << 16;
 
 /// The port tables of all prefixes.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PortTables {
     ranges: Vec<Range>,
-    /// Lists of pieces, one after the other. Each begins with port 0 and ends with [`END`].
+    /// Lists of pieces, in sequence. Each begins with port 0 and ends with [`END`].
     pieces: Vec<Piece>,
-    /// The services of all ports of a page; or for a directory each page's number, or the service
-    /// that all of the page's ports have, as [`PortTable`]s.
+    /// The services of all ports of a page, or a directory: each page's number, or the service that
+    /// all of the page's ports have, as [`PortTable`]s.
     pages: Vec<Page>,
 }
 
@@ -108,7 +109,8 @@ impl PortTables {
     /// The service of `port`.
     #[inline(always)]
     pub fn service(&self, table: PortTable, port: u16) -> ServiceIndex {
-        // The two that most prefixes have, by comparing: all four would be a jump table.
+        // The two kinds that most prefixes have, by comparing: a match on all four would be a jump
+        // table.
         let payload = table.0 & PortTable::PAYLOAD;
         if table.0 >= PortTable::RANGE {
             let Range { first, last, service } = self.ranges[payload as usize];
@@ -148,7 +150,7 @@ impl PortTables {
         ServiceIndex(self.pages[payload as usize][low])
     }
 
-    /// A table of the services of `ranges`, the most specific first.
+    /// Adds a table of the services of `ranges`, the most specific first.
     pub fn add(&mut self, ranges: &[(Ports, ServiceIndex)]) -> PortTable {
         let pieces = pieces(ranges);
         if let [whole] = &pieces[..] {
@@ -186,7 +188,7 @@ impl PortTables {
         PortTable(PortTable::PAGES | directory as u32)
     }
 
-    /// All services that any port has, where not all ports have the same.
+    /// All services in tables with more than one service.
     pub fn services(&self) -> impl Iterator<Item = ServiceIndex> {
         let of_pages = self.pages.iter().flatten();
         let of_pages = of_pages.filter(|entry| **entry & PortTable::KIND == PortTable::SAME);
@@ -195,15 +197,15 @@ impl PortTables {
         of_ranges.chain(self.pieces.iter().map(|piece| piece.service)).chain(of_pages)
     }
 
-    /// How much memory they take, in bytes.
+    /// The tables' memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.ranges) + size_of_val(&*self.pieces) + size_of_val(&*self.pages)
     }
 }
 
-/// All ports, divided where the most specific of `ranges`, the first in their order, becomes another.
+/// All ports, divided at each change of the most specific range, which is the first in `ranges`.
 fn pieces(ranges: &[(Ports, ServiceIndex)]) -> Vec<Piece> {
-    // Where a range begins, and where it has ended: the port, and the range's place in the order.
+    // Where a range begins, and where it has ended: the port, and the range's index.
     let (mut begins, mut ends) = (Vec::new(), Vec::new());
     for (rank, (ports, _)) in ranges.iter().enumerate() {
         let (first, last) = match *ports {

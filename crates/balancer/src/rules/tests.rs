@@ -93,7 +93,7 @@ fn services_that_no_packet_reaches_are_reported() {
     assert_eq!(Rules::new(&many).hidden(many.len()), hidden);
 }
 
-/// Whether a service takes packets of `protocol` to `port`, read from its words.
+/// Whether a service takes packets of `protocol` to `port`, by its configuration.
 fn takes(service: &ServiceSpec, protocol: u8, port: Option<u16>) -> bool {
     let protocol_fits = match service.protocol {
         Protocol::Tcp => protocol == TCP,
@@ -107,7 +107,7 @@ fn takes(service: &ServiceSpec, protocol: u8, port: Option<u16>) -> bool {
     protocol_fits && port_fits
 }
 
-/// The most specific of the services that `fits`, found by looking at each.
+/// The most specific of the services that `fits` accepts, found by a linear search.
 fn naive(services: &[ServiceSpec], fits: impl Fn(&ServiceSpec) -> bool) -> Option<usize> {
     let fitting = services.iter().enumerate().filter(|(_, service)| fits(service));
     let best = fitting.min_by_key(|(index, it)| {
@@ -116,7 +116,7 @@ fn naive(services: &[ServiceSpec], fits: impl Fn(&ServiceSpec) -> bool) -> Optio
     best.map(|(index, _)| index)
 }
 
-/// That the rules and the naive search agree on `address`, by all means of asking.
+/// Checks that the rules and the linear search agree on `address`, with every lookup function.
 fn assert_agree(services: &[ServiceSpec], rules: &Rules, address: IpAddr, ports: &[u16]) {
     let holds = |service: &ServiceSpec| service.address.contains(address);
     assert_eq!(rules.is_vip(address), services.iter().any(holds), "{address}");
@@ -136,7 +136,7 @@ fn assert_agree(services: &[ServiceSpec], rules: &Rules, address: IpAddr, ports:
     }
 }
 
-/// As packets of TCP and UDP find their service.
+/// The lookup for TCP and UDP packets.
 fn find_v4(rules: &Rules, address: Ipv4Addr, protocol: u8, port: u16) -> Option<usize> {
     let exact = rules.find_exact(address, protocol, port);
     exact.or_else(|| rules.find_any_v4(address, protocol, port))
@@ -156,7 +156,8 @@ proptest! {
         ),
     ) {
         let services: Vec<ServiceSpec> = services.into_iter().map(|(v6, host, up, protocol, first, more)| {
-            // The shortest are two bits shorter than what tells hosts apart, and one holds all.
+            // The shortest are two bits shorter than the bits that distinguish hosts, and one holds
+            // all.
             let host = if up == 6 { 0 } else { host >> up << up };
             let address = match (v6, up) {
                 (false, 6) => "0.0.0.0/0".to_owned(),
@@ -175,7 +176,7 @@ proptest! {
         assert_agree(&services, &rules, "192.0.2.1".parse().unwrap(), &[1, 5]);
     }
 
-    /// One address with so many ranges that it takes pages: at each of their ends.
+    /// One address with enough ranges to need pages: at each of their ends.
     #[test]
     fn many_ranges_agree_with_a_plain_search(
         ranges in prop::collection::vec((any_protocol(), 1_u16.., prop_oneof![Just(0_u16), 0_u16..600, 0_u16..]), 8..60),
@@ -208,8 +209,8 @@ fn every_port_may_have_its_service() {
     assert!(rules.memory_bytes() < 300 << 10, "{}", rules.memory_bytes());
 }
 
-/// What a lookup costs doesn't grow with the services: the slots looked at stay as few, on average
-/// less than two, whatever the pattern of the addresses.
+/// The cost of a lookup doesn't grow with the number of services: the number of slots read stays
+/// below two on average, whatever the pattern of the addresses.
 #[test]
 fn a_hundred_thousand_services_are_found_as_soon_as_a_handful() {
     for step in [1_u32, 3, 256, 4096] {

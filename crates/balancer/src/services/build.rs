@@ -1,4 +1,5 @@
-//! Builds a service table from a configuration and what changed since it was read.
+//! Builds a service table from a configuration and the later changes. Runs on control's thread
+//! only. A service or backend that stays keeps its number and its slot.
 
 use super::digest;
 use super::refresh::{Arranged, Member, View};
@@ -17,13 +18,12 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// What changed since the configuration was read, until it is read again; but for health and blocks,
-/// which outlast that.
+/// Changes since the configuration was read. The next read resets them, except health and blocks.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
     /// Backends that are down.
     pub down: HashSet<TargetName>,
-    /// Whose packets to services are dropped; none where nobody's are.
+    /// Prefixes whose packets to services are dropped; `None` if there are no blocks.
     pub blocked: Option<Arc<Blocks>>,
     /// Weights other than the configuration's.
     pub weights: HashMap<TargetName, u32>,
@@ -31,7 +31,7 @@ pub struct Standing {
     pub removed: HashMap<TargetName, Removal>,
 }
 
-/// A backend of a service, as operators call it.
+/// A backend of a service, by the names that operators use.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TargetName {
     /// The service's name.
@@ -41,7 +41,7 @@ pub struct TargetName {
 }
 
 impl TargetName {
-    /// Of a service's backend.
+    /// The name of a service's backend.
     #[must_use]
     pub fn new(service: &str, address: IpAddr) -> Self {
         Self { service: service.to_owned(), address }
@@ -51,28 +51,29 @@ impl TargetName {
 /// A backend that was removed from its service, and the slot that still has its counts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RemovedTarget {
-    /// The slot that it had.
+    /// The slot of the backend.
     pub slot: usize,
-    /// What it was called.
+    /// The backend's name.
     pub name: TargetName,
 }
 
-/// What becomes of the connections of a backend that is taken out.
+/// Treatment of the connections of a backend that is taken out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Removal {
-    /// They go to other backends.
+    /// The connections go to other backends.
     Rebalance,
-    /// They end: TCP's packets are dropped until a SYN comes, and other flows begin anew.
+    /// The connections end: TCP packets are dropped until a SYN comes, and other flows begin anew.
     Flush,
 }
 
-/// Builds service tables. A clone builds as if it were the original: of the two, one is to go on.
+/// Builds service tables. A clone builds like the original: only one of the two may continue.
 #[derive(Clone, Debug)]
 pub struct Builder {
     slots: Slots,
-    /// By name and address, for ever: a service that comes back is the one that it was.
+    /// The number of each name and address, kept for ever: a service that comes back gets its old
+    /// number.
     service_ids: HashMap<(String, Prefix), u32>,
-    /// By their numbers.
+    /// The name of each service number.
     service_names: Vec<Arc<str>>,
     removed: Vec<RemovedTarget>,
     maglevs: Maglevs,
@@ -94,13 +95,13 @@ impl Builder {
         }
     }
 
-    /// With buckets of limits that are the same in every run, for replays.
+    /// Uses buckets of limits that are the same in every run, for replays.
     #[must_use]
     pub fn repeatable(self) -> Self {
         Self { buckets: Buckets::repeatable(), ..self }
     }
 
-    /// How many targets there may be at once, for callers that keep something for each.
+    /// Maximum number of targets at once, for callers with a value for each.
     #[must_use]
     pub const fn slot_capacity(&self) -> usize {
         self.slots.capacity()
@@ -115,7 +116,7 @@ impl Builder {
     /// Builds the service table of `spec` and `standing`.
     ///
     /// # Errors
-    /// There are more backends than there is room for; what there was goes on being so.
+    /// If there are more backends than slots; the previous table stays valid.
     pub fn build(
         &mut self,
         spec: &Spec<'_>,
@@ -181,7 +182,7 @@ impl Builder {
         id
     }
 
-    /// Takes their slots from those that are not staying.
+    /// Frees the slots of backends that don't stay.
     fn vacate(
         &mut self,
         staying: &HashSet<Owner>,
@@ -272,7 +273,8 @@ fn staying(spec: &Spec<'_>, ids: &[u32], view: &View<'_>) -> HashSet<Owner> {
     staying
 }
 
-/// What a service is known by. Of another address, it is another: connections to the old one end.
+/// The identity of a service. With another address, it is another service: connections to the old
+/// one end.
 fn service_key(service: &ServiceSpec) -> (String, Prefix) {
     (service.name.clone(), service.address)
 }
@@ -316,7 +318,7 @@ fn settings(spec: &Spec<'_>) -> Settings {
     }
 }
 
-/// The idle timeouts by [`State`].
+/// The idle timeout of each [`State`].
 fn idle_ns(timeouts: &Timeouts) -> [u64; CLASS_COUNT] {
     let mut idle_ns = [0; CLASS_COUNT];
     for (state, seconds) in [

@@ -1,4 +1,4 @@
-//! What operators compare of service tables.
+//! Digests that operators compare between service tables.
 
 use super::{Service, Target};
 use crate::spec::ServiceSpec;
@@ -25,13 +25,13 @@ fn hash(value: impl Hash) -> u64 {
     fnv.finish()
 }
 
-/// Of what does not change while a service table is refreshed.
+/// The digest of a service's values that a refresh doesn't change.
 pub(super) fn of_configured(service: &ServiceSpec) -> u64 {
     let ServiceSpec { name, address, protocol, ports, scheduler, .. } = service;
     hash((name, format!("{address} {protocol} {ports} {scheduler:?}")))
 }
 
-/// Of a service as it is now: which backends new connections go to, and with which weights.
+/// The digest of a service's current state: the backends of new connections, and their weights.
 pub(super) fn of_arranged(service: &Service, targets: &[Target]) -> u64 {
     let choice = |choice: &super::Choice| (targets[choice.target.slot()].address(), choice.weight);
     hash((service.configured_digest, service.choices.iter().map(choice).collect::<Vec<_>>()))

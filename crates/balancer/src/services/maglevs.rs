@@ -1,25 +1,25 @@
-//! The Maglev tables, which service tables share.
+//! The Maglev tables, which service tables share. Uses a lock that workers never take. Equal
+//! backends with equal weights share one table.
 
 use crate::maglev::Maglev;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The Maglev tables in use, by the backends with their weights and the number of slots. Clones share
-/// them.
+/// The Maglev tables in use, by their backends, weights and number of slots. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Maglevs(Arc<Mutex<HashMap<Ingredients, Weak<Maglev>>>>);
 
 type Ingredients = (Vec<(IpAddr, u32)>, u32);
 
 impl Maglevs {
-    /// The table of these backends: the one that there is, or else a new one.
+    /// The table of these backends: an existing one, or else a new one.
     pub(super) fn table(&self, weights: Vec<(IpAddr, u32)>, slot_count: u32) -> Arc<Maglev> {
         let key = (weights, slot_count);
         if let Some(maglev) = self.known(&key) {
             return maglev;
         }
-        // Nobody waits for the lock while a table is filled.
+        // No thread waits for the lock while a table is filled.
         let maglev = Arc::new(Maglev::new(&key.0, slot_count as usize));
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tables.insert(key, Arc::downgrade(&maglev));

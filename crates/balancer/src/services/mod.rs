@@ -1,8 +1,9 @@
-//! The service table: the configuration, compiled for the packet path. Read-only and shared.
+//! The service table: the configuration, compiled for the packet path. Control builds it with locks
+//! and allocations; workers only read it. A table never changes after it is published.
 //!
-//! For every change, control builds a new [`ServiceTable`] off the packet path and publishes it to the
-//! workers, which take it up between two bursts. A backend that stays keeps its [`TargetId`], so that
-//! its connections stay valid.
+//! For every change, control builds a new [`ServiceTable`] off the packet path and publishes it to
+//! the workers, which switch to it between two bursts. A backend that stays keeps its [`TargetId`],
+//! so that its connections stay valid.
 
 mod build;
 mod digest;
@@ -46,92 +47,94 @@ pub struct ServiceTable {
     /// See [`targets_serial`](Self::targets_serial).
     targets_serial: u64,
     rules: Rules,
-    /// In the order of the configuration.
+    /// The services, in the order of the configuration.
     services: Vec<Service>,
-    /// By slot; those that are not taken now are vacant.
+    /// The target in each slot; unused slots are vacant.
     targets: Vec<Target>,
-    /// Where tunnels of IPv4 begin: a mask, and the addresses under it. Each new connection is compared.
+    /// Source addresses of IPv4 tunnels: a mask, and the addresses under it. Each new connection is
+    /// compared.
     source_v4: [u32; 2],
-    /// Where those of IPv6 begin.
+    /// Source addresses of IPv6 tunnels.
     source_v6: Option<Prefix>,
     /// Own tunnel addresses, sorted.
     own: Vec<IpAddr>,
-    /// Those of IPv4 among them.
+    /// The IPv4 addresses among them.
     own_v4: Vec<u32>,
     /// The backends' addresses, sorted.
     backends: Vec<IpAddr>,
     peers: Vec<Prefix>,
-    /// Whose packets to services are dropped; none where nobody's are.
+    /// Prefixes whose packets to services are dropped; `None` if there are no blocks.
     blocked: Option<Arc<Blocks>>,
-    /// Where probes through tunnels come from: two addresses at most.
+    /// Source addresses of probes through tunnels: two at most.
     probe_sources: Vec<IpAddr>,
-    /// How many connections may begin from each prefix.
+    /// The limit on new connections from each prefix.
     source_limit: Option<SourceLimit>,
     /// Whether there is a limit on new connections.
     has_limits: bool,
     /// See [`other`](Self::other).
     other: Option<Other>,
-    /// What holds for all services.
+    /// Settings for all services.
     pub settings: Settings,
 }
 
-/// What holds for all services.
+/// Settings for all services.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// By which flows find their workers and backends.
+    /// The hashes that choose a flow's worker and backend.
     pub hashes: Hashes,
     /// Longest IP packet on the path to the backends, in bytes.
     pub mtu_bytes: u16,
-    /// What becomes of echo requests to a service's address.
+    /// Treatment of echo requests to a service's address.
     pub icmp_echo: IcmpEcho,
     /// Whether SYN-ACKs of the return path get an MSS that fits the tunnel.
     pub clamp_mss: bool,
-    /// How many connections a worker enters into its table in a second.
+    /// Maximum number of connections that a worker enters into its table in a second.
     pub new_connections_per_second_max: u32,
-    /// How long connections are remembered after their last packet, by
+    /// How long connections are remembered after their last packet, for each
     /// [`State`](crate::state::State).
     pub idle_ns: [u64; CLASS_COUNT],
-    /// In how many nanoseconds workers look through all connections after a change.
+    /// Time within which workers examine all connections after a change, in nanoseconds.
     pub prepare_ns_max: u64,
-    /// The longest time for which any service has clients keep their backends.
+    /// The longest persistence of any service: how long clients keep their backends.
     pub persistence_ns_max: u64,
 }
 
-/// A service, as the packet path sees it.
+/// A service, in the form for the packet path.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// Stays the same for as long as a service of this name and address is configured.
+    /// Its number, which stays the same while a service of this name and address is configured.
     pub id: u32,
     /// Its name.
     pub name: Arc<str>,
-    /// How a new connection finds its backend.
+    /// How the backend of a new connection is chosen.
     pub scheduler: Scheduler,
     /// How long a client keeps its backend after its last new connection.
     pub persistence_ns: u64,
-    /// How many connections to it may begin.
+    /// The limit on new connections to the service.
     limit: Option<ServiceLimit>,
-    /// Those that new connections may go to, in the order of the configuration.
+    /// The targets for new connections, in the order of the configuration.
     pub choices: Arc<[Choice]>,
     /// The targets of all its backends that were not removed, in the order of the configuration.
     targets: Arc<[TargetId]>,
-    /// Of what does not change while the table is refreshed, and of all.
+    /// Digest of the values that a refresh doesn't change, and digest of all values.
     configured_digest: u64,
     digest: u64,
-    /// The slots of [`choices`](Self::choices), shared by all services that have the same.
+    /// The Maglev table of [`choices`](Self::choices), shared by all services with the same
+    /// choices.
     maglev: Arc<Maglev>,
 }
 
-/// A target that new connections may go to.
+/// A target for new connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Choice {
-    /// Which.
+    /// The target.
     pub target: TargetId,
     /// Its weight, above 0.
     pub weight: u32,
 }
 
-/// A backend of a service, for as long as it is one: a backend that takes its slot afterwards is of
-/// another generation.
+/// A backend of a service, for as long as it belongs to the service: the next backend in its slot
+/// has another generation.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct TargetId {
     pub(crate) slot: u32,
@@ -139,7 +142,7 @@ pub struct TargetId {
 }
 
 impl TargetId {
-    /// Its place in whatever is kept for each target.
+    /// Its index in tables with an entry for each target.
     #[inline]
     #[must_use]
     pub const fn slot(self) -> usize {
@@ -148,24 +151,25 @@ impl TargetId {
 }
 
 /// A slot and the backend of a service that has it now.
-// In a line of its own.
+// In its own cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Target {
     generation: u32,
-    /// Of the 32 generations before, the last in the lowest bit, whether their connections were ended.
+    /// For each of the 32 previous generations, the last in the lowest bit, whether its connections
+    /// were ended.
     flushed: u32,
     /// The outer header of packets to it.
     pub tunnel: Tunnel,
     /// Longest packet that fits the path's MTU once it is encapsulated, in bytes.
     pub packet_bytes_max: u16,
-    /// Whether new connections may go to it.
+    /// Whether new connections may go to this target.
     pub is_usable: bool,
-    /// Whether its health check says that it is up, or there is none.
+    /// Whether the target is up by its health check, or has none.
     pub is_up: bool,
-    /// The index of its service; none where the slot is vacant.
+    /// The index of its service; `None` if the slot is vacant.
     pub service: Option<u32>,
-    /// Its share of new connections, as it is now.
+    /// Its current share of new connections.
     pub weight: u32,
 }
 
@@ -174,11 +178,11 @@ const _: () = assert!(size_of::<Target>() == 64);
 /// The state of a connection's target.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'a> {
-    /// It is a backend of its service.
+    /// The target is a backend of its service.
     Active(&'a Target),
-    /// It was removed, or its service was.
+    /// The target was removed, or its service was.
     Removed,
-    /// It was removed, and its connections were to end.
+    /// The target was removed, and its connections had to end.
     Flushed,
 }
 
@@ -190,15 +194,16 @@ fn next_serial() -> u64 {
 }
 
 impl ServiceTable {
-    /// Which of all tables that this process has made it is: a clone has that of its original, any other
-    /// table one of its own.
+    /// A number that distinguishes all tables that this process makes: a clone keeps the number of
+    /// its original, any other table gets a new one.
     #[must_use]
     pub const fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// The serial of its set of targets. Tables with the same one have the same targets in the same slots, with the same
-    /// tunnels. They may differ in weights, health, blocks and the [other](Self::other) table.
+    /// The serial of the table's set of targets. Tables with the same number have the same targets
+    /// in the same slots, with the same tunnels. They may differ in weights, health, blocks and the
+    /// [other](Self::other) table.
     #[inline(always)]
     #[must_use]
     pub const fn targets_serial(&self) -> u64 {
@@ -208,15 +213,15 @@ impl ServiceTable {
     /// The [serial](Self::targets_serial) of no set of targets.
     pub const NO_TARGETS: u64 = 0;
 
-    /// A digest of what decides where new connections go: the services, and the backends and weights that are in use. Nodes
-    /// with the same choose alike.
+    /// A digest of everything that decides where new connections go: the services, and the backends
+    /// and weights in use. Nodes with the same digest choose alike.
     #[must_use]
     pub const fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// The target of a flow from a client with this backend, of its service where that has it, else of any;
-    /// none where the backend has no service.
+    /// The target with this backend, for a flow from a client: in the flow's service if that has
+    /// the backend, else in any; `None` if the backend has no service.
     #[must_use]
     pub fn target_at(&self, key: &FlowKey, backend: IpAddr) -> Option<TargetId> {
         if !self.is_backend(backend) {
@@ -225,7 +230,8 @@ impl ServiceTable {
         let of_service = self.service_of_flow(key).map_or(&[][..], |service| &service.targets);
         let found = of_service.iter().copied().find(|id| self.is_at(*id, backend));
         found.or_else(|| {
-            // Of a connection that its service has lost since, or of one of many protocols.
+            // The flow's service has lost the backend since, or the flow belongs to one of many
+            // protocols.
             let all = self.targets.iter().enumerate();
             all.filter_map(|(slot, target)| target.id(slot)).find(|id| self.is_at(*id, backend))
         })
@@ -260,28 +266,29 @@ impl ServiceTable {
         }
     }
 
-    /// Apart from [`service_of_v4`](Self::service_of_v4), which stays small where it is inlined.
+    /// Separate from [`service_of_v4`](Self::service_of_v4), which must stay small because it is
+    /// inlined.
     #[cold]
     #[inline(never)]
     fn service_of_any_v4(&self, address: Ipv4Addr, protocol: u8, port: u16) -> Option<&Service> {
         self.services.get(self.rules.find_any_v4(address, protocol, port)?)
     }
 
-    /// The most specific service of the longest prefix that `address` lies in, whatever its protocol
-    /// and ports.
+    /// The most specific service of the longest prefix that contains `address`, whatever its
+    /// protocol and ports.
     #[must_use]
     pub fn any_service_of(&self, address: IpAddr) -> Option<&Service> {
         self.rules.any_of(address).map(|index| &self.services[index])
     }
 
-    /// Whether `address` is one of some service's.
+    /// Whether `address` belongs to a service.
     #[inline]
     #[must_use]
     pub fn is_vip(&self, address: IpAddr) -> bool {
         self.rules.is_vip(address)
     }
 
-    /// Whose packets to services are dropped; none where nobody's are.
+    /// Prefixes whose packets to services are dropped; `None` if there are no blocks.
     #[inline(always)]
     #[must_use]
     pub fn blocked(&self) -> Option<&Blocks> {
@@ -304,8 +311,8 @@ impl ServiceTable {
     /// Counts a connection that begins now.
     ///
     /// # Errors
-    /// The limit that lets it not begin. The client's comes first, so that what one of them has too
-    /// many of takes nothing from the service's.
+    /// Returns the limit that refuses the connection. The client's limit comes first, so that a
+    /// client's excess connections take nothing from the service's limit.
     pub fn admit(&self, service: &Service, client: IpAddr, now: Instant) -> Result<(), Refused> {
         if self.source_limit.as_ref().is_some_and(|limit| !limit.admits(client, now)) {
             return Err(Refused::Source);
@@ -316,7 +323,7 @@ impl ServiceTable {
         }
     }
 
-    /// Whether the first packet of a connection can be taken without a look at limits or at another table.
+    /// Whether the first packet of a connection needs no check of limits or of another table.
     #[inline(always)]
     #[must_use]
     pub(crate) const fn begins_plainly(&self) -> bool {
@@ -335,7 +342,7 @@ impl ServiceTable {
         &self.targets
     }
 
-    /// How much memory it takes, in bytes. What several services share counts once.
+    /// The table's memory, in bytes. Parts that several services share count once.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let Self { rules, services, targets, backends, .. } = self;
@@ -374,8 +381,8 @@ impl ServiceTable {
         self.active(target).is_some_and(|target| target.address() == address)
     }
 
-    /// `target`, or another of the service's where that is the client itself: one by this hash, in
-    /// proportion to the weights. None where there is no other.
+    /// `target` or, if that is the client itself, another target of the service: chosen by this
+    /// hash, in proportion to the weights. `None` if there is no other.
     #[inline(always)]
     #[must_use]
     pub fn other_than_client(
@@ -392,7 +399,7 @@ impl ServiceTable {
         }
     }
 
-    /// A target of the service's that is not the client itself.
+    /// A target of the service that is not the client itself.
     #[cold]
     #[inline(never)]
     fn other_choice(&self, service: &Service, client: IpAddr, hash: u32) -> Option<TargetId> {
@@ -407,7 +414,7 @@ impl ServiceTable {
         other.map(|it| it.target)
     }
 
-    /// Whether tunnels begin at `address` here, or end.
+    /// Whether tunnels begin or end at `address` here.
     #[inline(always)]
     #[must_use]
     #[expect(clippy::manual_contains, reason = "for a few addresses, a plain loop is quicker")]
@@ -431,14 +438,14 @@ impl ServiceTable {
         self.own.binary_search(&address).is_ok()
     }
 
-    /// Whether `address` is a backend's.
+    /// Whether `address` belongs to a backend.
     #[inline]
     #[must_use]
     pub fn is_backend(&self, address: IpAddr) -> bool {
         self.backends.binary_search(&address).is_ok()
     }
 
-    /// Whether tunnels from `address` are unwrapped: a backend's or a peer's.
+    /// Whether tunnels from `address` are unwrapped: it is a backend's or a peer's.
     #[inline]
     #[must_use]
     pub fn may_tunnel(&self, address: IpAddr) -> bool {
@@ -447,13 +454,13 @@ impl ServiceTable {
 }
 
 impl Service {
-    /// Whether both find backends by the same table in memory.
+    /// Whether both services use the same Maglev table in memory.
     #[must_use]
     pub fn shares_table(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.maglev, &other.maglev)
     }
 
-    /// The target that every balancer of this configuration chooses by this hash; none where there
+    /// The target that every balancer with this configuration chooses by this hash; `None` if there
     /// is none to choose.
     #[inline(always)]
     #[must_use]
@@ -461,7 +468,7 @@ impl Service {
         self.maglev.backend(hash).map(|index| self.choices[index].target)
     }
 
-    /// Asks for the memory in which [`by_hash`](Self::by_hash) finds it.
+    /// Prefetches the memory that [`by_hash`](Self::by_hash) reads.
     #[inline(always)]
     pub fn prefetch(&self, hash: u32) {
         self.maglev.prefetch(hash);
@@ -469,8 +476,8 @@ impl Service {
 }
 
 impl Target {
-    /// Whether the packet in a frame of this length fits the path's MTU once it is encapsulated. A packet
-    /// with padding or VLAN tags may fit where its frame does not.
+    /// Whether the packet in a frame of this length fits the path's MTU after encapsulation. A
+    /// packet with padding or VLAN tags may fit even if its frame does not.
     #[inline(always)]
     pub(crate) const fn takes_frame(&self, frame_bytes: usize) -> bool {
         frame_bytes <= ethernet::HEADER_BYTES + self.packet_bytes_max as usize
@@ -482,14 +489,14 @@ impl Target {
         self.flushed.checked_shr(ago).is_some_and(|flushed| flushed & 1 == 1)
     }
 
-    /// Where the backend's end of the tunnel is.
+    /// The address of the backend's end of the tunnel.
     #[inline]
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.tunnel.destination()
     }
 
-    /// Its identity, where the slot is taken.
+    /// The target's identity, if the slot is in use.
     #[must_use]
     pub fn id(&self, slot: usize) -> Option<TargetId> {
         let id = TargetId { slot: slot as u32, generation: self.generation };

@@ -1,4 +1,4 @@
-//! A second table, by which connections are compared as well.
+//! A second service table, which peers may use: connections are compared with both.
 
 use super::{Service, ServiceTable, next_serial};
 use crate::spec::IcmpEcho;
@@ -7,11 +7,12 @@ use hotloop::packet::ip::protocol;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Another table, and what lookups in both need to know of it.
+/// Another table, and facts for lookups in both.
 #[derive(Clone, Debug)]
 pub(super) struct Other {
     table: Arc<ServiceTable>,
-    /// Whether both have the same rules, as most do: then what one of them finds is at the same index in the other one.
+    /// Whether both tables have the same rules, as is usual: then a service has the same index in
+    /// both.
     has_same_rules: bool,
 }
 
@@ -36,13 +37,14 @@ impl ServiceTable {
         Self { serial: next_serial(), other, ..self.clone() }
     }
 
-    /// The services that take the packets of a flow from a client, echo requests included where these are forwarded: by
-    /// this table, and by the [`other`](Self::other) one.
+    /// The services that take the packets of a client's flow, including echo requests if these are
+    /// forwarded: in this table, and in the [`other`](Self::other) one.
     #[inline]
     #[must_use]
     pub fn services_of_flow(&self, key: &FlowKey) -> (Option<&Service>, Option<&Service>) {
-        // With a branch for each family the address stays in registers. Put together in memory, it could be read only once
-        // all of its parts were stored, for which a walk waits at each place.
+        // With a branch for each family the address stays in registers. Assembled in memory, the
+        // address could be read only after all of its parts were stored, and a walk would wait for
+        // that at each slot.
         let (service, other) = match key {
             FlowKey::V4(it) => {
                 self.services_of(it.destination().into(), it.protocol(), it.destination_port())
@@ -59,7 +61,7 @@ impl ServiceTable {
         (service.or_else(|| self.service_of_echo(address)), other.or_else(of_echo))
     }
 
-    /// By the rules alone.
+    /// Looks services up by the rules only.
     #[inline(always)]
     fn services_of(
         &self,
@@ -76,8 +78,8 @@ impl ServiceTable {
         (index.map(|index| &self.services[index]), other)
     }
 
-    /// The service that takes echo requests to `address` where none takes their protocol: any of the address, where they
-    /// are forwarded.
+    /// The service that takes echo requests to `address` if none takes their protocol: any service
+    /// of the address, if echo requests are forwarded.
     #[must_use]
     pub fn service_of_echo(&self, address: IpAddr) -> Option<&Service> {
         let is_forwarded = self.settings.icmp_echo == IcmpEcho::Forward;
@@ -85,7 +87,7 @@ impl ServiceTable {
     }
 }
 
-/// Whether flows of a protocol are of echo requests.
+/// Whether a protocol's flows are echo requests.
 #[inline]
 #[must_use]
 pub const fn is_echo(protocol: u8) -> bool {

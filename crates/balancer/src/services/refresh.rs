@@ -1,4 +1,5 @@
 //! Updates weights, health and blocks of a service table, with the same services and backends.
+//! Shares with the previous table every part that hasn't changed.
 
 use super::digest;
 use super::{Choice, Maglevs, ServiceTable, Standing, Target, TargetId, TargetName};
@@ -9,7 +10,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A backend of a service, as it stands.
+/// A backend of a service, with its current state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub target: TargetId,
@@ -18,7 +19,7 @@ pub(super) struct Member {
     pub is_up: bool,
 }
 
-/// Which of a service's members get new connections, and how these are chosen.
+/// The members of a service that get new connections, and how to choose one.
 pub(super) struct Arranged {
     pub usable: Vec<bool>,
     pub choices: Arc<[Choice]>,
@@ -26,7 +27,7 @@ pub(super) struct Arranged {
 }
 
 impl Arranged {
-    /// Of the members of a service, in the order of its configuration.
+    /// Arranges the members of a service, which are in the order of its configuration.
     pub fn new(
         service: &ServiceSpec,
         members: &[Member],
@@ -46,7 +47,7 @@ impl Arranged {
     }
 }
 
-/// A [`Standing`] as it is looked up for each backend: a backend that it does not name costs no allocation.
+/// A [`Standing`] in the form for lookups: a backend without an entry costs no allocation.
 pub(super) struct View<'a> {
     standing: &'a Standing,
     /// The addresses among those that are down.
@@ -79,11 +80,11 @@ impl<'a> View<'a> {
 }
 
 impl ServiceTable {
-    /// The service table with the current weights, health and blocks; `None` if nothing has changed. Services
-    /// without a change keep all they have.
+    /// The service table with the current weights, health and blocks; `None` if nothing has
+    /// changed. A service without a change keeps all its parts.
     ///
-    /// `spec` is the one that this service table was built from, and the same backends are
-    /// taken out: what a [`Builder`](super::Builder) does, this can't.
+    /// `spec` must be the one that this service table was built from, with the same backends taken
+    /// out: other changes need a [`Builder`](super::Builder).
     #[must_use]
     pub fn refreshed(
         &self,
@@ -106,10 +107,10 @@ impl ServiceTable {
         next.map(|next| Self { serial: super::next_serial(), ..next })
     }
 
-    /// The members of the service at `index` as they stand now, where any stands otherwise.
+    /// The current members of the service at `index`, if any of them has changed.
     fn changed(&self, index: usize, service: &ServiceSpec, view: &View<'_>) -> Option<Vec<Member>> {
         let members = || {
-            // A service's targets are those of its backends that were not taken out, in their order.
+            // A service's targets are its backends that were not taken out, in their order.
             let mut backends = service.backends.iter();
             self.services[index].targets.iter().filter_map(move |id| {
                 let target = &self.targets[id.slot()];
@@ -124,7 +125,7 @@ impl ServiceTable {
         members().any(differs).then(|| members().map(|(_, member)| member).collect())
     }
 
-    /// Has the service at `index` be as it was arranged.
+    /// Applies an arrangement to the service at `index`.
     pub(super) fn arrange(&mut self, index: usize, members: &[Member], arranged: Arranged) {
         for (member, is_usable) in members.iter().zip(arranged.usable) {
             let target = &mut self.targets[member.target.slot()];
@@ -134,7 +135,7 @@ impl ServiceTable {
         let service = &mut self.services[index];
         (service.choices, service.maglev) = (arranged.choices, arranged.maglev);
         let digest = digest::of_arranged(service, &self.targets);
-        // A sum, so that a refresh need not look at the others.
+        // The digest is a sum, so that a refresh need not read the other services.
         let others = self.digest.wrapping_sub(service.digest);
         self.digest = others.wrapping_add(digest);
         service.digest = digest;

@@ -1,10 +1,12 @@
-//! The slots of the backends, which stay the same from one service table to the next.
+//! The slots of the backends, which stay the same from one service table to the next. Only control
+//! uses them. A slot isn't reused until all workers have left the last table with its previous
+//! backend.
 
 use super::TargetId;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// How many slots there are beyond those of the first configuration, for backends to come.
+/// Number of slots beyond those of the first configuration, for future backends.
 pub const SLOTS_SPARE: usize = 65_536;
 
 /// More backends at once than a running balancer has room for.
@@ -14,33 +16,34 @@ pub const SLOTS_SPARE: usize = 65_536;
      for {capacity}: restart it with the new configuration"
 )]
 pub struct TooManyTargets {
-    /// Slots that would have been taken.
+    /// Number of slots that would have been taken.
     pub wanted: usize,
-    /// Slots there are.
+    /// Number of slots.
     pub capacity: usize,
 }
 
 /// A backend of a service.
 pub(super) type Owner = (u32, IpAddr);
 
-/// The slots, as control keeps them.
+/// Control's view of the slots.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     capacity: usize,
     taken: HashMap<Owner, u32>,
-    /// By slot.
+    /// The state of each slot.
     states: Vec<SlotState>,
-    /// Without an owner, while a worker may still use them.
+    /// Slots without an owner that a worker may still use.
     vacated: Vec<u32>,
-    /// Free to be taken.
+    /// Slots that may be taken.
     free: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotState {
-    /// From 1 on; a new one with every owner and every removal.
+    /// Starts at 1; changes with every owner and every removal.
     pub generation: u32,
-    /// Of the 32 generations before, the last in the lowest bit, whether connections were ended.
+    /// For each of the 32 previous generations, the last in the lowest bit, whether its connections
+    /// were ended.
     pub flushed: u32,
 }
 
@@ -58,7 +61,7 @@ impl Slots {
         &self.states
     }
 
-    /// Whether as many owners as this have no slot yet and could all be given one.
+    /// Checks that this many owners without a slot could all get one.
     pub fn check_room(&self, newcomer_count: usize) -> Result<(), TooManyTargets> {
         let fresh_count = newcomer_count.saturating_sub(self.free.len());
         let wanted = self.states.len() + fresh_count;
@@ -70,7 +73,7 @@ impl Slots {
         self.taken.contains_key(owner)
     }
 
-    /// The owner's slot: the one that it has, or one that is free.
+    /// The owner's slot: its present one, or a free one.
     pub fn take(&mut self, owner: Owner) -> TargetId {
         let slot = *self.taken.entry(owner).or_insert_with(|| {
             self.free.pop().unwrap_or_else(|| {
@@ -81,8 +84,8 @@ impl Slots {
         TargetId { slot, generation: self.states[slot as usize].generation }
     }
 
-    /// Takes their slots from all owners but those that are to stay. `on_vacate` gets each
-    /// of the others with its slot, and returns whether its connections end.
+    /// Takes the slots from all owners that don't stay. `on_vacate` gets each of these owners with
+    /// its slot, and returns whether its connections end.
     pub fn retain(
         &mut self,
         stays: impl Fn(&Owner) -> bool,
@@ -102,8 +105,8 @@ impl Slots {
         });
     }
 
-    /// No worker knows earlier service tables any more: vacated slots can be taken. Returns
-    /// which.
+    /// Frees the vacated slots, since no worker uses an earlier service table any more. Returns the
+    /// slots.
     pub fn settle(&mut self) -> Vec<u32> {
         let vacated = std::mem::take(&mut self.vacated);
         self.free.extend(&vacated);
