@@ -10,14 +10,14 @@ use hotloop_stage::{Core, Error, Instant, Limits};
 use hotloop_watch::{LoadCounts, Taps, TimeSource};
 use std::time::Duration;
 
-/// A network function whose cores are stepped one by one.
+/// A network function with cores that are stepped one by one.
 /// [`Plan::assemble`](crate::Plan::assemble) makes it.
 pub struct Assembly<'a> {
     deployment: Deployment,
     idle: Idle,
     cores: Vec<Running<'a>>,
     clock: Option<TimeSource>,
-    /// For each core, how fast packets come to it.
+    /// The packet rate of each core.
     paces: Vec<Pace>,
     baseline: Baseline,
     taps: Taps,
@@ -38,7 +38,7 @@ impl<'a> Assembly<'a> {
         self.paces.push(Pace::default());
     }
 
-    /// Starts the devices. Where one does not start, it stops those that did.
+    /// Starts the devices. If one fails, stops those that have started.
     pub(crate) fn start(mut self) -> Result<Self, Error> {
         let limits = Limits {
             in_flight_max: self.in_flight_max(),
@@ -64,11 +64,11 @@ impl<'a> Assembly<'a> {
         self.cores.len()
     }
 
-    /// One turn of the core at `index`, at `now`. Returns the number of packets that came. A core
-    /// whose stage has panicked does nothing any more.
+    /// Takes one turn of the core at `index`, at `now`. Returns the number of packets that came. A
+    /// core with a panicked stage does nothing any more.
     ///
     /// # Panics
-    /// When there is no such core.
+    /// If there is no such core.
     pub fn step(&mut self, index: usize, now: Instant) -> usize {
         let core = &mut self.cores[index];
         if core.panic.is_some() {
@@ -84,17 +84,18 @@ impl<'a> Assembly<'a> {
         count
     }
 
-    /// The taps of its cores, for captures. Each core takes up what changes as it is stepped.
+    /// The taps of its cores, for captures. Each core applies changes when it is stepped.
     #[must_use]
     pub fn taps(&self) -> Taps {
         self.taps.clone()
     }
 
-    /// How long the thread of the core at `index` would sleep where its turn at `now` has found nothing: nothing
-    /// unless in [`Idle::Adaptive`], and nothing where a stage [has work](hotloop_stage::BurstStage::has_work).
+    /// How long the thread of the core at `index` would sleep after an empty turn at `now`. `None`
+    /// unless the policy is [`Idle::Adaptive`], and `None` if a stage [has
+    /// work](hotloop_stage::BurstStage::has_work).
     ///
     /// # Panics
-    /// When there is no such core.
+    /// If there is no such core.
     #[must_use]
     pub fn sleep(&mut self, index: usize, now: Instant) -> Option<Duration> {
         let sleep = self.paces[index].sleep(now).filter(|_| self.idle == Idle::Adaptive)?;
@@ -113,7 +114,7 @@ impl<'a> Assembly<'a> {
         self.cores.iter().all(|core| core.worker.is_exhausted() != Some(false))
     }
 
-    /// What each core has counted of its turns, and timed where the assembly has a clock:
+    /// Each core's counts of its turns, and their times if the assembly has a clock:
     /// [`Plan::assemble_timed`](crate::Plan::assemble_timed).
     #[must_use]
     pub fn load(&mut self) -> Vec<LoadCounts> {
@@ -126,7 +127,7 @@ impl<'a> Assembly<'a> {
         self.cores.iter_mut().map(|core| core.worker.in_flight().0).sum()
     }
 
-    /// The most packets that can be inside.
+    /// Maximum number of packets that can be inside.
     #[must_use]
     pub fn in_flight_max(&mut self) -> usize {
         self.cores.iter_mut().map(|core| core.worker.in_flight().1).sum()
@@ -150,7 +151,7 @@ fn turn(core: &mut Running<'_>, now: Instant) -> usize {
     core.guard(|worker, watch| watched_turn(watch, worker, now)).unwrap_or(0)
 }
 
-/// A turn whose packets captures may see.
+/// Takes a turn with packets visible to captures.
 #[cold]
 fn tapped_turn(core: &mut Running<'_>, now: Instant) -> usize {
     core.tap.maintain();

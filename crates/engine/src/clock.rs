@@ -1,18 +1,18 @@
-//! Where the engine's time comes from.
+//! The source of the engine's time.
 
 use hotloop_stage::Instant;
 use hotloop_watch::TimeSource;
 use std::sync::Arc;
 
-/// Where the engine's time comes from.
+/// The source of the engine's time.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Clock {
     /// The CPU's time-stamp counter, read once a loop; zero is when the engine started.
     #[default]
     Wall,
-    /// The packets' own arrival times, as a capture file has them: each packet runs at the time at
-    /// which it arrived, and time stands still without packets. It never goes back: on a core that
-    /// takes packets from several others, it is the latest of what they sent.
+    /// The packets' arrival times from a capture file: each packet runs at its arrival time, and
+    /// time stands still without packets. Time never goes back: on a core that takes packets from
+    /// several others, it is the latest time of all.
     Capture,
 }
 
@@ -35,7 +35,7 @@ impl Running {
         }
     }
 
-    /// The time now; zero where the packets' own arrival moves time on.
+    /// The time now; zero if packets' arrivals advance the time.
     #[inline]
     pub(crate) fn now(&self) -> Instant {
         match self {
@@ -46,12 +46,12 @@ impl Running {
         }
     }
 
-    /// Whether the packets' own arrival moves time on.
+    /// Whether packets' arrivals advance the time.
     pub(crate) const fn is_paced(&self) -> bool {
         matches!(self, Self::Capture)
     }
 
-    /// The time for those who know no clock; `None` if the packets' own arrival moves it on.
+    /// The time for code without a clock of its own; `None` if packets' arrivals advance the time.
     pub(crate) fn source(self: &Arc<Self>) -> Option<TimeSource> {
         let clock = Arc::clone(self);
         (!self.is_paced()).then(|| Arc::new(move || clock.now().as_ns()) as TimeSource)

@@ -1,4 +1,5 @@
-//! What the cores of a run share, and the handle by which the calling thread steers it.
+//! The state that the cores of a run share, and the handle that the calling thread uses to steer
+//! the run.
 
 use crate::clock::Running as Clock;
 use crate::deployment::Deployment;
@@ -13,14 +14,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How often a waiting control looks whether the run has ended.
+/// Interval at which a waiting control checks whether the run has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What the cores of a run share. On the packet path only `stop` is read.
+/// The state that the cores of a run share. The packet path reads only `stop`.
 #[derive(Debug)]
 pub(crate) struct Shared {
     stop: AtomicBool,
-    /// Cores whose sources have said that nothing will come again.
+    /// Cores with sources that have reported their end.
     exhausted_count: AtomicUsize,
     deployment: Deployment,
     idle: Idle,
@@ -31,7 +32,7 @@ pub(crate) struct Shared {
     changed: Condvar,
 }
 
-/// The start, agreed upon step by step.
+/// The start, agreed step by step.
 #[derive(Debug)]
 struct Start {
     phase: Phase,
@@ -43,13 +44,13 @@ struct Start {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
     Building,
-    /// Whether one of the sources can wait stands next to the limits.
+    /// Whether one of the sources can wait is stored with the limits.
     Starting(Limits, bool),
     Running,
     Aborted,
 }
 
-/// The worker that a core has built, as others need to know it.
+/// The worker that a core has built, in the form that other threads need.
 pub(crate) struct Built {
     core: CorePlaces,
     devices: Devices,
@@ -114,7 +115,7 @@ impl Shared {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Keeps the first failure of the start, and ends it.
+    /// Keeps the first failure of the start, and ends the start.
     pub(crate) fn fail(&self, error: Error) {
         let mut start = self.lock();
         start.failure.get_or_insert(error);
@@ -131,16 +132,16 @@ impl Shared {
         Baseline::of(self.lock().built.iter().map(|built| &built.devices))
     }
 
-    /// Waits until `position` cores have built their workers: so the queues that cores claim have the
-    /// same numbers in every run. Returns whether to build.
+    /// Waits until `position` cores have built their workers, so that the queues that cores claim
+    /// have the same numbers in every run. Returns whether to build.
     pub(crate) fn await_turn(&self, position: usize) -> bool {
         let start =
             self.wait_while(|start| start.phase == Phase::Building && start.built.len() < position);
         start.phase == Phase::Building
     }
 
-    /// A core has built its worker. Returns what devices are to be started with and whether one of the
-    /// sources can wait, or none where the start failed elsewhere.
+    /// Notes that a core has built its worker. Returns the limits for starting devices and whether
+    /// one of the sources can wait, or `None` if the start failed elsewhere.
     pub(crate) fn built(&self, mut built: Built) -> Option<(Limits, bool)> {
         if let Some(lane) = built.lane.take() {
             self.taps.add(lane, built.core.clone());
@@ -153,7 +154,7 @@ impl Shared {
         }
     }
 
-    /// A core has started its devices. Says whether to run.
+    /// Notes that a core has started its devices. Returns whether to run.
     pub(crate) fn started(&self) -> bool {
         self.lock().started_count += 1;
         self.changed.notify_all();
@@ -161,8 +162,8 @@ impl Shared {
         start.phase == Phase::Running
     }
 
-    /// Leads the cores through the start, and returns the devices with their counters as the run
-    /// begins, or nothing where it failed.
+    /// Leads the cores through the start. Returns the devices with their counters as the run
+    /// begins, or `None` if the start failed.
     pub(crate) fn lead_start(&self) -> Option<Baseline> {
         let core_count = self.deployment.core_count();
         let mut start = self
@@ -172,7 +173,7 @@ impl Shared {
         }
         let in_flight_max = start.built.iter().map(|built| built.core.in_flight_max).sum();
         let is_lossless = start.built.iter().any(|built| built.is_lossless);
-        // What a device loses while it starts belongs to the run.
+        // Losses of a device while it starts belong to the run.
         let baseline = Baseline::of(start.built.iter().map(|built| &built.devices));
         let is_pipeline = self.deployment.group_count() > 1;
         let limits = Limits { in_flight_max, thread_count: core_count, is_pipeline };
@@ -199,12 +200,12 @@ pub struct Control<'a> {
     shared: &'a Shared,
 }
 
-/// Why a wait ended.
+/// The reason that a wait ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Waited {
     /// SIGINT or SIGTERM came.
     Signal,
-    /// Every source has said that nothing will come again.
+    /// Every source has reported its end.
     Finished,
     /// The time was up.
     Elapsed,
@@ -217,15 +218,15 @@ impl<'a> Control<'a> {
         Self { shared }
     }
 
-    /// From now on SIGINT and SIGTERM don't end the process: one that comes is seen by the next wait
-    /// for it. Without this call, that is so from the first wait on, and one that comes between the
+    /// From now on SIGINT and SIGTERM don't end the process: the next wait for a signal returns
+    /// instead. Without this call, that holds from the first wait on, and a signal between the
     /// start of the cores and that wait ends the process with packets inside.
     pub fn catch_signals() {
         signals();
     }
 
-    /// Whether SIGINT or SIGTERM has come since they are [caught](Self::catch_signals). For what waits before
-    /// a run: the run itself would end at once.
+    /// Whether SIGINT or SIGTERM has come since they are [caught](Self::catch_signals). For code
+    /// that waits before a run: the run would end at once.
     #[must_use]
     pub fn signal_came() -> bool {
         signals().load(Ordering::Relaxed)
@@ -236,7 +237,7 @@ impl<'a> Control<'a> {
         self.wait(None, Some(&signals()))
     }
 
-    /// As [`wait_for_signal`](Self::wait_for_signal), for `duration` at most.
+    /// Like [`wait_for_signal`](Self::wait_for_signal), for at most `duration`.
     pub fn wait_for_signal_or(&self, duration: Duration) -> Waited {
         self.wait(Instant::now().checked_add(duration), Some(&signals()))
     }
@@ -246,7 +247,7 @@ impl<'a> Control<'a> {
         self.wait(None, None)
     }
 
-    /// Waits for `duration`, or for less where the run ends before.
+    /// Waits for `duration`, or until the run ends.
     pub fn wait_for(&self, duration: Duration) -> Waited {
         self.wait(Instant::now().checked_add(duration), None)
     }
@@ -272,7 +273,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// The devices of the run, each once: their counters and links can be looked at while it runs.
+    /// The devices of the run, each once. Their counters and links can be read while it runs.
     #[must_use]
     pub fn devices(&self) -> Vec<Arc<dyn Device>> {
         self.shared.devices().devices()
@@ -284,8 +285,8 @@ impl<'a> Control<'a> {
         self.shared.taps.clone()
     }
 
-    /// The time, as cores know it: of a run that goes by its packets' time ([`Clock::Capture`](crate::Clock::Capture)),
-    /// zero.
+    /// The time on the cores; zero in a run that uses its packets' time
+    /// ([`Clock::Capture`](crate::Clock::Capture)).
     #[must_use]
     pub fn now(&self) -> hotloop_stage::Instant {
         self.shared.clock.now()
@@ -297,19 +298,19 @@ impl<'a> Control<'a> {
         self.shared.logs.clone()
     }
 
-    /// What cores do when there is nothing to do.
+    /// The cores' policy for empty polls.
     #[must_use]
     pub const fn idle(&self) -> Idle {
         self.shared.idle
     }
 
-    /// What each core has counted and timed of its turns up to now.
+    /// The counts and times of each core's turns up to now.
     #[must_use]
     pub fn load(&self) -> Vec<LoadCounts> {
         self.monitor().load()
     }
 
-    /// What reads the run's counters from any thread, for as long as it likes.
+    /// A reader of the run's counters for any thread, for as long as it likes.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         let start = self.shared.lock();
@@ -317,7 +318,7 @@ impl<'a> Control<'a> {
         Monitor::new(self.shared.deployment, cores)
     }
 
-    /// What each place of each core has counted up to now.
+    /// The counters of each place of each core up to now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let start = self.shared.lock();
@@ -328,8 +329,8 @@ impl<'a> Control<'a> {
     }
 }
 
-/// The flag that SIGINT and SIGTERM set. It is registered once a process, at the first use, and
-/// stays set: a second run would end at once, as the user asked for.
+/// The flag that SIGINT and SIGTERM set. It is registered once per process, at the first use, and
+/// stays set: a second run would end at once, as the user requested.
 fn signals() -> Arc<AtomicBool> {
     static FLAG: std::sync::OnceLock<Arc<AtomicBool>> = std::sync::OnceLock::new();
     Arc::clone(FLAG.get_or_init(|| {

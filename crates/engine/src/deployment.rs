@@ -1,31 +1,30 @@
-//! How a network function is spread over cores.
+//! The distribution of a network function over cores.
 
 use hotloop_stage::Core;
 use std::fmt;
 
-/// The most packets that one ring between two cores may be asked to hold.
+/// Maximum capacity of a ring between two cores, in packets.
 pub const RING_CAPACITY_MAX: usize = 1 << 20;
 
-/// How a network function is spread over cores.
+/// The distribution of a network function over cores.
 ///
-/// The boundaries of a graph divide it into groups. In *run-to-completion* every core polls queues of
-/// its own and runs all groups: where the graph has a `shard_by`, a packet owned by another core
-/// crosses one ring, and a core's own packets never touch one. In a *pipeline* each group has cores of
-/// its own, connected by rings.
+/// The boundaries of a graph divide it into groups. In *run-to-completion* every core polls its own
+/// queues and runs all groups: if the graph has a `shard_by`, a packet owned by another core
+/// crosses one ring, and a core's own packets never touch one. In a *pipeline* each group has its
+/// own cores, connected by rings.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub struct Deployment {
-    /// The number of groups with cores of their own; 0 in run-to-completion.
+    /// The number of groups with their own cores; 0 in run-to-completion.
     group_count: usize,
-    /// The number of cores of each group; in run-to-completion the first one counts for all.
+    /// The number of cores of each group; in run-to-completion only the first entry is used.
     core_counts: [u32; Self::GROUP_COUNT_MAX],
 }
 
 impl Deployment {
-    /// The most cores of a deployment: as many as one EAL process can register as lcores, less its
-    /// main lcore.
+    /// Maximum number of cores: the lcores that one EAL process can register, less its main lcore.
     pub const CORE_COUNT_MAX: usize = 127;
 
-    /// The most groups of a pipeline.
+    /// Maximum number of groups of a pipeline.
     pub const GROUP_COUNT_MAX: usize = 16;
 
     /// Run-to-completion on `core_count` cores.
@@ -36,8 +35,8 @@ impl Deployment {
         Self { group_count: 0, core_counts }
     }
 
-    /// A pipeline with as many cores in each group, from the group that polls to the one that sends:
-    /// `pipeline([2, 6])` has two cores that receive and six that work.
+    /// A pipeline with these numbers of cores per group, from the group that polls to the one that
+    /// sends: `pipeline([2, 6])` has two cores that receive and six that work.
     #[must_use]
     pub const fn pipeline<const N: usize>(groups: [usize; N]) -> Self {
         const { assert!(N > 0 && N <= Self::GROUP_COUNT_MAX, "a pipeline has 1 to 16 groups") };
@@ -56,13 +55,13 @@ impl Deployment {
         self.group_count == 0
     }
 
-    /// The number of groups with cores of their own; 1 in run-to-completion.
+    /// The number of groups with their own cores; 1 in run-to-completion.
     #[must_use]
     pub const fn group_count(&self) -> usize {
         if self.is_run_to_completion() { 1 } else { self.group_count }
     }
 
-    /// The number of cores that run `group`; 0 where a pipeline has no such group.
+    /// The number of cores that run `group`; 0 if a pipeline has no such group.
     #[must_use]
     pub const fn cores_in(&self, group: usize) -> usize {
         if self.is_run_to_completion() {
@@ -90,7 +89,7 @@ impl Deployment {
         groups.flat_map(of).collect()
     }
 
-    /// The name of a core for people.
+    /// The name of a core, for people.
     pub(crate) fn core_name(&self, group: usize, index: usize) -> String {
         if self.is_run_to_completion() {
             format!("core {index}")
@@ -115,7 +114,7 @@ impl Deployment {
     }
 }
 
-/// More cores than anyone has are as many as fit.
+/// Limits the number of cores to the type's range: no machine has more.
 const fn saturated(core_count: usize) -> u32 {
     if core_count > u32::MAX as usize { u32::MAX } else { core_count as u32 }
 }
@@ -136,7 +135,7 @@ impl fmt::Debug for Deployment {
     }
 }
 
-/// Why a network function can't be planned.
+/// The reason that a network function can't be planned.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -171,13 +170,13 @@ pub enum PlanError {
         /// The number of cores after it.
         receivers: usize,
     },
-    /// Rings that are too small or too large to be of use.
+    /// Rings that are too small or too large.
     #[error("rings of {asked} packets are not possible: give 1 to {max}", max = RING_CAPACITY_MAX)]
     RingCapacity {
         /// The capacity that was set.
         asked: usize,
     },
-    /// A placement that does not name as many CPUs as there are cores.
+    /// A placement with another number of CPUs than there are cores.
     #[error("the placement names {cpus} CPUs for {cores} cores: name one for each")]
     Placement {
         /// The number of CPUs named.

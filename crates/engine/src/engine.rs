@@ -17,8 +17,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The stack of a core's thread: that of a main thread. The bursts of a long chain are moved on it
-/// while the chain is made.
+/// The stack of a core's thread, as large as a main thread's. The bursts of a long chain are moved
+/// on the stack while the chain is made.
 const STACK_BYTES: usize = 8 << 20;
 
 /// The engine. It has no state of its own: a run belongs to its [`Plan`].
@@ -29,7 +29,7 @@ impl Engine {
     /// Plans a network function for a deployment. Nothing is opened or started yet.
     ///
     /// # Errors
-    /// A deployment that makes no sense, or does not suit the graph.
+    /// If the deployment is invalid, or doesn't fit the graph.
     pub fn plan<G: Graph>(graph: G, deployment: Deployment) -> Result<Plan<G>, PlanError> {
         graph.check(deployment)?;
         let settings = Settings {
@@ -44,13 +44,13 @@ impl Engine {
     }
 }
 
-/// A network function, and how it is to run.
+/// A network function with the settings of its run.
 pub struct Plan<G> {
     graph: G,
     settings: Settings,
 }
 
-/// How a graph is to run, whichever it is.
+/// The settings of a run, for any graph.
 #[derive(Debug)]
 struct Settings {
     deployment: Deployment,
@@ -62,25 +62,25 @@ struct Settings {
 }
 
 impl<G: Graph> Plan<G> {
-    /// Sets where time comes from; the CPU's counter unless set.
+    /// Sets the source of time; the CPU's counter unless set.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.settings.clock = clock;
         self
     }
 
-    /// Sets what cores do when there is nothing to do; [`Idle::Spin`] unless set.
+    /// Sets the cores' policy for empty polls; [`Idle::Spin`] unless set.
     #[must_use]
     pub fn idle(mut self, idle: Idle) -> Self {
         self.settings.idle = idle;
         self
     }
 
-    /// Sets how many packets each ring between two cores holds. Unless set, the rings of a boundary to
-    /// one core hold 4,096 together, and each at least 64.
+    /// Sets the capacity of each ring between two cores, in packets. Unless set, the rings of a
+    /// boundary to one core hold 4,096 together, and each at least 64.
     ///
     /// # Errors
-    /// 0, or more than [`RING_CAPACITY_MAX`].
+    /// If the capacity is 0, or more than [`RING_CAPACITY_MAX`].
     pub fn ring_capacity(mut self, ring_capacity: usize) -> Result<Self, PlanError> {
         if ring_capacity == 0 || ring_capacity > RING_CAPACITY_MAX {
             return Err(PlanError::RingCapacity { asked: ring_capacity });
@@ -89,10 +89,10 @@ impl<G: Graph> Plan<G> {
         Ok(self)
     }
 
-    /// Sets which CPU each core runs on; placed by the machine's topology unless set.
+    /// Sets the CPU of each core; chosen from the machine's topology unless set.
     ///
     /// # Errors
-    /// As many CPUs as there are cores are needed.
+    /// If the number of CPUs differs from the number of cores.
     pub fn placement(mut self, placement: Placement) -> Result<Self, PlanError> {
         let (cpus, cores) = (placement.seats().len(), self.deployment().core_count());
         if cpus != cores {
@@ -102,45 +102,44 @@ impl<G: Graph> Plan<G> {
         Ok(self)
     }
 
-    /// Sets what each core's thread does once, when it has started its devices and before it polls:
-    /// what only the thread itself can do, such as to give up capabilities. A panic in it fails the
-    /// start.
+    /// Sets work for each core's thread, to be done once, after it has started its devices and
+    /// before it polls: work that only the thread itself can do, such as dropping capabilities. A
+    /// panic in it fails the start.
     #[must_use]
     pub fn once_started(mut self, work: fn()) -> Self {
         self.settings.once_started = Some(work);
         self
     }
 
-    /// The deployment planned for.
+    /// The deployment of this plan.
     #[must_use]
     pub const fn deployment(&self) -> Deployment {
         self.settings.deployment
     }
 
-    /// The placement asked for.
+    /// The placement that was set.
     #[must_use]
     pub const fn placement_asked(&self) -> Option<&Placement> {
         self.settings.placement.as_ref()
     }
 
-    /// The placement asked for, or the one that the machine's topology gives.
+    /// The placement that was set, or one from the machine's topology.
     #[must_use]
     pub fn placement_now(&self) -> Placement {
         self.settings.placement_now()
     }
 
-    /// Runs it: each core on a thread of its own, pinned, and `control` on the calling thread. Cores
-    /// call their factories one after the other, the first group first, so that each run numbers the
-    /// queues that they claim alike. When
-    /// `control` returns, or a stage panics, the engine stops polling, works off what is inside,
-    /// ends every thread, and draws up the account.
+    /// Runs the network function: each core on its own pinned thread, and `control` on the calling
+    /// thread. Cores call their factories one after the other, the first group first, so that each
+    /// run numbers the claimed queues alike. When `control` returns, or a stage panics, the engine
+    /// stops polling, works off the packets inside, ends every thread, and draws up the account.
     ///
     /// # Errors
-    /// A factory or device that fails, before any packet is polled; a stage that panicked; an
-    /// account that is not whole. The last two carry the report.
+    /// If a factory or device fails, before any packet is polled; if a stage panicked; or if the
+    /// account is not whole. The last two errors carry the report.
     ///
     /// # Panics
-    /// With what `control` panicked with, after the engine has come to its end.
+    /// If `control` panicked, with its panic, after the engine has ended.
     pub fn run<T>(self, control: impl FnOnce(&Control) -> T) -> Result<Report, RunError> {
         let workers = self.graph.workers(self.settings.deployment, self.settings.ring_capacity);
         let mut control = Some(control);
@@ -153,16 +152,16 @@ impl<G: Graph> Plan<G> {
     /// by one: a simulator, a test.
     ///
     /// # Errors
-    /// The first factory or device that fails.
+    /// If a factory or device fails: the first one's error.
     pub fn assemble(&self) -> Result<Assembly<'_>, Error> {
         self.assemble_with(None)
     }
 
-    /// As [`assemble`](Self::assemble), and one turn in 64 is timed as on a thread, in nanoseconds of
-    /// `clock`, which a simulator moves on: [`Assembly::load`].
+    /// Like [`assemble`](Self::assemble), and one turn in 64 is timed as on a thread, in
+    /// nanoseconds of `clock`, which a simulator advances: [`Assembly::load`].
     ///
     /// # Errors
-    /// As [`assemble`](Self::assemble).
+    /// Like [`assemble`](Self::assemble).
     pub fn assemble_timed(
         &self,
         clock: impl Fn() -> u64 + Send + Sync + 'static,
@@ -224,7 +223,7 @@ impl Settings {
                 }
             }));
             shared.stop();
-            // Joined by hand: only then are the threads' own destructors known to have run.
+            // Joined explicitly: only then are the threads' own destructors known to have run.
             let joined = threads.into_iter().map(|thread| thread.join());
             let ends: Vec<_> = joined
                 .filter_map(|end| end.expect("a core's thread catches what its stages panic with"))
@@ -241,7 +240,8 @@ impl Settings {
                 Report::settle(self.deployment, &placement, &baseline, ends).into_result()
             }
             (failure, _) => {
-                // Some may have started. Why one does not stop matters less than the failure.
+                // Some devices may have started. An error from stopping one matters less than the
+                // failure.
                 shared.devices().stop();
                 let unknown = || Error::message("the engine was stopped before it started");
                 Err(RunError::Start(failure.unwrap_or_else(unknown)))
@@ -270,7 +270,7 @@ impl Settings {
 }
 
 impl<G: Graph> fmt::Display for Plan<G> {
-    /// The deployment, and the parts of the graph that each group of cores runs.
+    /// Writes the deployment, and the parts of the graph that each group of cores runs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.settings.deployment)?;
         for (group, parts) in self.graph.outline().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a core does when there is nothing to do.
+//! The cores' policies for empty polls.
 
 use hotloop_stage::{BURST_CAPACITY, Instant};
 use std::fmt;
@@ -7,44 +7,47 @@ use std::time::Duration;
 /// Shorter sleeps are not worth the system call.
 const SLEEP_NS_MIN: u64 = 10_000;
 
-/// How many packets a sleep may let wait, as far as can be foreseen: a burst.
+/// Maximum number of packets that a sleep may keep waiting, as far as can be foreseen: a burst.
 const WAITING_MAX: u64 = BURST_CAPACITY as u64;
 
-/// A packet, in the unit in which packets are averaged.
+/// One packet, in the unit of the averages.
 const PACKET: u64 = 256;
 
 /// An average forgets an eighth whenever packets come, or the core wakes.
 const FORGOTTEN: u64 = 8;
 
-/// What a sleep counts as late at most. Where the machine stands still for once, that says nothing about the next one.
+/// Maximum lateness that counts for one sleep. A single pause of the whole machine doesn't predict
+/// the next sleep.
 const LATE_NS_MAX: u64 = 100_000;
 
-/// What a core does when there is nothing to do.
+/// A core's policy for empty polls.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Idle {
     /// Polls again at once: the least latency.
     #[default]
     Spin,
     /// Executes the CPU's pause hint between empty polls, up to 64 of them in a row: a core that
-    /// shares its execution units with another leaves them to it.
+    /// shares its execution units with another leaves them to the other.
     Pause,
-    /// Sleeps while few packets come and no stage [has work](hotloop_stage::BurstStage::has_work), for at most
-    /// [`SLEEP_MAX`](Self::SLEEP_MAX), and is as [`Pause`](Self::Pause) otherwise.
+    /// Sleeps while few packets come and no stage [has work](hotloop_stage::BurstStage::has_work),
+    /// for at most [`SLEEP_MAX`](Self::SLEEP_MAX); otherwise like [`Pause`](Self::Pause).
     ///
-    /// A sleep is as long as a burst takes to arrive at the rate of the latest packets. Where that is less than
-    /// 10 µs, or a whole burst has just come, the core doesn't sleep. What arrives meanwhile waits in the RX queue
-    /// or the ring: where 10 million packets a second may come all at once, the longest sleep and what the kernel
-    /// adds take some 2,048 descriptors. In a pipeline, each group of cores may let a packet wait.
+    /// A sleep is as long as a burst takes to arrive at the rate of the latest packets. If that is
+    /// less than 10 µs, or a whole burst has just come, the core doesn't sleep. Packets that arrive
+    /// meanwhile wait in the RX queue or the ring: if 10 million packets a second may come all at
+    /// once, the longest sleep plus the kernel's delay needs some 2,048 descriptors. In a pipeline,
+    /// each group of cores may make a packet wait.
     Adaptive,
 }
 
 impl Idle {
-    /// Every mode, with the name by which it is configured and printed.
+    /// Every mode, with its name in configurations and output.
     pub const NAMES: [(&'static str, Self); 3] =
         [("spin", Self::Spin), ("pause", Self::Pause), ("adaptive", Self::Adaptive)];
 
-    /// The longest that [`Adaptive`](Self::Adaptive) lets a core sleep, and a packet wait for it. What the kernel
-    /// usually takes to wake the thread is part of it; where it takes longer for once, so does the sleep.
+    /// Maximum time that [`Adaptive`](Self::Adaptive) lets a core sleep, and a packet wait for the
+    /// core. It includes the time that the kernel usually takes to wake the thread; if the kernel
+    /// takes longer once, so does the sleep.
     pub const SLEEP_MAX: Duration = Duration::from_micros(200);
 }
 
@@ -58,30 +61,30 @@ impl fmt::Display for Idle {
     }
 }
 
-/// How fast packets come to a core, and so how long it may sleep.
+/// The packet rate of a core, which determines how long it may sleep.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     /// When packets came last.
     last: Instant,
-    /// Nanoseconds in which the packets below came.
+    /// The nanoseconds in which the packets below came.
     ns: u64,
     packets: u64,
-    /// How much longer than asked for the kernel lets the core sleep, on average.
+    /// The kernel's average delay at the end of a sleep.
     late_ns: u64,
 }
 
 impl Pace {
-    /// So many packets, 1 or more, came in a turn at `now`.
+    /// Notes that `count` packets, 1 or more, came in a turn at `now`.
     #[inline]
     pub(crate) fn came(&mut self, count: usize, now: Instant) {
         let passed_ns = now.ns_since(self.last);
         self.last = now;
         let packets = count as u64 * PACKET;
-        // A whole burst was not foreseen where it took less than half of the time.
+        // A whole burst was not foreseen if it took less than half of the time.
         let is_foreseen =
             || self.burst_ns(self.ns).is_some_and(|burst_ns| burst_ns / 2 <= passed_ns);
         if count >= BURST_CAPACITY && !is_foreseen() {
-            // There may be more. How slowly they came before doesn't matter any longer.
+            // There may be more. The earlier, slower rate doesn't matter any longer.
             (self.ns, self.packets) = (0, packets);
         } else {
             self.ns = (self.ns - self.ns / FORGOTTEN).saturating_add(passed_ns);
@@ -89,25 +92,27 @@ impl Pace {
         }
     }
 
-    /// The kernel was to let the core sleep for `asked_ns`, and it took `slept_ns`.
+    /// Notes a sleep: the kernel was asked for `asked_ns`, and the sleep took `slept_ns`.
     pub(crate) fn slept(&mut self, asked_ns: u64, slept_ns: u64) {
         let late_ns = slept_ns.saturating_sub(asked_ns).min(LATE_NS_MAX);
         self.late_ns = self.late_ns - self.late_ns / FORGOTTEN + late_ns / FORGOTTEN;
     }
 
-    /// How long a burst takes to arrive where the packets came in `ns`; nothing before the first packet.
+    /// How long a burst takes to arrive if the packets came in `ns`; `None` before the first
+    /// packet.
     fn burst_ns(&self, ns: u64) -> Option<u64> {
         ns.saturating_mul(WAITING_MAX * PACKET).checked_div(self.packets)
     }
 
-    /// How long the kernel is to let the core sleep where it finds nothing at `now`; nothing where it had better not.
+    /// How long the kernel should let the core sleep after an empty poll at `now`; `None` if the
+    /// core shouldn't sleep.
     pub(crate) fn sleep(&self, now: Instant) -> Option<Duration> {
         let expected_ns = self.burst_ns(self.ns.saturating_add(now.ns_since(self.last)));
         // Before the first packet, none is expected.
         let sleep = expected_ns.map_or(Idle::SLEEP_MAX, Duration::from_nanos).min(Idle::SLEEP_MAX);
         let (least, late) =
             (Duration::from_nanos(SLEEP_NS_MIN), Duration::from_nanos(self.late_ns));
-        // A core that did not sleep would never see that the kernel is no longer as late.
+        // A core that never slept would not notice that the kernel's delay has become shorter.
         (sleep >= least).then(|| sleep.saturating_sub(late).max(least))
     }
 }
@@ -116,7 +121,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Packets come `count` at a time, `gap_ns` apart. Returns how long the core may sleep right after the last.
+    /// Packets come `count` at a time, `gap_ns` apart. Returns how long the core may sleep right
+    /// after the last one.
     fn steady(count: usize, gap_ns: u64) -> Option<Duration> {
         let mut pace = Pace::default();
         let mut turns = (1..=100).map(|turn| Instant::from_ns(turn * gap_ns));
@@ -159,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_whole_burst_that_was_foreseen_does_not_end_the_sleeping() {
-        // What comes while the core sleeps for as long as it may is now more than a burst, now less.
+        // The packets during the longest permitted sleep are sometimes more than a burst, sometimes
+        // fewer.
         let (mut pace, mut now_ns) = (Pace::default(), 1_000_000);
         let turn = |pace: &mut Pace, now_ns: u64, count| {
             pace.came(count, Instant::from_ns(now_ns));
@@ -170,7 +177,7 @@ mod tests {
             let sleep = turn(&mut pace, now_ns, count).map(|it| it.as_micros());
             assert!(now_ns < 2_000_000 || sleep.is_some_and(|us| us > 150), "{sleep:?}");
         }
-        // One that comes at once was not.
+        // A burst that comes at once was not foreseen.
         assert_eq!(turn(&mut pace, now_ns + 10_000, BURST_CAPACITY), None);
     }
 
@@ -184,7 +191,7 @@ mod tests {
         }
         let sleep_ns = asked_ns(&pace) + 40_000;
         assert!(sleep_ns.abs_diff(Idle::SLEEP_MAX.as_nanos() as u64) < 100, "{sleep_ns}");
-        // The machine stands still once.
+        // The machine pauses once.
         pace.slept(asked_ns(&pace), 1_000_000_000);
         assert!(asked_ns(&pace) + 40_000 > sleep_ns - LATE_NS_MAX / FORGOTTEN);
     }

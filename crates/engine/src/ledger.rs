@@ -1,4 +1,4 @@
-//! The account of a run: what every place counted, what the devices counted, and whether it agrees.
+//! The account of a run: the counts of every place and of the devices, and whether they agree.
 
 use crate::panic_origin::Panic;
 use crate::wait::CoreTime;
@@ -8,7 +8,7 @@ use hotloop_watch::CorePlaces;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// How one core ended.
+/// The end state of a core.
 #[derive(Debug)]
 pub(crate) struct CoreEnd {
     pub(crate) core: CorePlaces,
@@ -16,7 +16,7 @@ pub(crate) struct CoreEnd {
     /// Packets left inside, found by walking.
     pub(crate) in_flight: usize,
     pub(crate) panic: Option<Panic>,
-    /// What of its time its thread used, where it had one.
+    /// The time that its thread used, if it had a thread.
     pub(crate) time: Option<CoreTime>,
 }
 
@@ -36,9 +36,9 @@ impl CoreEnd {
 #[derive(Default)]
 pub(crate) struct Baseline {
     devices: Vec<(Arc<dyn Device>, DeviceCounters)>,
-    /// Whether every source has a device to be compared with.
+    /// Whether every source has a device to compare with.
     sources_counted: bool,
-    /// Whether every sink has.
+    /// Whether every sink has a device to compare with.
     sinks_counted: bool,
 }
 
@@ -61,16 +61,17 @@ impl Baseline {
         }
     }
 
-    /// After the threads were joined: stops the devices, reads their counters, then looks at their
-    /// pools.
+    /// Called after the threads were joined: stops the devices, reads their counters, then checks
+    /// their pools.
     pub(crate) fn settle(&self) -> Settled {
         let notes = self.outages();
-        // A device may count what was left in it when it stops.
+        // A device may count the packets left in it when it stops.
         let findings = self.stop();
         let mut settled = Settled { pools_whole: true, findings, notes, ..Settled::default() };
         for (device, before) in &self.devices {
             let now = device.counters();
-            // A device that counts backwards disagrees with the engine's count, and so is found.
+            // A device that counts backwards disagrees with the engine's count, and is therefore
+            // found.
             settled.received += now.received.saturating_sub(before.received);
             settled.sent += now.sent.saturating_sub(before.sent);
             settled.tx_failed += now.tx_failed.saturating_sub(before.tx_failed);
@@ -93,7 +94,7 @@ impl Baseline {
         self.devices.iter().map(|(device, _)| Arc::clone(device)).collect()
     }
 
-    /// Names the devices that have lost their interface, or had lost it for a time.
+    /// Names the devices that have lost their interface, or lost it for a time.
     fn outages(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (device, before) in &self.devices {
@@ -109,7 +110,7 @@ impl Baseline {
         notes
     }
 
-    /// Stops every device, and says which don't.
+    /// Stops every device. Returns a finding for each that doesn't stop.
     pub(crate) fn stop(&self) -> Vec<String> {
         let stop = |(device, _): &(Arc<dyn Device>, _)| {
             let error = device.stop().err()?;
@@ -126,7 +127,7 @@ impl std::fmt::Debug for Baseline {
     }
 }
 
-/// What the devices say in the end.
+/// The devices' final counts and findings.
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
     pub(crate) received: u64,
@@ -143,13 +144,13 @@ pub(crate) struct Settled {
 /// Packets that devices lost.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct NicLoss {
-    /// No RX descriptor was free; nothing where one of the devices does not know.
+    /// No RX descriptor was free; `None` if one of the devices does not count these losses.
     pub imissed: Option<u64>,
     /// No mbuf was free.
     pub rx_nombuf: u64,
-    /// They arrived on queues that nobody claimed.
+    /// Packets that arrived on queues without an owner.
     pub rx_unclaimed: u64,
-    /// The lengths that the driver wrote do not agree.
+    /// Packets with lengths from the driver that do not agree.
     pub rx_malformed: u64,
 }
 
@@ -160,7 +161,7 @@ impl Default for NicLoss {
 }
 
 impl NicLoss {
-    /// Adds what a device lost after it had counted `before`.
+    /// Adds a device's losses since it had counted `before`.
     pub(crate) fn add(&mut self, now: &DeviceCounters, before: &DeviceCounters) {
         let since = |now: u64, before: u64| now.saturating_sub(before);
         let missed = now.imissed.zip(before.imissed).map(|(now, before)| since(now, before));

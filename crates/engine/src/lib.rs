@@ -1,21 +1,22 @@
 //! The engine: runs a graph of stages over cores.
 //!
-//! A graph starts at a [`source`], goes through stages and boundaries, and ends in a sink. A boundary
-//! ([`shard_by`](Chain::shard_by), [`handoff`](Chain::handoff)) is where packets change cores; the
-//! section between two of them is a group. The same graph runs in either [`Deployment`]:
-//! *run-to-completion*, where each core runs all groups for its own queues, and *pipeline*, where each
-//! group has its cores, connected by lock-free rings.
+//! A graph starts at a [`source`], goes through stages and boundaries, and ends in a sink. At a
+//! boundary ([`shard_by`](Chain::shard_by), [`handoff`](Chain::handoff)) packets change cores; the
+//! section between two boundaries is a group. The same graph runs in either [`Deployment`]:
+//! *run-to-completion*, where each core runs all groups for its own queues, and *pipeline*, where
+//! each group has its own cores, connected by lock-free rings.
 //!
 //! - The engine knows no protocol and no driver: it moves items from a
 //!   [`Source`](hotloop_stage::Source) to a [`Sink`](hotloop_stage::Sink).
 //! - In steady state a core allocates nothing, takes no lock and makes no system call.
 //! - At every exit, also after a signal or a panic, every packet is accounted for: the [`Report`]
-//!   says whether received + created = sent + dropped, at each stage and against the devices' own
-//!   counters. Where it does not, the run is an error.
-//! - While cores run, control hands them values by [`publish()`], queries them by [`mailbox()`], and reads
-//!   their counts by [`Control::snapshot`]; none of it makes a core wait.
-//! - Packets can be captured where they come in, go out and are dropped, by [`Control::taps`]: a capture
-//!   that can't keep up loses records, which are counted, and never packets.
+//!   shows whether received + created = sent + dropped, at each stage and against the devices' own
+//!   counters. If not, the run is an error.
+//! - While cores run, control publishes values to them ([`publish()`]), queries them
+//!   ([`mailbox()`]), and reads their counts ([`Control::snapshot`]). None of these makes a core
+//!   wait.
+//! - Packets can be captured at sources, sinks and drops, with [`Control::taps`]: a capture that
+//!   can't keep up loses records, which are counted, and never packets.
 //! - What stages log by [`hotloop_stage::log`] is sent as events of `tracing` by the control thread, or by
 //!   another one, by [`Control::logs`]: a core neither formats it nor waits for anybody.
 //! - At most 16 groups and 127 cores.

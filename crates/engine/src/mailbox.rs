@@ -1,19 +1,19 @@
-//! Questions from control to a core and its answers, without disturbing either.
+//! Requests from control to a core and the core's answers, without disturbing either.
 
 use crate::deployment::Deployment;
 use crate::per_core::PerCore;
 use hotloop_ring::{Consumer, Producer, ring};
 use std::fmt;
 
-/// Makes the ends by which control asks each core that runs `group`: `capacity` requests fit into a
-/// core's ring, and as many answers into the ring back.
+/// Makes the two ends for requests from control to each core that runs `group`: a core's ring has
+/// room for `capacity` requests, and the ring back for as many answers.
 ///
-/// A core's stage owns its [`Mailbox`] and looks into it between bursts. A request is handed out only
-/// when there is room for its answer, so an answer never waits. What is sent is moved, not copied: a
-/// core that has to answer with much fills memory that came with the request, and sends back what it
-/// would otherwise have to free.
+/// A core's stage owns its [`Mailbox`] and polls it between bursts. A request is returned only if
+/// there is room for its answer, so an answer never waits. Values are moved, not copied: a core
+/// with a long answer fills memory that came with the request, and sends back memory that it would
+/// otherwise have to free.
 ///
-/// The factory of a stage in that group takes the mailbox of its core.
+/// The factory of a stage in that group takes its core's mailbox.
 ///
 /// ```
 /// use hotloop_engine::{Deployment, mailbox};
@@ -33,7 +33,7 @@ use std::fmt;
 /// ```
 ///
 /// # Panics
-/// When there isn't memory for the rings.
+/// If there isn't enough memory for the rings.
 pub fn mailbox<Q: Send, A: Send>(
     deployment: Deployment,
     group: usize,
@@ -54,18 +54,18 @@ pub struct Asker<Q, A> {
     lanes: Vec<Lane<Q, A>>,
 }
 
-/// The way to one core and back.
+/// The rings to one core and back.
 struct Lane<Q, A> {
     requests: Producer<Q>,
     answers: Consumer<A>,
 }
 
 impl<Q: Send, A: Send> Asker<Q, A> {
-    /// Asks the core of this number. Never waits.
+    /// Sends a request to the core with this number. Never waits.
     ///
     /// # Errors
-    /// Gives the request back where the core has as many already, where its mailbox was dropped, and
-    /// where there is no such core.
+    /// Returns the request if the core's ring is full, if its mailbox was dropped, or if there is
+    /// no such core.
     pub fn ask(&mut self, core: usize, request: Q) -> Result<(), Q> {
         match self.lanes.get_mut(core) {
             Some(lane) if !lane.requests.is_closed() => lane.requests.push(request),
@@ -73,8 +73,9 @@ impl<Q: Send, A: Send> Asker<Q, A> {
         }
     }
 
-    /// The next answer of the core of this number, in the order of its answering. None where there is
-    /// none yet; nor will there be once its mailbox was dropped, which it is at the end of the run.
+    /// The next answer of the core with this number, in the order that the core answered. `None` if
+    /// there is none yet. Once the core's mailbox is dropped, at the end of the run, no more
+    /// answers come.
     pub fn answer(&mut self, core: usize) -> Option<A> {
         self.lanes.get_mut(core)?.answers.pop()
     }
@@ -84,13 +85,13 @@ impl<Q: Send, A: Send> Asker<Q, A> {
 pub struct Mailbox<Q, A> {
     requests: Consumer<Q>,
     answers: Producer<A>,
-    /// Requests handed out and not answered yet.
+    /// Number of requests returned but not answered yet.
     owed_count: usize,
 }
 
 impl<Q, A> Mailbox<Q, A> {
-    /// The next request, if there is one and room for its answer: to be called between bursts, in the
-    /// stage's `tick`. It is one read where there is none.
+    /// The next request, if there is one and room for its answer. Call this between bursts, in the
+    /// stage's `tick`. It costs one read if there is no request.
     #[inline(always)]
     pub fn request(&mut self) -> Option<Q> {
         if self.requests.is_empty() { None } else { self.next_request() }
@@ -106,10 +107,11 @@ impl<Q, A> Mailbox<Q, A> {
         Some(request)
     }
 
-    /// Answers a request. Several may be answered in any order, and in later turns.
+    /// Answers a request. If there are several, they may be answered in any order, and in later
+    /// turns.
     ///
     /// # Panics
-    /// When there are more answers than requests.
+    /// If there are more answers than requests.
     pub fn answer(&mut self, answer: A) {
         assert!(self.owed_count > 0, "a mailbox takes one answer for each request, and no more");
         self.owed_count -= 1;

@@ -1,4 +1,4 @@
-//! What others than the control thread may read of a run.
+//! Access to a run's counters for other threads than control's.
 
 use crate::deployment::Deployment;
 use crate::report::Report;
@@ -12,21 +12,22 @@ pub struct Monitor {
     cores: Vec<CorePlaces>,
 }
 
-/// What a core is at.
+/// The state of a core.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CoreState {
     /// The name of the core.
     pub core: String,
-    /// The CPU that it is pinned to.
+    /// The CPU that the core is pinned to.
     pub cpu: Option<usize>,
-    /// The kernel's number of its thread; nothing before it runs.
+    /// The kernel's number of its thread; `None` before the thread runs.
     pub thread_id: Option<i32>,
-    /// The turns that it has had, those of the drain too: while it passes burst boundaries, the number
-    /// grows.
+    /// Number of turns, including those of the drain: it grows while the core passes burst
+    /// boundaries.
     pub turns: u64,
-    /// How often its thread has slept, for [`Idle::SLEEP_MAX`](crate::Idle::SLEEP_MAX) at most.
+    /// Number of times that its thread has slept, each for at most
+    /// [`Idle::SLEEP_MAX`](crate::Idle::SLEEP_MAX).
     pub sleeps: u64,
-    /// The stage that runs, or ran last in its turn, or what the engine calls its own place there.
+    /// The stage that runs, or ran last in its turn, or the engine's name for its own place there.
     pub place: String,
     /// Whether it has had its last turn.
     pub has_ended: bool,
@@ -37,19 +38,19 @@ impl Monitor {
         Self { deployment, cores }
     }
 
-    /// As [`Control::load`](crate::Control::load).
+    /// Like [`Control::load`](crate::Control::load).
     #[must_use]
     pub fn load(&self) -> Vec<LoadCounts> {
         self.cores.iter().map(|core| core.load()).collect()
     }
 
-    /// As [`Control::snapshot`](crate::Control::snapshot).
+    /// Like [`Control::snapshot`](crate::Control::snapshot).
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of(self.deployment.to_string(), self.cores.iter())
     }
 
-    /// What each core is at.
+    /// The state of each core.
     #[must_use]
     pub fn states(&self) -> Vec<CoreState> {
         let state = |core: &CorePlaces| CoreState {
@@ -67,9 +68,9 @@ impl Monitor {
         self.cores.iter().map(state).collect()
     }
 
-    /// The account of a run that can't be ended, as far as it is known: what the cores have counted,
-    /// the rest as still inside, with `finding` as what is wrong. Devices and pools are not asked,
-    /// since who is stuck may have locked them.
+    /// The account of a run that can't be ended, as far as it is known: the counts of the cores,
+    /// with the rest as still inside, and `finding` as the error. Devices and pools are not asked,
+    /// since the stuck thread may have locked them.
     #[must_use]
     pub fn report(&self, finding: String) -> Report {
         Report::unfinished(self.deployment, &self.cores, finding)

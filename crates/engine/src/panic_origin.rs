@@ -1,4 +1,4 @@
-//! Where a panic comes from: recorded while the stack unwinds, so that it costs nothing before.
+//! The origin of a panic: recorded while the stack unwinds, so that it costs nothing before.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -17,8 +17,8 @@ pub(crate) fn record(name: &str) {
     });
 }
 
-/// Calls `work`, which is an author's. A panic in it comes from the place called `name`, unless it
-/// comes from further inside.
+/// Calls `work`, an author's code. A panic in it is attributed to the place called `name`, unless
+/// it comes from further inside.
 #[inline(always)]
 pub(crate) fn attribute<R>(name: &str, work: impl FnOnce() -> R) -> R {
     struct AtWork<'a>(&'a str);
@@ -37,7 +37,7 @@ pub(crate) fn attribute<R>(name: &str, work: impl FnOnce() -> R) -> R {
 /// A panic that was caught.
 #[derive(Clone, Debug)]
 pub(crate) struct Panic {
-    /// The stage that panicked, or what the engine calls its own place.
+    /// The stage that panicked, or the engine's name for its own place.
     pub(crate) place: String,
     /// Its message.
     pub(crate) text: String,

@@ -2,26 +2,26 @@
 
 use hotloop_stage::{Burst, Counters};
 
-/// What passed a place since it last settled.
+/// The packets that passed a place since it last settled.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passage {
-    /// Packets it took.
+    /// Packets that it took.
     pub received: u64,
-    /// Packets it emitted.
+    /// Packets that it emitted.
     pub emitted: u64,
     /// Packets among those that it created.
     pub created: u64,
-    /// Packets it dropped by reason.
+    /// Packets that it dropped, by reason.
     pub dropped: u64,
-    /// Packets it held before.
+    /// Packets that it held before.
     pub held_before: u64,
-    /// Packets it holds now.
+    /// Packets that it holds now.
     pub held_after: u64,
 }
 
-/// Adds a passage to the counters of a place, with what does not add up: received + created + held
-/// before must equal emitted + dropped + held after. Where the place is `unwinding`, its panic is the
-/// reason for what is missing.
+/// Adds a passage to the counters of a place, including any discrepancy: received + created + held
+/// before must equal emitted + dropped + held after. If the place is `unwinding`, its panic is the
+/// reason for missing packets.
 #[inline(always)]
 pub fn settle(counters: &Counters, passage: Passage, unwinding: bool) {
     counters.received.add(passage.received);
@@ -40,8 +40,8 @@ fn settle_imbalance(counters: &Counters, entered: u64, left: u64, unwinding: boo
     counters.uncreated.add(left.saturating_sub(entered));
 }
 
-/// Drops what a panic has left in a burst that the place at `counters` emitted, and counts it as lost
-/// there.
+/// Drops the packets that a panic has left in a burst emitted by the place at `counters`, and
+/// counts them as lost there.
 pub fn abandon_emitted<T>(counters: &Counters, burst: &mut Burst<T>) {
     let left = burst.len() as u64;
     counters.emitted.set(counters.emitted.count().saturating_sub(left));
@@ -49,8 +49,8 @@ pub fn abandon_emitted<T>(counters: &Counters, burst: &mut Burst<T>) {
     drop(std::mem::take(burst));
 }
 
-/// Drops what a panic has left in a burst that waits for the place at `counters`, and counts it as
-/// received and lost there.
+/// Drops the packets that a panic has left in a burst that waits for the place at `counters`, and
+/// counts them as received and lost there.
 pub fn abandon_received<T>(counters: &Counters, burst: &mut Burst<T>) {
     let left = burst.len() as u64;
     counters.received.add(left);

@@ -6,21 +6,21 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 /// A value for each core of one group, such as a [`Subscriber`](crate::Subscriber) or a
-/// [`Mailbox`](crate::Mailbox): a factory takes that of its core.
+/// [`Mailbox`](crate::Mailbox): a factory takes its core's value.
 pub struct PerCore<T> {
     group: usize,
-    /// Locked as a core is made, never while it runs.
+    /// Locked while a core is made, never while it runs.
     values: Vec<Mutex<Option<T>>>,
 }
 
 impl<T> PerCore<T> {
-    /// A value for each core that runs `group`.
+    /// Makes a value for each core that runs `group`.
     pub(crate) fn new(deployment: Deployment, group: usize, make: impl FnMut() -> T) -> Self {
         let values = std::iter::repeat_with(make).take(deployment.cores_in(group));
         Self { group, values: values.map(|value| Mutex::new(Some(value))).collect() }
     }
 
-    /// Takes the value of `core`. None where the core belongs to another group, or its value was
+    /// Takes the value of `core`. `None` if the core belongs to another group, or its value was
     /// taken before.
     pub fn take(&self, core: &Core) -> Option<T> {
         let value = self.values.get(core.index()).filter(|_| core.group() == self.group)?;

@@ -1,19 +1,19 @@
-//! Which CPU each core of a deployment runs on.
+//! The CPU of each core of a deployment.
 
 use crate::topology::{Cpu, Topology};
 
-/// Where one core runs.
+/// The place where one core runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Seat {
-    /// The CPU it is pinned to; none leaves it to the kernel.
+    /// The CPU that the core is pinned to; `None` leaves it to the kernel.
     pub cpu: Option<usize>,
     /// That CPU's NUMA node.
     pub node: Option<u32>,
-    /// Whether another core, of this deployment or another program, runs on the same CPU.
+    /// Whether another core, of this deployment or of another program, runs on the same CPU.
     pub is_shared: bool,
 }
 
-/// Where each core of a deployment runs, the first group's first, and what is worth knowing about it.
+/// The place of each core of a deployment, the first group's first, with notes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Placement {
     seats: Vec<Seat>,
@@ -22,8 +22,8 @@ pub struct Placement {
 
 impl Placement {
     /// Places `core_count` cores: on the port's NUMA node before others, on physical cores before
-    /// their siblings, leaving the first CPU to control, logging and the kernel itself where one is
-    /// to spare. Where there are too few, cores share CPUs, and the notes say so.
+    /// their siblings, and leaves the first CPU to control, logging and the kernel if one is to
+    /// spare. If there are too few CPUs, cores share them, and a note reports it.
     #[must_use]
     pub fn automatic(topology: &Topology, core_count: usize, port_node: Option<u32>) -> Self {
         let mut cpus = topology.cpus.clone();
@@ -55,7 +55,7 @@ impl Placement {
         }
         let seats = (0..core_count).map(|index| {
             let cpu = cpus[index % cpus.len()];
-            // How many cores fall on this CPU, counting round.
+            // The number of cores on this CPU, counting round.
             let place = index % cpus.len();
             let is_shared = core_count.saturating_sub(place).div_ceil(cpus.len()) > 1;
             Seat { cpu: Some(cpu.id), node: cpu.node, is_shared }
@@ -63,11 +63,11 @@ impl Placement {
         Self { seats: seats.collect(), notes }
     }
 
-    /// Places cores on the CPUs named, in order: the first group's first. The same CPU may be named more
-    /// than once; its cores then yield to each other.
+    /// Places cores on these CPUs, in order: the first group's first. A CPU may occur more than
+    /// once; its cores then yield to each other.
     ///
     /// # Errors
-    /// A CPU that this process may not use.
+    /// If this process may not use one of the CPUs.
     pub fn explicit(topology: &Topology, cpus: &[usize]) -> Result<Self, PlacementError> {
         let seat = |&id: &usize| {
             let cpu = topology.cpus.iter().find(|cpu| cpu.id == id);
@@ -89,15 +89,15 @@ impl Placement {
         Self { seats: vec![seat; core_count], notes: Vec::new() }
     }
 
-    /// The same places, with one thing more worth knowing.
+    /// The same places, with one more note.
     #[must_use]
     pub fn with_note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 
-    /// The same places, on CPUs that other programs' cores use as well: an idle core yields, as where
-    /// cores of one deployment share a CPU.
+    /// The same places, on CPUs that other programs' cores use as well: an idle core yields, like
+    /// cores of one deployment that share a CPU.
     #[must_use]
     pub fn beside_others(mut self) -> Self {
         self.seats.iter_mut().for_each(|seat| seat.is_shared = seat.cpu.is_some());
@@ -115,7 +115,7 @@ impl Placement {
         &self.seats
     }
 
-    /// What is worth knowing, in words.
+    /// Notes for people.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -123,7 +123,7 @@ impl Placement {
 }
 
 impl std::fmt::Display for Placement {
-    /// The CPUs in the order of the cores, then the notes.
+    /// Writes the CPUs in the order of the cores, then the notes.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let cpu = |seat: &Seat| seat.cpu.map_or("any".to_owned(), |cpu| cpu.to_string());
         let cpus: Vec<_> = self.seats.iter().map(cpu).collect();
@@ -132,12 +132,12 @@ impl std::fmt::Display for Placement {
     }
 }
 
-/// A CPU was named that can't be used.
+/// A CPU that can't be used.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("CPU {asked} is offline or outside this process's mask; it may use {usable:?}")]
 pub struct PlacementError {
-    /// The CPU named.
+    /// The CPU that was asked for.
     pub asked: usize,
-    /// The CPUs that may be used.
+    /// The CPUs that this process may use.
     pub usable: Vec<usize>,
 }

@@ -1,29 +1,29 @@
-//! What control hands to every core: an immutable value, replaced as a whole while cores run.
+//! Publishing from control to every core: an immutable value, replaced as a whole while cores run.
 
 use crate::deployment::Deployment;
 use crate::per_core::PerCore;
 use hotloop_ring::{Consumer, Producer, ring};
 use std::fmt;
 
-/// Loom's under `--cfg loom`, so that it sees in which order values are read and freed.
+/// Loom's type under `--cfg loom`, so that loom sees the order of reads and frees.
 #[cfg(loom)]
 use loom::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::Arc;
 
-/// How many values may be on the way to a subscriber, or back from it: a new one follows when the
-/// one before it has been taken up and what it superseded is back.
+/// Maximum number of values on the way to a subscriber or back: a new value follows after the
+/// subscriber has switched to the previous one and the superseded value is back.
 const ON_THE_WAY_MAX: usize = 1;
 
-/// Makes the two ends by which control publishes values of `T` to the cores that run `group`, all of
-/// which start with `first`.
+/// Makes the two ends for publishing values of `T` from control to the cores that run `group`, all
+/// of which start with `first`.
 ///
-/// A core's stage owns its [`Subscriber`] and takes a newer value up between bursts; what it
-/// superseded goes back to the [`Publisher`], which frees it. So a core never frees, waits, locks or
-/// allocates, and nobody frees a value that a core still reads. A core keeps two values from being
-/// freed at most: the one it reads, and one on the way to it or back.
+/// A core's stage owns its [`Subscriber`] and switches to a newer value between bursts; the
+/// superseded value goes back to the [`Publisher`], which frees it. A core therefore never frees,
+/// waits, locks or allocates, and no value is freed while a core still reads it. A core keeps at
+/// most two values alive: the one that it reads, and one on the way to it or back.
 ///
-/// The factory of a stage in that group takes the subscriber of its core.
+/// The factory of a stage in that group takes its core's subscriber.
 ///
 /// ```
 /// use hotloop_engine::{Deployment, publish};
@@ -62,39 +62,39 @@ pub fn publish<T: Send + Sync>(
     (Publisher { newest: first, lanes }, subscribers)
 }
 
-/// Control's end of [`publish`]. Where it is dropped first, subscribers keep the last value that was
-/// handed to them.
+/// Control's end of [`publish`]. If it is dropped first, subscribers keep the last value that they
+/// received.
 pub struct Publisher<T> {
     newest: Arc<T>,
-    /// One for each subscriber that is not known to be gone.
+    /// A lane for each subscriber that is not known to be gone.
     lanes: Vec<Lane<T>>,
 }
 
-/// The way to one subscriber and back.
+/// The rings to one subscriber and back.
 struct Lane<T> {
     newer: Producer<Arc<T>>,
     superseded: Consumer<Arc<T>>,
-    /// Whether a value was handed over and what it supersedes is not back yet.
+    /// Whether a value was sent and the superseded one is not back yet.
     is_out: bool,
-    /// Whether the last value handed over is the newest.
+    /// Whether the last value that was sent is the newest.
     is_newest: bool,
 }
 
 impl<T: Send + Sync> Publisher<T> {
-    /// Makes `value` the newest. Subscribers that have taken up the one before get it at once, the
-    /// others through [`collect`](Self::collect) once they have; what was published between is
-    /// skipped. Never blocks, and frees what came back.
+    /// Makes `value` the newest. Subscribers that have switched to the previous one get it at once,
+    /// the others through [`collect`](Self::collect) later; values published in between are
+    /// skipped. Never blocks, and frees returned values.
     pub fn publish(&mut self, value: Arc<T>) {
         self.newest = value;
         self.lanes.iter_mut().for_each(|lane| lane.is_newest = false);
         self.collect();
     }
 
-    /// Frees what came back, and hands the newest value on to subscribers that were not ready for it.
-    /// True once every subscriber has taken up the newest and none has an older one: call it from
-    /// time to time until then.
+    /// Frees returned values, and sends the newest value to subscribers that were not ready for it.
+    /// Returns true once every subscriber uses the newest value and none has an older one: call
+    /// this from time to time until then.
     ///
-    /// A subscriber that was dropped no longer counts; one that no factory has taken does, until the
+    /// A dropped subscriber no longer counts; one that no factory has taken counts until the
     /// [`PerCore`] is dropped.
     pub fn collect(&mut self) -> bool {
         let Self { newest, lanes } = self;
@@ -104,9 +104,10 @@ impl<T: Send + Sync> Publisher<T> {
 }
 
 impl<T> Lane<T> {
-    /// Takes back, then hands over where the way is free. False once the subscriber is gone.
+    /// Takes a returned value, then sends the newest if the lane is free. Returns false once the
+    /// subscriber is gone.
     fn settle(&mut self, newest: &Arc<T>) -> bool {
-        // What is still on the way is freed with the lane.
+        // Values still on the way are freed with the lane.
         if self.newer.is_closed() {
             return false;
         }
@@ -124,26 +125,26 @@ impl<T> Lane<T> {
 
 /// A core's end of [`publish`]: a field of the stage that reads the value.
 ///
-/// It is dropped with its stage, after the core's last packet. That drop alone may free a value on
-/// the core's thread: where the publisher is gone, or it was the last to hold one.
+/// It is dropped with its stage, after the core's last packet. Only that drop may free a value on
+/// the core's thread: if the publisher is gone, or this subscriber was the last to hold a value.
 pub struct Subscriber<T> {
     current: Arc<T>,
     superseded: Producer<Arc<T>>,
-    /// The last field: once the publisher sees this end gone, the other is too, so that what is left
-    /// in the rings is the publisher's to free.
+    /// The last field: once the publisher sees this end gone, the other end is gone, too, so that
+    /// the publisher frees the values left in the rings.
     newer: Consumer<Arc<T>>,
 }
 
 impl<T> Subscriber<T> {
-    /// The value taken up last.
+    /// The value in use.
     #[inline(always)]
     #[must_use]
     pub fn current(&self) -> &T {
         &self.current
     }
 
-    /// Takes up a newer value, if there is one, and says whether there was: to be called between
-    /// bursts, in the stage's `tick`. It is one read where there is none.
+    /// Switches to a newer value, if there is one, and returns whether there was. Call this between
+    /// bursts, in the stage's `tick`. It costs one read if there is none.
     #[inline(always)]
     pub fn take_up(&mut self) -> bool {
         !self.newer.is_empty() && self.supersede()
@@ -151,8 +152,8 @@ impl<T> Subscriber<T> {
 
     #[cold]
     fn supersede(&mut self) -> bool {
-        // No more are on the way than there is room for on the way back. It is asked for all the
-        // same: what found no room would be freed here.
+        // There are never more values on the way than the ring back has room for. Checked all the
+        // same: a value without room would be freed here.
         if self.superseded.room_for(1) == 0 {
             return false;
         }

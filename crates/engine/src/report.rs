@@ -1,4 +1,4 @@
-//! What a run reports in the end, for people and for programs.
+//! The final report of a run, for people and for programs.
 
 use crate::deployment::Deployment;
 use crate::ledger::{Baseline, CoreEnd, NicLoss, Settled};
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 /// The account of a run, in packets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// How it was deployed.
+    /// The deployment, in words.
     pub deployment: String,
     /// Received from sources.
     pub received: u64,
-    /// Taken over by sinks.
+    /// Accepted by sinks.
     pub sent: u64,
     /// Made by stages.
     pub created: u64,
@@ -25,81 +25,81 @@ pub struct Report {
     pub dropped: BTreeMap<String, u64>,
     /// Left inside at the end, found by walking rings, bursts and stages.
     pub in_flight: u64,
-    /// Handed from core to core.
+    /// Sent from core to core.
     pub crossed: u64,
-    /// Came into a stage and neither left it, nor were dropped, nor are held there.
+    /// Packets that came into a stage and neither left it, nor were dropped, nor are held there.
     pub unattributed: u64,
-    /// Left a stage without having come in or having been created.
+    /// Packets that left a stage without having come in or been created.
     pub uncreated: u64,
-    /// Whether everything adds up: received + created = sent + dropped, at each stage too, nothing
-    /// is left inside, and the devices counted the same.
+    /// Whether all counts agree: received + created = sent + dropped, at each stage too, nothing is
+    /// left inside, and the devices counted the same.
     pub balanced: bool,
-    /// Whether every mbuf of every pool is back, once.
+    /// Whether every mbuf of every pool is back, exactly once.
     pub pools_whole: bool,
-    /// What devices lost before the engine saw it; not in `received`.
+    /// Packets that devices lost before the engine saw them; not in `received`.
     pub nic_loss: NicLoss,
-    /// What the devices counted themselves.
+    /// The devices' own counts.
     pub devices: DeviceTotals,
     /// Each place, summed over cores, in the order of a packet.
     pub stages: Vec<PlaceCounts>,
     /// Each core.
     pub cores: Vec<CoreReport>,
-    /// What does not add up, and what went wrong, in words. Empty when all is well.
+    /// Discrepancies and errors, in words. Empty if all is well.
     pub findings: Vec<String>,
-    /// What is worth knowing about where the cores run, and of devices that have gone.
+    /// Notes on the placement of cores, and on devices that have gone.
     pub notes: Vec<String>,
 }
 
-/// What devices counted themselves, in packets.
+/// The devices' own counts, in packets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct DeviceTotals {
-    /// Received; nothing where a source has no device that counts.
+    /// Received; `None` if a source has no device that counts.
     pub received: Option<u64>,
-    /// Sent; nothing where a sink has no device that counts.
+    /// Sent; `None` if a sink has no device that counts.
     pub sent: Option<u64>,
-    /// Of those sent, the ones that the devices took and then could not send.
+    /// The part of `sent` that the devices accepted and then could not send.
     pub tx_failed: u64,
 }
 
 /// One core.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct CoreReport {
-    /// Its name: that of the group, in a pipeline, and of the core in it.
+    /// Its name: the name of the group, in a pipeline, and of the core in it.
     pub name: String,
-    /// The group it belongs to; 0 in run-to-completion.
+    /// The group that it belongs to; 0 in run-to-completion.
     pub group: usize,
     /// Its number in the group.
     pub index: usize,
-    /// The lcore its thread was registered as, where a driver did.
+    /// The lcore that its thread was registered as, if a driver did so.
     pub lcore: Option<u32>,
-    /// The CPU it was pinned to.
+    /// The CPU that it was pinned to.
     pub cpu: Option<usize>,
-    /// Packets it took from its source, or from the group before.
+    /// Packets that it took from its source, or from the previous group.
     pub received: u64,
-    /// Packets it handed to other cores.
+    /// Packets that it sent to other cores.
     pub crossed: u64,
-    /// Packets its sinks took over.
+    /// Packets that its sinks accepted.
     pub sent: u64,
     /// The message of a stage's panic.
     pub panic: Option<String>,
-    /// What of its time its thread used; nothing where it had none.
+    /// The time that its thread used; `None` if it had no thread.
     pub time: Option<CoreTime>,
 }
 
-/// Why a run failed.
+/// The reason that a run failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunError {
-    /// It did not start.
+    /// The run did not start.
     Start(Error),
-    /// A stage panicked; what was inside is counted as `panicked`.
+    /// A stage panicked; the packets inside are counted as `panicked`.
     Panicked(Box<Report>),
     /// The account is not whole.
     NotWhole(Box<Report>),
 }
 
 impl RunError {
-    /// The report of the run, where there was one.
+    /// The report of the run, if there is one.
     #[must_use]
     pub fn report(&self) -> Option<&Report> {
         match self {
@@ -150,7 +150,7 @@ impl Report {
         report
     }
 
-    /// The account of a run that never began, as a signal came before: no packets, and whole.
+    /// The account of a run that never began, because a signal came before: no packets, and whole.
     #[must_use]
     pub fn of_no_run() -> Self {
         Self {
@@ -167,8 +167,8 @@ impl Report {
         let now = Snapshot::of(deployment.to_string(), ends.iter().map(|end| &end.core));
         let mut stages: Vec<(usize, PlaceCounts)> = Vec::new();
         for end in ends {
-            // Names repeat where a stage stands twice in a group: the first of a core is matched with
-            // the first of the others.
+            // A name occurs again if a stage is in a group twice: the first of a core is matched
+            // with the first of the others.
             let mut first = 0;
             for place in &end.core.places {
                 let is_same = |(group, stage): &(usize, PlaceCounts)| {
@@ -206,7 +206,7 @@ impl Report {
         }
     }
 
-    /// What is known of a run whose cores were not joined.
+    /// The known part of the account of a run with cores that were not joined.
     pub(crate) fn unfinished(
         deployment: Deployment,
         cores: &[CorePlaces],

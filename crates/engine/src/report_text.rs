@@ -86,7 +86,7 @@ impl fmt::Display for CoreTime {
     }
 }
 
-/// `part` of `whole` in percent; 0 of nothing.
+/// `part` of `whole` in percent; 0 if `whole` is 0.
 #[allow(clippy::cast_precision_loss, reason = "a share for people")]
 fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Sources<S> {
     sources: Vec<S>,
-    /// Which is polled first next time, so that a busy one does not starve the others.
+    /// The source to poll first next time, so that a busy source does not starve the others.
     first: usize,
 }
 
@@ -41,17 +41,17 @@ impl<S: Source> Source for Sources<S> {
         self.sources.iter().flat_map(Source::devices).collect()
     }
 
-    /// One that can't wait makes all of them such.
+    /// True only if every source can wait.
     fn lossless(&self) -> bool {
         self.sources.iter().all(Source::lossless)
     }
 
-    /// One that receives makes all of them count as received.
+    /// True only if every source creates its packets.
     fn creates(&self) -> bool {
         self.sources.iter().all(Source::creates)
     }
 
-    /// One that doesn't know makes the sum unknown.
+    /// Unknown if any source's count is unknown.
     fn waiting_count(&mut self) -> Option<usize> {
         self.sources.iter_mut().map(Source::waiting_count).sum()
     }

@@ -1,4 +1,4 @@
-//! The thread of one core: builds its worker, runs it, drains it, and reports how it ended.
+//! The thread of one core: builds its worker, runs it, drains it, and reports its end state.
 
 use crate::chain::Site;
 use crate::clock::Running as Clock;
@@ -16,23 +16,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What the thread of a core needs.
+/// The input of a core's thread.
 #[derive(Debug)]
 pub(crate) struct CoreThread<'a> {
     pub(crate) deployment: Deployment,
-    /// Its place among all cores of the deployment.
+    /// Its index among all cores of the deployment.
     pub(crate) position: usize,
     pub(crate) is_paced: bool,
     pub(crate) seat: Seat,
     pub(crate) idle: Idle,
     pub(crate) shared: &'a Shared,
     pub(crate) clock: &'a Clock,
-    /// What it does when its devices have started.
+    /// Called when its devices have started.
     pub(crate) once_started: Option<fn()>,
 }
 
 impl CoreThread<'_> {
-    /// The whole life of the thread. Returns how it ended, or none where the start failed.
+    /// The whole life of the thread. Returns its end state, or `None` if the start failed.
     pub(crate) fn run<'w>(
         &self,
         build: impl FnOnce(&Site) -> Result<Box<dyn Worker + 'w>, Error>,
@@ -65,7 +65,7 @@ impl CoreThread<'_> {
         running.tapped(|running| self.live(running, &mut wait));
         running.watch.end();
         let mut end = CoreEnd { time: Some(wait.end()), ..CoreEnd::of(&mut running) };
-        // What the stages own goes here, on the core that made it, and may panic too.
+        // The stages' values are dropped here, on the core that made them, and may panic, too.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(running))) {
             end.panic.get_or_insert_with(|| Panic::caught(panic.as_ref()));
         }
@@ -98,12 +98,14 @@ impl CoreThread<'_> {
 
     fn pin(&self) {
         if let Some(id) = self.seat.cpu {
-            // A core that can't be pinned runs all the same: the placement is only a wish then.
+            // A core that can't be pinned runs all the same: the placement is then only a
+            // preference.
             core_affinity::set_for_current(core_affinity::CoreId { id });
         }
     }
 
-    /// Runs and drains. A panic stops the whole engine; the core then drops what still comes to it.
+    /// Runs and drains. A panic stops the whole engine; the core then drops the packets that still
+    /// come to it.
     fn live(&self, running: &mut Running<'_>, wait: &mut Wait<'_>) {
         let tap = Rc::clone(&running.tap);
         running.guard(|worker, watch| {
@@ -143,7 +145,7 @@ impl CoreThread<'_> {
     }
 }
 
-/// The CPU's time-stamp counter, whatever the packets' time is.
+/// The CPU's time-stamp counter, independent of the packets' time.
 fn time_source() -> TimeSource {
     let clock = quanta::Clock::new();
     let start = clock.raw();

@@ -1,4 +1,4 @@
-//! Which CPUs a machine has, and which of them this process may use, read from the kernel's files.
+//! The CPUs of a machine that this process may use, read from the kernel's files.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,24 +8,24 @@ use std::path::Path;
 pub struct Cpu {
     /// The kernel's number.
     pub id: usize,
-    /// The NUMA node it belongs to, where the kernel tells.
+    /// Its NUMA node, if the kernel reports it.
     pub node: Option<u32>,
-    /// Its place among the usable hardware threads of one physical core, from 0.
+    /// Its index among the usable hardware threads of one physical core, from 0.
     pub sibling_index: usize,
 }
 
-/// The CPUs that this process may use: those online, and in its affinity mask, which a cgroup's
+/// The CPUs that this process may use: the online ones in its affinity mask, which a cgroup's
 /// cpuset narrows.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Topology {
-    /// In the kernel's order.
+    /// The CPUs, in the kernel's order.
     pub cpus: Vec<Cpu>,
 }
 
 impl Topology {
-    /// Reads the topology below `root`, which is `/` but in tests. What is missing is taken to be
-    /// as plain as can be: one node, no siblings, no mask, and the CPUs of the mask online. Without
-    /// any file there is one CPU.
+    /// Reads the topology below `root`, which is `/` except in tests. Missing files mean the
+    /// simplest case: one node, no siblings, no mask, and the CPUs of the mask online. Without any
+    /// file there is one CPU.
     #[must_use]
     pub fn read(root: &Path) -> Self {
         let text = |path: &str| std::fs::read_to_string(root.join(path)).ok();
@@ -59,7 +59,8 @@ impl Topology {
     }
 }
 
-/// The numbers of a kernel list such as `0-3,8,10-11`. What is no number or range is passed over.
+/// The numbers in a kernel list such as `0-3,8,10-11`. Entries that are neither a number nor a
+/// range are skipped.
 fn parse_list(text: &str) -> BTreeSet<usize> {
     /// No machine has more; a range from a broken file must not fill the memory.
     const CPU_COUNT_MAX: usize = 1 << 16;

@@ -1,9 +1,9 @@
-//! The context of a turn, which every node of a core gets.
+//! The context of a turn, which every node of a core receives.
 
 use hotloop_stage::Instant;
 use hotloop_watch::Watch;
 
-/// The time of a turn, and where the core notes what it does.
+/// The time of a turn, and the core's record of its activity.
 #[derive(Clone, Copy)]
 pub struct TurnContext<'a> {
     pub now: Instant,

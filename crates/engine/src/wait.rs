@@ -1,4 +1,4 @@
-//! How the thread of a core waits between polls that find nothing, and what of its time it uses.
+//! How the thread of a core waits between empty polls, and the time that it uses.
 
 use crate::clock::Running as Clock;
 use crate::idle::{Idle, Pace};
@@ -7,28 +7,29 @@ use serde::Serialize;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-/// The most pause hints that are executed in a row.
+/// Maximum number of pause hints in a row.
 const PAUSE_COUNT_MAX: u32 = 64;
 
-/// How many nanoseconds late the kernel may end a sleep, to save power by ending several at once: 50,000 unless set.
+/// The kernel's permitted lateness at the end of a sleep, in nanoseconds, for saving power by
+/// ending several sleeps at once: 50,000 unless set.
 const TIMER_SLACK_NS: Option<NonZeroU64> = NonZeroU64::new(1);
 
-/// What the thread of a core used of its time, from the first poll to the end of the drain.
+/// The time that a core's thread used, from the first poll to the end of the drain.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct CoreTime {
     /// Nanoseconds that passed.
     pub wall_ns: u64,
     /// Nanoseconds on a CPU.
     pub cpu_ns: u64,
-    /// How often it slept, with [`Idle::Adaptive`](crate::Idle::Adaptive).
+    /// Number of sleeps, with [`Idle::Adaptive`](crate::Idle::Adaptive).
     pub sleep_count: u64,
-    /// Nanoseconds in which it slept, and in which packets that came waited for it.
+    /// Nanoseconds of sleep, while arriving packets waited.
     pub slept_ns: u64,
     /// Nanoseconds of the longest sleep.
     pub slept_ns_max: u64,
 }
 
-/// What the thread of a core does between polls that find nothing.
+/// The behaviour of a core's thread between empty polls.
 #[derive(Debug)]
 pub(crate) struct Wait<'a> {
     idle: Idle,
@@ -43,10 +44,10 @@ pub(crate) struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    /// For the calling thread, whose time counts from now on.
+    /// For the calling thread. Its time counts from now on.
     pub(crate) fn new(idle: Idle, is_shared: bool, clock: &'a Clock) -> Self {
         if idle == Idle::Adaptive {
-            // Where the kernel refuses, sleeps take longer: the report shows it.
+            // If the kernel refuses, sleeps take longer: the report shows it.
             let _ = rustix::thread::set_current_timer_slack(TIMER_SLACK_NS);
         }
         Self {
@@ -61,7 +62,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Packets came in a turn at `now`.
+    /// Notes that packets came in a turn at `now`.
     #[inline]
     pub(crate) fn came(&mut self, count: usize, now: hotloop_stage::Instant) {
         self.pause_count = 0;
@@ -70,8 +71,8 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Nothing came in a turn at `now`, and nothing may come for a while: the thread may sleep, unless it `has_work`.
-    /// Returns whether it has slept.
+    /// Nothing came in a turn at `now`, and nothing may come for a while: the thread may sleep,
+    /// unless it `has_work`. Returns whether it has slept.
     #[inline]
     pub(crate) fn poll_later(
         &mut self,
@@ -92,8 +93,8 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Nothing came, and there is something left to do. Cores that share a CPU yield it, whatever the idle policy:
-    /// the others would wait for the end of their time slice.
+    /// Nothing came, and some work is left. Cores that share a CPU yield it, whatever the idle
+    /// policy: the others would wait for the end of their time slice.
     #[inline]
     pub(crate) fn poll_soon(&mut self) {
         if self.is_shared {
@@ -113,7 +114,7 @@ impl<'a> Wait<'a> {
         self.time.slept_ns_max = self.time.slept_ns_max.max(slept_ns);
     }
 
-    /// What of its time the thread has used.
+    /// The time that the thread has used.
     pub(crate) fn end(self) -> CoreTime {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let cpu = cpu_time().saturating_sub(self.cpu_at_start);

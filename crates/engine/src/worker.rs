@@ -1,4 +1,4 @@
-//! What one core does. Threads, a simulator and tests drive the same thing.
+//! The work of one core. Threads, a simulator and tests all drive the same worker.
 
 use crate::deployment::Deployment;
 use crate::panic_origin::Panic;
@@ -11,23 +11,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The share of one core in a network function.
+/// One core's share of a network function.
 pub trait Worker {
-    /// One turn: polls once, runs what came as far as it goes, and calls every stage's `tick`.
-    /// Returns the number of packets that came.
+    /// Takes one turn: polls once, runs the packets as far as they go, and calls every stage's
+    /// `tick`. Returns the number of packets that came.
     fn turn(&mut self, context: TurnContext<'_>) -> usize;
 
     /// Ends polling.
     fn stop(&mut self);
 
-    /// One turn of the drain, after [`stop`](Self::stop). Returns whether nothing is left nor can
-    /// come from another core.
+    /// Takes one turn of the drain, after [`stop`](Self::stop). Returns whether nothing is left nor
+    /// can come from another core.
     fn drain(&mut self, context: TurnContext<'_>) -> bool;
 
-    /// Whether its source has ended; none where it has no source.
+    /// Whether its source has ended; `None` if it has no source.
     fn is_exhausted(&self) -> Option<bool>;
 
-    /// The number of packets that find room in the rings that lead on.
+    /// Number of packets that the rings to other cores have room for.
     fn room(&mut self) -> usize;
 
     /// Calls `see` with every part, in the order of a packet.
@@ -102,14 +102,14 @@ impl dyn Worker + '_ {
         is_lossless
     }
 
-    /// Whether a stage has work left that no packet brings.
+    /// Whether a stage has work left that does not depend on packets.
     pub(crate) fn has_work(&mut self) -> bool {
         let mut has_work = false;
         self.visit(&mut |part| has_work |= part.has_work());
         has_work
     }
 
-    /// Starts its devices, in the order of a packet, up to the first that does not start.
+    /// Starts its devices, in the order of a packet, up to the first that fails.
     pub(crate) fn start(&mut self, limits: &Limits, is_lossless: bool) -> Result<(), Error> {
         if is_lossless && self.room() == 0 {
             return Err(Error::message(
@@ -128,7 +128,7 @@ impl dyn Worker + '_ {
     }
 }
 
-/// The devices that a worker's queues belong to, by source and by sink.
+/// The devices of a worker's queues, by source and by sink.
 #[derive(Default)]
 pub(crate) struct Devices {
     pub(crate) sources: Vec<Vec<Arc<dyn Device>>>,
@@ -157,7 +157,7 @@ pub(crate) struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// The worker on its core. Where there is a clock, some of its turns are timed.
+    /// Puts the worker on its core. If there is a clock, some of the turns are timed.
     pub(crate) fn new(
         deployment: Deployment,
         core: Core,
@@ -175,7 +175,7 @@ impl<'a> Running<'a> {
         Self { core, name, worker, watch, panic: None, is_done: false, tap, lane: Some(lane) }
     }
 
-    /// Does `work` as the core whose captures this thread's packets are shown to.
+    /// Calls `work` with this core's captures active on this thread.
     pub(crate) fn tapped<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         let tap: Rc<dyn Tap> = self.tap.clone();
         let before = enter(Some(tap));
@@ -197,7 +197,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Calls `work`, which may panic. The first panic abandons what is inside.
+    /// Calls `work`, which may panic. The first panic abandons the packets inside.
     #[inline(always)]
     pub(crate) fn guard<R>(
         &mut self,
@@ -207,7 +207,7 @@ impl<'a> Running<'a> {
             Ok(result) => Some(result),
             Err(panic) => {
                 self.panic.get_or_insert(Panic::caught(panic.as_ref()));
-                // What is dropped here may panic again, once for each packet at most.
+                // Dropping packets may panic again, at most once for each packet.
                 let abandon = |worker: &mut dyn Worker| worker.visit(&mut |part| part.abandon());
                 while catch_unwind(AssertUnwindSafe(|| abandon(self.worker.as_mut()))).is_err() {}
                 None
@@ -215,7 +215,8 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// One turn of the drain. After a panic it drops what other cores still send here.
+    /// Takes one turn of the drain. After a panic it drops packets that other cores still send
+    /// here.
     pub(crate) fn drain(&mut self, now: Instant) {
         let has_panicked = self.panic.is_some();
         let drained = self.guard(|worker, watch| {

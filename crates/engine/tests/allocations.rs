@@ -1,4 +1,4 @@
-//! A core that takes up what is published, and answers what it is asked, neither allocates nor frees.
+//! A core that receives published values, and answers requests, neither allocates nor frees.
 
 mod common;
 

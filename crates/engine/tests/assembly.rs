@@ -1,4 +1,4 @@
-//! Cores stepped by hand do what threads do.
+//! Cores stepped by hand behave like threads.
 
 use crate::common::{DEPLOYMENTS, Hold, Parcel, World, assert_adds_up, run, watched, whole};
 use hotloop_engine::{Chain, Deployment, Engine, Graph, Plan, source};
@@ -29,7 +29,7 @@ fn graph(world: &World) -> impl Graph {
         .sink(|core| world.tx_ok(core))
 }
 
-/// Steps the cores in an order that depends on `seed`, and looks at the account at each step.
+/// Steps the cores in an order that depends on `seed`, and checks the account at each step.
 fn step_through<G: Graph>(plan: &Plan<G>, seed: u64) -> hotloop_engine::Report {
     let mut assembly = plan.assemble().unwrap();
     let mut turn = 0;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 const COUNT: u64 = 1000;
 
-/// Runs a stage in every deployment, on either side of the boundary; `expect` gets the report, what
-/// was sent, the number of queues, and how many cores had the stage.
+/// Runs a stage in every deployment, on either side of the boundary; `expect` gets the report, the
+/// packets sent, the number of queues, and the number of cores that had the stage.
 macro_rules! both_sides {
     (|$core:ident, $world:ident| $make:expr, $expect:expr) => {
         for deployment in DEPLOYMENTS {
@@ -67,7 +67,7 @@ fn one_packet_becomes_three() {
 
 hotloop_stage::drop_reasons! { enum JoinDrop { Joined = "joined" } }
 
-/// Makes one packet of four; what is left in the end goes on as it is.
+/// Makes one packet of four; the rest at the end goes on unchanged.
 #[derive(Default)]
 struct Join(Vec<Parcel>);
 
@@ -111,7 +111,7 @@ fn four_packets_become_one() {
         let received = COUNT * queues;
         assert_eq!(report.received, received);
         assert_eq!(report.dropped["joined"] % 3, 0);
-        // Each stage may have ended with up to three that found no fourth.
+        // Each stage may have ended with up to three packets without a fourth.
         let joined = report.dropped["joined"] / 3;
         assert!(received - joined * 4 <= 3 * stages, "{report}");
         assert_eq!(report.sent, received - joined * 3);
@@ -133,7 +133,7 @@ fn what_is_held_is_given_up_in_the_end_and_in_order() {
     });
 }
 
-/// Makes three packets in its first hundred ticks, and one in the end.
+/// Makes three packets in each of its first hundred ticks, and one at the end.
 struct Make(Arc<Pool>, u32, u32);
 
 impl BurstStage<Parcel> for Make {
@@ -164,7 +164,7 @@ impl BurstStage<Parcel> for Make {
     }
 }
 
-/// A key for each core, so that what it makes goes to another one as well.
+/// A key for each core, so that its packets go to another core as well.
 fn maker(core: &Core, world: &World) -> Make {
     Make(Arc::clone(&world.nic.pool), crate::common::mix(core.index() as u64), 3)
 }

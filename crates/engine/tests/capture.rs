@@ -1,4 +1,4 @@
-//! Captures of a running engine: what they see, what they lose, and how they end.
+//! Captures of a running engine: their contents, their losses, and how they end.
 
 use hotloop_engine::{
     Assembly, Capture, CaptureConfig, CaptureError, Chain, Deployment, Drops, Engine, Graph,
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant as Moment};
 
-/// A packet in two segments: its number, and a tail of that many bytes modulo 100.
+/// A packet in two segments: its number, and a tail of its number modulo 100 bytes.
 struct Frame {
     head: [u8; 8],
     tail: Vec<u8>,
@@ -46,7 +46,7 @@ impl Carries for Frame {
     }
 }
 
-/// Yields so many packets, numbered; the boundary's cores tell them apart by the number.
+/// Yields `count` numbered packets; the boundary's cores are distinguished by the number.
 struct Numbers {
     next: u64,
     end: u64,
@@ -69,7 +69,7 @@ impl Source for Numbers {
 
 drop_reasons! { enum ThirdDrop { Third = "third", Seventh = "seventh" } }
 
-/// Drops each third packet and each seventh, and complements what passes.
+/// Drops each third packet and each seventh, and complements the others.
 struct Thin;
 
 impl Stage<Frame> for Thin {
@@ -88,7 +88,7 @@ impl Stage<Frame> for Thin {
     }
 }
 
-/// Takes all but every eleventh packet, which it leaves for ever.
+/// Takes all packets except every eleventh, which it leaves for ever.
 #[derive(Default)]
 struct Taker(Arc<AtomicU64>);
 
@@ -112,7 +112,7 @@ fn graph(count: u64) -> impl Graph {
         .sink(|_| Ok::<_, Infallible>(Taker::default()))
 }
 
-/// What a capture saw: the way, the number and the bytes.
+/// One record of a capture: the way, the number and the bytes.
 type Copied = (Way, Vec<u8>, u32);
 
 fn drain(capture: &mut Capture) -> Vec<Copied> {
@@ -135,7 +135,7 @@ fn whole(number: u64, is_sent: bool) -> Vec<u8> {
 
 const COUNT: u64 = 5000;
 
-/// Steps until the source has ended, with what `work` does after every turn.
+/// Steps until the source has ended, with `work` after every turn.
 fn step_all(assembly: &mut Assembly<'_>, mut work: impl FnMut()) {
     while !assembly.is_exhausted() {
         assembly.step(0, Instant::from_ns(1));
@@ -193,11 +193,11 @@ fn a_capture_equals_what_passed() {
     let dropped: Vec<_> = dropped.collect();
     let by_stage = |way| matches!(way, Way::Drop("third" | "seventh"));
     assert!(of(by_stage) == dropped);
-    // What the sink leaves holds up those after it in its burst.
+    // A packet that the sink leaves holds up the packets after it in its burst.
     assert!(of(|way| way == Way::Drop("tx_full")).len() > 100);
 }
 
-/// Wants numbers that are even.
+/// Wants even numbers.
 struct Even;
 
 impl Filter for Even {
@@ -255,7 +255,7 @@ fn a_capture_that_nobody_drains_loses_records_and_no_packets() {
         assert_eq!(totals.seen, count);
         assert_eq!(totals.lost + copied.len() as u64, count);
         assert!(totals.lost > 0 && copied.len() > 1000, "{totals:?}");
-        // Those that were copied are the first ones, whole.
+        // The copied records are the first ones, whole.
         let first = (0..copied.len() as u64).map(|number| whole(number, false));
         assert!(copied.iter().map(|(_, data, _)| data.clone()).eq(first));
     });
@@ -411,6 +411,6 @@ fn a_capture_outlives_the_run_and_still_has_what_was_copied() {
     let day = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let ns = capture.epoch_offset_ns();
     assert!(day.as_nanos().cast_signed() - ns < 60_000_000_000, "{ns}");
-    // Nothing is left to capture, and that is soon known.
+    // Nothing is left to capture, and the capture soon shows it.
     assert!(taps.capture(&CaptureConfig::default()).unwrap().is_over());
 }

@@ -15,7 +15,7 @@ fn over_a_day(number: u64) -> Option<u64> {
     Some(START_NS + number / 3 * 3 * (DAY_NS / COUNT))
 }
 
-/// When a packet ran, and how the clock then stood: packet, arrival, now; by core.
+/// When a packet ran, and the clock at that time: packet, arrival, now; for each core.
 type Times = Mutex<Vec<(usize, u64, u64)>>;
 
 /// Notes the time of each packet, and of each tick, which may not go back.
@@ -88,7 +88,7 @@ fn each_packet_runs_when_it_arrived() {
         if deployment.cores_in(0) == 1 {
             assert!(back.iter().all(on_time), "after the boundary in {deployment}");
         }
-        // Several queues are read at their own pace: what comes late runs at the worker's time.
+        // Several queues are read at their own pace: a late packet runs at the worker's time.
         assert!(back.iter().all(|(_, at_ns, now_ns)| now_ns >= at_ns));
         let last = over_a_day(COUNT - 1).unwrap();
         assert_eq!(back.iter().map(|(_, _, now_ns)| *now_ns).max(), Some(last));
@@ -139,7 +139,7 @@ fn the_wall_clock_takes_no_notice_of_arrivals() {
         let (world, front, back) = (World::new(), Times::default(), Times::default());
         let plan = Engine::plan(graph(&world, &front, &back), deployment).unwrap();
         let mut assembly = plan.assemble().unwrap();
-        // Before every arrival: what waited for its own time would not run.
+        // Before every arrival: a packet that waited for its own time would not run.
         let now = Instant::from_ns(5);
         assert_eq!(assembly.step(0, now), 64);
         assert_eq!(assembly.step(0, Instant::from_ns(4)), 64);

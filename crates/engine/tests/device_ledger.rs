@@ -1,4 +1,4 @@
-//! The ledger at its edges: queues that lie, and devices that count otherwise.
+//! The ledger at its edges: queues that lie, and devices with other counts.
 
 use crate::common::{DEPLOYMENTS, Parcel, Rx, Tx, World, not_whole, run, uncreated};
 use hotloop_engine::{Chain, Deployment, Engine, Graph, Report, source};
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 const COUNT: u64 = 2000;
 
-/// The packet with which something happens: of queue 0, in the middle of a burst.
+/// The packet that triggers the event: of queue 0, in the middle of a burst.
 const FATEFUL: u64 = 333;
 
 /// Runs with queues changed by `change`, in all deployments.
@@ -103,7 +103,7 @@ fn plain(world: &World) -> impl Graph {
         .sink(|core| world.tx_ok(core))
 }
 
-/// Runs and lets the device count or lose something of its own.
+/// Runs with a device that counts or loses packets of its own.
 fn with_device(spoil: impl Fn(&World), found: &[&str]) -> Report {
     let world = World::new();
     let plan = Engine::plan(plain(&world), Deployment::pipeline([1, 2])).unwrap();

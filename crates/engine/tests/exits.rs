@@ -28,7 +28,7 @@ impl Stage<Parcel> for Answer {
     }
 }
 
-/// The numbers of one queue that leave by the exit, are dropped, and go on.
+/// Numbers of one queue's packets that leave by the exit, are dropped, and go on.
 fn shares() -> [u64; 3] {
     let exit = (0..COUNT).filter(|number| number % 3 == 0).count() as u64;
     let odd = (0..COUNT).filter(|number| number % 3 != 0 && number % 5 == 0).count() as u64;
@@ -55,7 +55,7 @@ fn a_stage_answers_by_an_exit_before_and_after_a_boundary() {
         let row = |name: &str| report.stages.iter().find(|stage| stage.name == name).unwrap();
         assert_eq!((row("answers sink").received, row("answers sink").emitted), (exit, exit));
         assert_eq!((row("answers").received, row("answers").emitted), (exit + on, exit + on));
-        // Each exit stands on the core of its stage.
+        // Each exit is on the core of its stage.
         let cores = exits.seen.lock().unwrap().iter().map(|seen| seen.core).max();
         assert_eq!(cores, Some(deployment.cores_in(0) - 1));
 

@@ -1,5 +1,5 @@
 //! Graphs with several boundaries, each with its own item type: every packet arrives, in its order
-//! and on the core that owns it, and nothing is lost that can wait.
+//! and on the core that owns it, and no packet that can wait is lost.
 
 use crate::common::{Hold, Parcel, Pool, World, core_name, run, watched, whole};
 use hotloop_engine::{Chain, Deployment, Engine, Graph, PlanError, RunError, Shard, source};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 const COUNT: u64 = 3000;
 
-/// Every shape that a graph of three groups runs in.
+/// Every shape for a graph of three groups.
 const DEPLOYMENTS: [Deployment; 7] = [
     Deployment::run_to_completion(1),
     Deployment::run_to_completion(2),
@@ -22,7 +22,8 @@ const DEPLOYMENTS: [Deployment; 7] = [
     Deployment::pipeline([2, 3, 2]),
 ];
 
-/// A parcel and the core of the middle group that marked it: what crosses the second boundary.
+/// A parcel and the core of the middle group that marked it: the item that crosses the second
+/// boundary.
 struct Marked {
     parcel: Parcel,
     core: usize,
@@ -50,8 +51,8 @@ impl Stage<Parcel> for Mark {
     }
 }
 
-/// What came to the last group: its core, the core of the middle group, the parcel's queue, sequence
-/// and key.
+/// The packets that came to the last group: its core, the core of the middle group, the parcel's
+/// queue, sequence and key.
 type Arrivals = Mutex<Vec<(usize, usize, u64, u64, u32)>>;
 
 /// A middle section, as a function from chain to chain.
@@ -59,7 +60,7 @@ fn marked(chain: impl Chain<Out = Parcel>) -> impl Chain<Out = Marked> {
     chain.stage(|core| Mark(core.index())).named("mark")
 }
 
-/// Notes what arrives, and takes the mark off.
+/// Notes the arriving packets, and removes the mark.
 fn noted<'a>(
     chain: impl Chain<Out = Marked> + 'a,
     arrivals: &'a Arrivals,
@@ -268,7 +269,7 @@ impl BurstStage<Parcel> for Split {
     }
 }
 
-/// Nine groups, two of which triple what they get.
+/// Nine groups, two of which triple their packets.
 fn nine_groups<'a>(world: &'a World, growth_max: usize) -> impl Graph + 'a {
     let split = move |_: &Core| Split { pool: Arc::clone(&world.nic.pool), growth_max };
     source(|core| Ok::<_, Error>(world.rx(core, 300)))
@@ -288,7 +289,7 @@ fn nine_groups<'a>(world: &'a World, growth_max: usize) -> impl Graph + 'a {
 #[test]
 fn nine_groups_lose_nothing_over_small_rings() {
     for (deployment, ring_capacity) in [
-        // What stays on its core grows twice before it comes to a ring.
+        // A packet that stays on its core grows twice before it comes to a ring.
         (Deployment::run_to_completion(3), 9),
         (Deployment::pipeline([1, 2, 2, 1, 2, 2, 1, 2, 1]), 8),
         (Deployment::pipeline([1; 9]), 8),

@@ -1,11 +1,11 @@
-//! `Idle::Adaptive` under a clock of its own: how long packets wait for a core that sleeps.
+//! `Idle::Adaptive` under a simulated clock: how long packets wait for a sleeping core.
 
 use hotloop_engine::{Assembly, Chain, Deployment, Engine, Graph, Idle, source};
 use hotloop_stage::{Burst, BurstStage, Carries, Cx, Instant, NoDrops, Output, Stage, Verdict};
 use hotloop_testing::{Frame, MemoryPort, PooledPacket, Rng};
 use std::sync::Mutex;
 
-/// How long a turn takes.
+/// The duration of a turn.
 const TURN_NS: u64 = 1_000;
 
 const SLEEP_NS_MAX: u64 = Idle::SLEEP_MAX.as_nanos() as u64;
@@ -33,16 +33,17 @@ fn graph<'a>(port: &'a MemoryPort, waits: &'a Waits) -> impl Graph + 'a {
         .sink(|core| port.tx_queue(core))
 }
 
-/// What a run came to.
+/// The results of a run.
 struct Run {
-    /// When each packet came and when it went, by the order in which they went.
+    /// When each packet came and when it went, in the order of going.
     waits: Vec<[u64; 2]>,
-    /// For each core, from when to when it slept.
+    /// For each core, the beginning and the end of each sleep.
     sleeps: Vec<Vec<[u64; 2]>>,
     end_ns: u64,
 }
 
-/// Lets packets arrive at these times, each core take a turn as soon as it may, and those that find nothing sleep.
+/// Lets packets arrive at these times, each core take a turn as soon as it may, and cores with
+/// empty turns sleep.
 fn run(deployment: Deployment, idle: Idle, arrivals: &[u64]) -> Run {
     let (port, waits) = (MemoryPort::new("port"), Waits::default());
     let plan = Engine::plan(graph(&port, &waits), deployment).expect("it fits").idle(idle);
@@ -72,13 +73,13 @@ fn run(deployment: Deployment, idle: Idle, arrivals: &[u64]) -> Run {
     Run { waits: waits.into_inner().unwrap(), sleeps, end_ns: now_ns }
 }
 
-/// Packets in phases, each of another rate: `gap_ns` apart at least, up to 2 ms.
+/// Packets in phases of different rates: at least `gap_ns` apart, up to 2 ms.
 fn arrivals(seed: u64, gap_ns: u64) -> Vec<u64> {
     let mut rng = Rng::seeded(seed);
     let mut now_ns = 0;
     let mut all = Vec::new();
     for _ in 0..20 {
-        // Rates of all magnitudes alike.
+        // Rates of all magnitudes, equally often.
         let most_ns = gap_ns << rng.below(11);
         for _ in 0..50 + rng.below(500) {
             now_ns += gap_ns + rng.below(most_ns - gap_ns + 1);
@@ -103,7 +104,7 @@ fn a_packet_waits_for_one_sleep_of_each_group_at_most() {
         [(Deployment::run_to_completion(1), 1), (Deployment::pipeline([1, 1]), 2)]
     {
         for seed in 0..40 {
-            // No more than a burst comes within a sleep.
+            // At most a burst comes within a sleep.
             let Run { waits, sleeps, .. } =
                 run(deployment, Idle::Adaptive, &arrivals(seed, SLEEP_NS_MAX / 60));
             let longest = waits.iter().map(|[came, went]| went - came).max().expect("some came");
@@ -129,7 +130,7 @@ fn whatever_the_rate_no_packet_waits_for_a_second_sleep() {
 
 #[test]
 fn a_core_under_load_sleeps_no_more_after_its_first_burst() {
-    // 20 packets a turn of 1 µs, after some that came slowly.
+    // 20 packets a turn of 1 µs, after some slow ones.
     let slow = steadily(1_000_000, 100_000_000);
     let begin_ns = *slow.last().expect("there are some");
     let fast = steadily(50, 10_000_000).into_iter().map(|at_ns| begin_ns + at_ns);
@@ -158,7 +159,7 @@ fn no_other_mode_sleeps() {
     }
 }
 
-/// Has work for so many turns.
+/// Has work for this many turns.
 struct Busy(u32);
 
 impl BurstStage<PooledPacket> for Busy {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 const COUNT: u64 = 2000;
 
-/// The packet with which something happens: of queue 0, in the middle of a burst.
+/// The packet that triggers the event: of queue 0, in the middle of a burst.
 const FATEFUL: u64 = 333;
 
 hotloop_stage::drop_reasons! { enum OddDrop { Odd = "odd" } }
@@ -88,8 +88,8 @@ fn a_graph_without_a_boundary_balances_too() {
     }
 }
 
-/// Runs a source and a sink with one stage, which touches each packet alone, before the boundary
-/// and after it, in every deployment; the findings must be those given.
+/// Runs a source and a sink with one stage, which takes packets one by one, before the boundary and
+/// after it, in every deployment; the findings must be `found`.
 fn both_sides<S: Stage<Parcel, Out = Parcel>>(make: impl Fn(&World) -> S + Sync, found: &[&str]) {
     for deployment in DEPLOYMENTS {
         let world = World::new();
@@ -108,7 +108,7 @@ fn both_sides<S: Stage<Parcel, Out = Parcel>>(make: impl Fn(&World) -> S + Sync,
     }
 }
 
-/// As [`both_sides`], for a stage that takes bursts.
+/// Like [`both_sides`], for a stage that takes bursts.
 fn both_sides_burst<S: BurstStage<Parcel, Out = Parcel>>(
     make: impl Fn() -> S + Sync,
     expect: impl Fn(&Report),
@@ -130,7 +130,7 @@ fn both_sides_burst<S: BurstStage<Parcel, Out = Parcel>>(
     }
 }
 
-/// Nothing that is a packet, dropped for the sake of a verdict.
+/// Not a packet; dropped to obtain a verdict.
 struct Decoy;
 
 impl Carries for Decoy {
@@ -173,7 +173,7 @@ fn a_packet_forgotten_under_a_decoy_is_missed_by_its_pool() {
     both_sides(|_| Taker::default(), &["nic: 1 lost, 0 doubled"]);
 }
 
-/// Swallows one packet under the verdict of another, which it doubles to have it.
+/// Swallows one packet under the verdict of another, which it doubles for that.
 #[derive(Default)]
 struct Copier {
     alibi: Option<Dropped>,
@@ -224,7 +224,7 @@ fn a_verdict_kept_for_later_shows_on_both_sides() {
     assert!(!report.balanced, "the sums agree, the stage's own arithmetic does not");
 }
 
-/// Which worker owns the packet of that number.
+/// The worker that owns the packet with this number.
 fn owner(number: u64, worker_count: usize) -> usize {
     hotloop_engine::Shard::Hash(crate::common::mix(number % 1000)).worker(worker_count)
 }
@@ -253,7 +253,7 @@ fn a_packet_swapped_for_its_double_is_seen_by_the_pool_alone() {
     both_sides(make, &["nic: 0 lost, 1 doubled"]);
 }
 
-/// What a burst stage does wrong with the packet.
+/// The burst stage's error with the packet.
 #[derive(Clone, Copy)]
 enum Wrong {
     Swallow,
@@ -265,7 +265,7 @@ enum Wrong {
     DoubleAsCreated,
 }
 
-/// Passes bursts on, but for one packet.
+/// Passes bursts on, except for one packet.
 struct Faulty(Wrong, Vec<Parcel>, usize);
 
 impl BurstStage<Parcel> for Faulty {
@@ -311,8 +311,8 @@ impl BurstStage<Parcel> for Faulty {
     }
 }
 
-/// The findings of a run with a [`Faulty`], the first one being the account of the sums where
-/// `sums_fail`.
+/// The findings of a run with a [`Faulty`]; with `sums_fail`, the first one is the account of the
+/// sums.
 fn faulty(wrong: Wrong, sums_fail: bool, found: &[&str]) {
     both_sides_burst(
         || Faulty(wrong, Vec::new(), 0),

@@ -1,4 +1,5 @@
-//! How much a core has to do, where it is known: in a time that packets and turns move on by set costs.
+//! The load of a core, compared with a known one: in a simulation whose time packets and turns
+//! advance by fixed costs.
 
 use hotloop_engine::{
     Chain, CoreLoad, Deployment, Engine, Graph, Idle, LoadMeter, Monitor, Waited, source,
@@ -10,11 +11,11 @@ use hotloop_testing::Rng;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// What a reading of the load covers: of turns in which a core sleeps there are fewer.
+/// The time that a reading of the load covers: a core that sleeps has fewer turns in it.
 const WINDOW_NS: u64 = 3_000_000;
 const WINDOW_NS_SLEEPING: u64 = 30_000_000;
 
-/// How many packets find room before they are polled.
+/// Number of packets that can wait to be polled.
 const QUEUE_CAPACITY: u64 = 1024;
 
 struct Number;
@@ -25,7 +26,7 @@ impl Carries for Number {
     }
 }
 
-/// A clock that stands still unless it is moved on.
+/// A clock that stands still unless it is advanced.
 #[derive(Clone, Default)]
 struct Time(Arc<AtomicU64>);
 
@@ -39,31 +40,31 @@ impl Time {
     }
 }
 
-/// What things take, in nanoseconds.
+/// The simulated costs, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Costs {
-    /// A turn, found it packets or not.
+    /// A turn, with or without packets.
     turn: u64,
-    /// More, where it found some.
+    /// Additional cost of a turn with packets.
     burst: u64,
     packet: u64,
 }
 
 impl Costs {
-    /// The nanoseconds between two packets at the most that a core can take.
+    /// The nanoseconds between two packets at the core's maximum rate.
     fn gap_min(self) -> f64 {
         (self.turn + self.burst) as f64 / BURST_CAPACITY as f64 + self.packet as f64
     }
 }
 
-/// How packets follow each other.
+/// The arrival pattern of packets.
 #[derive(Clone, Copy, Debug)]
 enum Traffic {
     Even,
     Poisson,
     /// At random for a window, then evenly.
     Settling,
-    /// Up to so many at once.
+    /// Up to this many at once.
     Trains(u64),
 }
 
@@ -94,7 +95,7 @@ impl Arrivals {
                 }
             };
             self.next_ns += self.gap_ns * gaps;
-            // What finds no room is lost.
+            // Packets without room are lost.
             self.waiting = (self.waiting + count).min(QUEUE_CAPACITY);
         }
     }
@@ -118,7 +119,7 @@ impl Source for Arrivals {
     }
 }
 
-/// Takes its time.
+/// Takes simulated time for each packet.
 struct Work {
     time: Time,
     burst_ns: u64,
@@ -169,7 +170,7 @@ fn graph(time: &Time, costs: Costs, traffic: Traffic, gap_ns: f64) -> impl Graph
     .sink(|_| Ok::<_, Error>(Nothing))
 }
 
-/// The loads that are read in some windows, where packets come `gap_ns` apart.
+/// The loads read in some windows, with packets `gap_ns` apart.
 fn loads(costs: Costs, traffic: Traffic, gap_ns: f64, idle: Idle, windows: u64) -> Vec<CoreLoad> {
     let time = Time::default();
     let graph = graph(&time, costs, traffic, gap_ns);
@@ -195,16 +196,16 @@ fn loads(costs: Costs, traffic: Traffic, gap_ns: f64, idle: Idle, windows: u64) 
     loads
 }
 
-/// Checks that the load that is read is the true one but for ten points, from idle to beyond the knee.
+/// Checks that the load read is the true one to within ten points, from idle to beyond the knee.
 fn check(costs: Costs, traffic: Traffic, idle: Idle) {
     for percent in [1, 5, 10, 25, 40, 60, 80, 95, 100, 130] {
         let truth = f64::from(percent.min(100));
         let gap_ns = costs.gap_min() * 100.0 / f64::from(percent);
         let loads = loads(costs, traffic, gap_ns, idle, 3);
-        // The first has the beginning in it.
+        // The first reading includes the beginning.
         for load in &loads[1..] {
             let Some(read) = load.load_percent else {
-                // Of so few turns with packets, none was timed yet.
+                // With so few busy turns, none was timed yet.
                 let busy = 1.0 - load.empty_percent.unwrap() / 100.0;
                 let busy_turns = load.turns_per_second * busy * WINDOW_NS as f64 / 1e9;
                 assert!(busy_turns < 128.0, "{load:?}");
@@ -220,10 +221,10 @@ fn check(costs: Costs, traffic: Traffic, idle: Idle) {
 }
 
 const EVERY_COST: [Costs; 4] = [
-    // As an engine that does next to nothing, and one that does much with each packet.
+    // Like an engine with very little work per packet, and one with much.
     Costs { turn: 20, burst: 60, packet: 8 },
     Costs { turn: 30, burst: 200, packet: 150 },
-    // Turns that are dear, found or not: only bursts make them bearable.
+    // Expensive turns, with or without packets: only bursts make them bearable.
     Costs { turn: 1500, burst: 0, packet: 20 },
     Costs { turn: 40, burst: 800, packet: 15 },
 ];
@@ -286,7 +287,7 @@ fn figures_say_what_was_counted() {
     let places: Vec<_> = load.places.iter().map(|place| place.name.as_str()).collect();
     assert_eq!(places, ["source", "Work", "sink"]);
     let of = |index: usize| load.places[index].ns_per_packet.unwrap();
-    // The stage's own costs and the source's for each packet, by the size of bursts.
+    // The costs of the stage and the source for each packet, by the size of bursts.
     let burst = load.burst_percent.unwrap() / 100.0 * BURST_CAPACITY as f64;
     assert!((of(1) - 150.0 - 200.0 / burst).abs() < 15.0, "{load:?}");
     assert!((of(0) - 30.0 / burst).abs() < 5.0 && of(2) == 0.0, "{load:?}");
@@ -295,7 +296,8 @@ fn figures_say_what_was_counted() {
     assert!(waiting.max > 0 && waiting.max <= QUEUE_CAPACITY && waiting.capacity.is_none());
 }
 
-/// Has a packet in every third turn, and reads in each what others read of the turns before.
+/// Has a packet in every third turn, and reads in each turn what other threads read of the previous
+/// turns.
 struct Introspective {
     monitor: Arc<OnceLock<Monitor>>,
     turns: u64,

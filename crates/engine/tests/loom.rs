@@ -30,8 +30,8 @@ impl Drop for Value {
     }
 }
 
-/// All interleavings with up to this many preemptions: where threads wait for each other in loops,
-/// all of them are more than a minute covers.
+/// All interleavings with up to this many preemptions: with threads that wait for each other in
+/// loops, complete coverage takes more than a minute.
 fn explore(preemption_bound: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemption_bound);
@@ -46,7 +46,7 @@ fn pair() -> (Publisher<Value>, Subscriber<Value>) {
     (publisher, subscriber)
 }
 
-/// Looks so often, reading what it has each time.
+/// Polls this many times, and reads its value each time.
 fn look(subscriber: &mut Subscriber<Value>, look_count: usize) {
     let mut last = subscriber.current().number();
     for _ in 0..look_count {
@@ -77,7 +77,7 @@ fn follow() {
     assert_eq!(subscriber.current().number(), 2);
 }
 
-/// The publisher goes while the subscriber looks.
+/// The publisher is dropped while the subscriber polls.
 fn leave_publisher() {
     let (mut publisher, mut subscriber) = pair();
     let follower = thread::spawn(move || look(&mut subscriber, 2));
@@ -87,7 +87,7 @@ fn leave_publisher() {
     follower.join().unwrap();
 }
 
-/// The subscriber goes while the publisher publishes.
+/// The subscriber is dropped while the publisher publishes.
 fn leave_subscriber() {
     let (mut publisher, mut subscriber) = pair();
     let follower = thread::spawn(move || look(&mut subscriber, 1));
@@ -114,8 +114,8 @@ fn the_subscriber_may_go_first() {
     explore(4, leave_subscriber);
 }
 
-/// The models see what they should: without the order that a ring gives to what crosses it, a value
-/// is read before it is there, or freed while it is read.
+/// The models detect errors: without the order that a ring guarantees for its values, a value is
+/// read before it is there, or freed while it is read.
 #[test]
 fn a_missing_order_is_found() {
     for name in ["show_record", "see_record"] {

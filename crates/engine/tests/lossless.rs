@@ -1,4 +1,5 @@
-//! What can wait loses nothing, however small the rings; what can't is dropped by name.
+//! Packets that can wait are never lost, however small the rings; packets that can't wait are
+//! dropped under a name.
 
 use crate::common::{DEPLOYMENTS, World, watched, whole};
 use hotloop_engine::{Chain, Deployment, Engine, Report, source};
@@ -27,7 +28,7 @@ fn run(
 
 #[test]
 fn a_source_that_waits_loses_nothing_over_rings_of_eight() {
-    // Cores that have to wait for each other are slow where they share CPUs with other programs.
+    // Cores that must wait for each other are slow if they share CPUs with other programs.
     for (count, ring_capacity) in [(300, 1), (3000, 8)] {
         for deployment in DEPLOYMENTS {
             let world = World::new();
@@ -49,7 +50,7 @@ fn a_source_that_cannot_wait_loses_to_full_rings() {
             assert_eq!(dropped, 0, "its own packets never touch a ring");
             continue;
         }
-        // A burst of 64 meets a ring of one: all but a few are lost.
+        // A burst of 64 meets a ring of one: nearly all are lost.
         assert!(dropped > 1000, "{report}");
         assert_eq!(report.dropped.keys().collect::<Vec<_>>(), ["ring_full"]);
         let boundary = report.stages.iter().find(|stage| stage.name == "shard_by").unwrap();

@@ -1,4 +1,4 @@
-//! Any sequence of questions and answers gives what two queues give; threads get every answer.
+//! Any sequence of requests and answers behaves like two queues; threads get every answer.
 
 use crate::common::watched;
 use hotloop_engine::{Asker, Mailbox, mailbox};
@@ -19,7 +19,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![3 => Just(Op::Ask), 3 => Just(Op::Request), 3 => Just(Op::Answer), 2 => Just(Op::Hear)]
 }
 
-/// One core's mailbox, and what should be in it.
+/// One core's mailbox, and its expected contents.
 struct Run {
     capacity: usize,
     asker: Asker<u32, u32>,

@@ -1,5 +1,6 @@
-//! The tests that can run in one process, in one program, since linking one takes longer than compiling
-//! it. Those that count allocations or threads, send signals or subscribe to events have their own.
+//! The tests that can run in one process, in one program, since linking one takes longer than
+//! compiling it. Tests that count allocations or threads, send signals or subscribe to events have
+//! their own programs.
 
 mod common;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 const COUNT: u64 = 20_000;
 
-/// Runs with a key, and returns what was sent, in the order in which each core sent it.
+/// Runs with a key, and returns the packets sent, in the order of sending on each core.
 fn sent<I: Into<Shard>>(deployment: Deployment, key: impl Fn(&Parcel) -> I + Sync) -> Vec<Seen> {
     let world = World::new();
     let graph = source(|core| {

@@ -21,7 +21,7 @@ fn way(parcel: &Parcel) -> Way {
     }
 }
 
-/// How many packets of a queue go that way.
+/// Number of a queue's packets that take this way.
 fn count_of(wanted: impl Fn(u32) -> bool) -> u64 {
     (0..COUNT).filter(|&number| wanted(mix(number % 1000) % 4)).count() as u64
 }
@@ -45,7 +45,7 @@ impl BurstStage<Parcel> for RouteBursts {
     }
 }
 
-/// Ends a graph in two sinks, of which one is soon full, and checks what they counted.
+/// Ends a graph in two sinks, one of which is soon full, and checks their counts.
 macro_rules! check_ways {
     (|$graph:ident| $routed:expr) => {
         for deployment in DEPLOYMENTS {

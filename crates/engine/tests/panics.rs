@@ -8,7 +8,7 @@ use hotloop_stage::{
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-/// Where the bomb goes off.
+/// The position of the bomb.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum At {
     Packet,
@@ -21,12 +21,12 @@ enum At {
     Finish,
 }
 
-/// Goes off once in a run, at the call numbered so, on whatever core makes it.
+/// Goes off once in a run, at the call with this number, on whatever core makes it.
 #[derive(Clone)]
 struct Fuse {
     at: At,
     calls_left: Arc<AtomicU64>,
-    /// Where it went off.
+    /// The core on which it went off.
     blown: Arc<Mutex<Option<(usize, usize)>>>,
 }
 
@@ -35,7 +35,7 @@ impl Fuse {
         Self { at, calls_left: Arc::new(AtomicU64::new(calls)), blown: Arc::default() }
     }
 
-    /// Late enough for the engine to be under way.
+    /// Late enough for the engine to be running.
     fn once(at: At) -> Self {
         Self::new(at, if matches!(at, At::Lookup | At::Tick) { 60 } else { 3000 })
     }
@@ -48,7 +48,7 @@ impl Fuse {
     }
 }
 
-/// A stage that sees packets singly, and knows whether it has seen one.
+/// A stage that takes packets one by one, and notes whether it has seen one.
 struct Bomb(Fuse, (usize, usize), bool);
 
 impl Bomb {
@@ -123,14 +123,14 @@ fn burst_bomb(core: &Core, fuse: &Fuse, world: &World) -> BurstBomb {
     BurstBomb(fuse.clone(), (core.group(), core.index()), Vec::new(), pool)
 }
 
-/// A source without end that can't wait, so that rings are full of packets.
+/// An endless source that can't wait, so that rings are full of packets.
 fn flood(world: &World, core: &Core) -> Result<Rx, Error> {
     let mut rx = world.rx(core, u64::MAX);
     rx.lossless = false;
     Ok(rx)
 }
 
-/// Runs until the panic, or for `Finish` until the engine is well under way.
+/// Runs until the panic, or for `Finish` until the engine has run for a while.
 fn panicked(graph: impl Graph, deployment: Deployment, is_at_end: bool) -> Report {
     let plan = Engine::plan(graph, deployment).unwrap().ring_capacity(16).unwrap();
     let result = watched(|| {
@@ -150,7 +150,7 @@ fn panicked(graph: impl Graph, deployment: Deployment, is_at_end: bool) -> Repor
     }
 }
 
-/// What every run with a panic must have come to: one finding, that names the stage and the core.
+/// Checks the result of every run with a panic: one finding, which names the stage and the core.
 fn assert_named(report: &Report, world: &World, stage: &str, core: &str) {
     assert_eq!(report.findings, [format!("{stage} on {core} panicked: boom")], "{report}");
     assert_adds_up(report);
@@ -257,7 +257,7 @@ fn below_stages_that_hold_and_make_packets() {
 
 #[test]
 fn in_the_key() {
-    // Where one core owns all shards, the key is not called.
+    // If one core owns all shards, the key is not called.
     for deployment in DEPLOYMENTS.into_iter().filter(|deployment| deployment.cores_in(1) > 1) {
         let world = World::new();
         let graph = source(|core| flood(&world, core))
@@ -271,7 +271,7 @@ fn in_the_key() {
     }
 }
 
-/// A source that panics after it has handed some packets over.
+/// A source that panics after it has delivered some packets.
 struct FaultyRx(Rx);
 
 impl Source for FaultyRx {
@@ -300,7 +300,7 @@ fn in_the_source() {
     }
 }
 
-/// A sink that panics with packets left in the burst, having dropped one.
+/// A sink that panics with packets left in the burst, after it has dropped one.
 struct FaultyTx(Tx, Fuse, (usize, usize));
 
 impl Sink for FaultyTx {

@@ -1,4 +1,4 @@
-//! Where cores run, by topologies as the kernel writes them.
+//! The placement of cores, for topologies in the kernel's files.
 
 use hotloop_engine::{Placement, Topology};
 use std::path::Path;
@@ -45,7 +45,7 @@ impl Machine {
         Topology::read(self.0.path())
     }
 
-    /// The CPUs that so many cores get, with the port on `node`.
+    /// The CPUs for this many cores, with the port on `node`.
     fn place(&self, core_count: usize, node: Option<u32>) -> (Vec<usize>, Vec<String>) {
         let placement = Placement::automatic(&self.topology(), core_count, node);
         let cpus = placement.seats().iter().map(|seat| seat.cpu.expect("there are CPUs"));
@@ -113,7 +113,7 @@ fn offline_cpus_and_those_outside_the_mask_are_not_used() {
 fn a_thread_whose_sibling_may_not_be_used_counts_as_a_core() {
     let machine = Machine::new().online("0-7").mask("0-2,4,6");
     let machine = (0..4).fold(machine, |all, cpu| all.siblings(&format!("{cpu},{}", cpu + 4)));
-    // Sibling of 3 there is none; 4 is that of 0 and 6 that of 2, so both come last.
+    // 3 has no sibling; 4 is the sibling of 0 and 6 of 2, so both come last.
     assert_eq!(machine.place(4, None).0, [1, 2, 4, 6]);
     let machine = machine.mask("0-1,4,7");
     assert_eq!(machine.place(3, None).0, [1, 7, 4], "7 has its core for itself, 4 shares 0's");

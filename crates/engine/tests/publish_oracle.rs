@@ -1,5 +1,5 @@
-//! Any sequence of operations on a publisher and its subscribers gives what a plain model gives, and
-//! every value is freed once, as soon as nobody needs it.
+//! Any sequence of operations on a publisher and its subscribers behaves like a simple model, and
+//! every value is freed once, as soon as it is no longer needed.
 
 use hotloop_engine::{Publisher, Subscriber, publish};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 const SUBSCRIBER_COUNT: usize = 3;
 const OPERATION_COUNT_MAX: usize = 80;
 
-/// How often each value was freed, by its number.
+/// Number of times that each value was freed, by the value's number.
 type Frees = Arc<[AtomicU32]>;
 
 struct Value {
@@ -45,12 +45,12 @@ fn op() -> impl Strategy<Value = Op> {
 /// The values of one subscriber, by number.
 #[derive(Clone, Debug, Default)]
 struct Lane {
-    /// What it reads; none once it is gone.
+    /// The value that it reads; `None` once the subscriber is gone.
     current: Option<usize>,
     coming: Option<usize>,
     back: Option<usize>,
     handed_over: usize,
-    /// Whether a value was handed over and the one before is not collected.
+    /// Whether a value was sent and the previous one is not collected yet.
     is_out: bool,
 }
 
@@ -60,9 +60,9 @@ impl Lane {
     }
 }
 
-/// What should be where.
+/// The expected position of every value.
 struct Model {
-    /// What was published last; none once the publisher is gone.
+    /// The last published value; `None` once the publisher is gone.
     newest: Option<usize>,
     lanes: Vec<Lane>,
 }
@@ -189,7 +189,7 @@ proptest! {
     }
 }
 
-/// However slow a subscriber is, what it never saw is freed at once.
+/// However slow a subscriber is, values that it never saw are freed at once.
 #[test]
 fn what_is_superseded_before_it_is_handed_over_is_freed() {
     let mut run = Run::new();

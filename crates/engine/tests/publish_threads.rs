@@ -1,4 +1,4 @@
-//! Publishing to cores that run: on threads, and in stages of a graph.
+//! Publishing to running cores: on threads, and in stages of a graph.
 
 use crate::common::{DEPLOYMENTS, Parcel, World, watched, whole};
 use hotloop_engine::{Chain, Engine, Idle, Mailbox, Subscriber, mailbox, publish, source};
@@ -9,7 +9,7 @@ use std::thread::{self, ThreadId};
 
 const VERSION_COUNT: u64 = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
 
-/// A value whose parts belong together.
+/// A value with parts that belong together.
 struct Version {
     number: u64,
     copies: Vec<u64>,
@@ -114,7 +114,7 @@ fn subscribers_outlive_the_publisher() {
     assert_eq!(freed_by.lock().unwrap().len(), 2);
 }
 
-/// Tells what it sees, when asked.
+/// Reports its current value on request.
 struct Follow {
     version: Subscriber<u64>,
     questions: Mailbox<&'static str, (u64, u64)>,

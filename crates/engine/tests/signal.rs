@@ -1,4 +1,4 @@
-//! SIGINT under load: the run drains and balances. In a program of its own, for the signal stays
+//! SIGINT under load: the run drains and balances. In its own program, because the signal stays
 //! noted as long as the process lives.
 
 mod common;
@@ -27,7 +27,7 @@ fn a_signal_drains_the_run() {
                     std::thread::yield_now();
                 }
                 if round == 0 {
-                    // Before the first wait for it, a signal would end the process.
+                    // Before the first wait for a signal, one would end the process.
                     let waited = control.wait_for_signal_or(Duration::ZERO);
                     assert_eq!(waited, Waited::Elapsed);
                     raise(SIGINT).unwrap();

@@ -1,4 +1,4 @@
-//! What control reads of each place while cores run.
+//! Control's readings of each place while cores run.
 
 use crate::common::{DEPLOYMENTS, Hold, Parcel, World, core_name, watched, whole};
 use hotloop_engine::{Chain, Deployment, Engine, PlaceCounts, PlaceSnapshot, Snapshot, source};
@@ -20,7 +20,7 @@ impl Stage<Parcel> for Even {
     }
 }
 
-/// Each place in a line: of which core, of what kind, its name.
+/// Each place in a line: its core, its kind, its name.
 fn places(snapshot: &Snapshot) -> Vec<String> {
     let line =
         |of: &PlaceSnapshot| format!("{}, {}: {} {}", of.core, of.group, of.place, of.counts.name);

@@ -1,11 +1,11 @@
-//! A start that fails: the error comes back, nothing was polled, and all that was made is dropped.
+//! A start that fails: the error is returned, nothing was polled, and all values made are dropped.
 
 use crate::common::{DEPLOYMENTS, Parcel, World, watched};
 use hotloop_engine::{Chain, Deployment, Engine, Graph, RunError, source};
 use hotloop_stage::{Core, Error, each};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// What fails.
+/// The part that fails.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fails {
     SourceFactory,
@@ -16,7 +16,7 @@ enum Fails {
     SinkStart,
 }
 
-/// A stage that counts how many of it live.
+/// A stage that counts its live instances.
 struct Live<'a>(&'a AtomicUsize);
 
 impl<'a> Live<'a> {

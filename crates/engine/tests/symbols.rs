@@ -1,4 +1,5 @@
-//! The type of a graph grows by a constant with each step, and with it the symbols of a program and its size.
+//! The type of a graph grows by a constant with each step, and so do the symbols of a program and
+//! its size.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 use hotloop_engine::{Chain, Deployment, Engine, Fork, Graph, source};
@@ -9,7 +10,7 @@ use std::marker::PhantomData;
 /// The longest symbol of a graph of 16 stages, 4 boundaries and 4 exits, in bytes.
 const SYMBOL_BYTES_MAX: usize = 4096;
 
-/// This program, which has four graphs of up to so many steps, in bytes.
+/// Maximum size of this program, which has four graphs of different numbers of steps, in bytes.
 const PROGRAM_BYTES_MAX: u64 = 40 << 20;
 
 /// Packets that a graph runs.
@@ -81,7 +82,7 @@ impl<P> Stage<P> for Pass {
     }
 }
 
-/// A stage ahead of an exit, by which nothing leaves.
+/// A stage before an exit that no packet leaves by.
 struct Part;
 
 impl<P> Stage<P> for Part {
@@ -93,7 +94,7 @@ impl<P> Stage<P> for Part {
     }
 }
 
-/// A chain, and four stages more, an exit and a boundary.
+/// A chain with four more stages, an exit and a boundary.
 macro_rules! block {
     ($chain:expr, $packet:ty) => {
         $chain
@@ -106,7 +107,7 @@ macro_rules! block {
     };
 }
 
-/// A graph of this chain, which is run.
+/// Runs a graph of this chain.
 macro_rules! run {
     ($chain:expr) => {
         run($chain.sink(|_| Ok::<_, Error>(Take(PhantomData))))
@@ -119,7 +120,7 @@ fn run(graph: impl Graph) {
     assert_eq!((report.received, report.sent), (COUNT as u64, COUNT as u64));
 }
 
-/// The length in bytes of the longest symbol that has this name in it.
+/// The length in bytes of the longest symbol that contains this name.
 fn longest(symbols: &str, name: &str) -> usize {
     let symbols =
         symbols.lines().filter_map(|line| line.rsplit_once(' ')).map(|(_, symbol)| symbol);

@@ -1,4 +1,4 @@
-//! The threads that an engine starts. This process has no others that are named so.
+//! The threads that an engine starts. This process has no others with such names.
 
 use hotloop_engine::{Chain, Deployment, Engine, Graph, RunError, source};
 use hotloop_stage::{Burst, Carries, Error, Sink, Source};
@@ -13,7 +13,7 @@ impl Carries for Packet {
     }
 }
 
-/// A source of nothing, and a sink for it, that know whether anything was polled.
+/// A source without packets, and a sink for it, which record whether anything was polled.
 struct Nothing<'a>(&'a AtomicUsize);
 
 impl Source for Nothing<'_> {
@@ -41,7 +41,7 @@ fn graph(polls: &AtomicUsize) -> impl Graph {
         .sink(move |_| Ok::<_, Error>(Nothing(polls)))
 }
 
-/// The names of this process's threads, as the kernel has them.
+/// The names of this process's threads, from the kernel.
 fn names() -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let name = |task: std::io::Result<std::fs::DirEntry>| {
@@ -70,12 +70,12 @@ fn threads_have_names_of_their_own_that_the_kernel_keeps_whole() {
     }
 }
 
-/// One test of these at a time: they share threads' names, and a count.
+/// Only one of these tests at a time: they share the threads' names, and a count.
 static ONE: Mutex<()> = Mutex::new(());
 
 static STARTED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// How often sources were polled when a core was about to.
+/// Number of polls of sources when a core was about to poll.
 static POLL_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 #[test]

@@ -1,4 +1,4 @@
-//! Where packets change cores.
+//! Boundaries, at which packets change cores.
 
 use super::group::{Group, Input, Rings};
 use super::node::Node;
@@ -14,12 +14,12 @@ use hotloop_watch::{Place, PlaceKind};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Which core of the next group a packet goes to.
+/// The core of the next group that a packet goes to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Shard {
     /// The core that owns this hash: equal hashes meet on one core.
     Hash(u32),
-    /// The core of this number; past the last, counting starts over.
+    /// The core with this number; past the last core, counting starts over.
     Worker(usize),
 }
 
@@ -31,8 +31,7 @@ impl From<u32> for Shard {
 }
 
 impl Shard {
-    /// The core, of `core_count`, that the packet goes to. Hashes are split into ranges of equal
-    /// size.
+    /// The core, of `core_count`, for the packet. Hashes are split into ranges of equal size.
     #[inline(always)]
     #[must_use]
     pub const fn worker(self, core_count: usize) -> usize {
@@ -43,10 +42,10 @@ impl Shard {
     }
 }
 
-/// The number of packets that the rings to one core hold together, unless the plan sets another.
+/// Total capacity of the rings to one core, in packets, unless the plan sets another.
 const RINGS_CAPACITY: usize = 4096;
 
-/// The least that one of them holds.
+/// Minimum capacity of each of these rings.
 const RING_CAPACITY_MIN: usize = 64;
 
 /// How a boundary selects a core of the next group.
@@ -57,7 +56,7 @@ pub trait Key<T>: Sync {
     /// Whether all packets of a core go to one core of the next group, in their order.
     const IS_HANDOFF: bool;
 
-    /// The core of the next group, of `core_count`. Not called where there is no choice.
+    /// The core of the next group, of `core_count`. Not called if there is only one choice.
     fn worker(&self, item: &T, core_count: usize) -> usize;
 }
 
@@ -97,23 +96,23 @@ drop_reasons! {
     enum BoundaryDrop { RingFull = "ring_full" }
 }
 
-/// The way from one core into the next group, with the share of this same core in that group, where
-/// it has one.
+/// The boundary from one core into the next group, with this core's own share of that group, if it
+/// has one.
 pub struct Boundary<'a, T: Carries, K, D> {
     key: &'a K,
     out: Out<T>,
     own: Option<Own<T, D>>,
 }
 
-/// The index of a core in the next group, and its share of it. Boxed: chains are made on the stack,
-/// and bursts are large.
+/// The index of a core in the next group, and the core's share of that group. Boxed: chains are
+/// made on the stack, and bursts are large.
 type Own<T, D> = (usize, Box<Group<Rings<T>, D>>);
 
 /// The rings to the cores of the next group, with a burst for each.
 struct Out<T> {
-    /// None once they are closed.
+    /// `None` once the rings are closed.
     rings: Option<Producers<T>>,
-    /// The core that all packets go to, where there is no choice.
+    /// The core that all packets go to, if there is only one choice.
     only: Option<usize>,
     lanes: Box<[Burst<T>]>,
     name: String,
@@ -142,7 +141,7 @@ impl<'a, T: Carries + Send, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
         let Self { key, out, own } = self;
         let (own_index, mut input) = match own {
             Some((index, group)) => {
-                // So that no packet has to be run in the midst of the burst.
+                // So that no packet must be run in the middle of the burst.
                 if group.input.burst().len() + burst.len() > BURST_CAPACITY {
                     group.run_own(context.watch);
                     context.watch.enter(out.number);
@@ -168,8 +167,8 @@ impl<'a, T: Carries + Send, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
     }
 }
 
-/// A burst being distributed. Its drop counts what was done when the key panicked, with the packet
-/// that it panicked at as lost.
+/// A burst being distributed. If the key panicked, the drop counts the packets before, and the
+/// packet of the panic as lost.
 struct Selecting<'a, T: Carries> {
     out: &'a mut Out<T>,
     input: Option<&'a mut Input<Rings<T>>>,
@@ -224,7 +223,7 @@ impl<T: Carries> Out<T> {
         }
     }
 
-    /// Moves a burst into its ring. The packets that find no room are the newest, and are dropped.
+    /// Moves a burst into its ring. Packets without room are the newest ones, and are dropped.
     #[inline(never)]
     fn send(
         rings: &mut Option<Producers<T>>,

@@ -1,4 +1,4 @@
-//! A side exit: some packets leave the chain through sinks of their own.
+//! A side exit: some packets leave the chain through their own sinks.
 
 use super::node::Node;
 use crate::part::Part;
@@ -8,13 +8,13 @@ use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, Instant};
 use hotloop_watch::{Place, PlaceKind};
 use std::sync::Arc;
 
-/// What a stage ahead of an [`exit`](crate::Chain::exit) emits: a packet that goes on to the next
-/// stage, or one that leaves the chain, such as an answer.
+/// The item of a stage before an [`exit`](crate::Chain::exit): a packet for the next stage, or one
+/// that leaves the chain, such as an answer.
 #[derive(Clone, Copy, Debug)]
 pub enum Fork<On, Exit> {
-    /// It goes on.
+    /// The packet continues to the next stage.
     On(On),
-    /// It leaves by the exit.
+    /// The packet leaves by the exit.
     Exit(Exit),
 }
 
@@ -63,7 +63,7 @@ pub struct ExitNode<On, Exit, X, D> {
     down: D,
 }
 
-/// Where packets part, with those that were not passed on yet.
+/// Separates the packets, and holds those that were not passed on yet.
 struct Parting<On, Exit> {
     on: Burst<On>,
     leaving: Burst<Exit>,

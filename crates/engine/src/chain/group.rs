@@ -1,4 +1,4 @@
-//! One core's share of a group: where its packets come from, and the nodes they run through.
+//! One core's share of a group: the source of its packets, and the nodes that they run through.
 
 use super::node::Node;
 use crate::panic_origin::record;
@@ -37,7 +37,7 @@ impl<T: Carries> Source for Rings<T> {
 pub struct Group<S: Source, D> {
     pub input: Input<S>,
     down: D,
-    /// The time of this group. Where the clock is the packets' own, each group has its own.
+    /// The time of this group. If the clock is the packets' own, each group has a time of its own.
     now: Instant,
     is_closed: bool,
 }
@@ -47,10 +47,11 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
         Self { input, down, now: Instant::from_ns(0), is_closed: false }
     }
 
-    /// One turn: polls once, runs what came as far as it goes, and lets every later node and group
-    /// have its turn. Returns the number of packets that came here, and in later groups.
+    /// Takes one turn: polls once, runs the packets as far as they go, and gives every later node
+    /// and group its turn. Returns the number of packets that came here and in later groups.
     ///
-    /// It is not inlined: what runs for each packet has one caller so, and becomes a part of it.
+    /// Not inlined: that leaves one caller for the code that runs for each packet, which is then
+    /// inlined into this function.
     #[inline(never)]
     fn step(&mut self, watch: &Watch) -> usize {
         let polled = self.take(watch);
@@ -58,7 +59,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
         polled + self.down.turn(TurnContext { now: self.now, watch })
     }
 
-    /// Polls once, and runs what came.
+    /// Polls once, and runs the packets.
     #[inline(always)]
     fn take(&mut self, watch: &Watch) -> usize {
         watch.enter(self.input.number);
@@ -70,7 +71,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
         polled
     }
 
-    /// Runs what is in the burst.
+    /// Runs the packets in the burst.
     #[inline(always)]
     pub fn run(&mut self, watch: &Watch) {
         let Self { input, down, now, .. } = self;
@@ -83,20 +84,20 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
         }
     }
 
-    /// Runs what is in the burst, for a group before this one on the same core.
+    /// Runs the packets in the burst, for a previous group on the same core.
     #[inline(never)]
     pub fn run_own(&mut self, watch: &Watch) {
         self.run(watch);
     }
 
-    /// A turn, for a group before this one on the same core.
+    /// Takes a turn, for a previous group on the same core.
     pub fn turn_own(&mut self, context: TurnContext<'_>) -> usize {
         self.follow(context.now);
         self.step(context.watch)
     }
 
-    /// Moves the time on to that of the group before, on the same core. Where the clock is the
-    /// packets' own, that one has run further than the packets that wait here.
+    /// Advances the time to the previous group's time, on the same core. If the clock is the
+    /// packets' own, the previous group is ahead of the packets that wait here.
     #[inline(always)]
     pub fn follow(&mut self, now: Instant) {
         if !self.input.is_paced {
@@ -112,8 +113,8 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
         self.down.accept(TurnContext { now: self.now, ..context }, burst);
     }
 
-    /// One turn of the drain, once no packets come from this same core. Returns whether nothing is
-    /// left here and in later groups.
+    /// Takes one turn of the drain, once no packets come from this same core. Returns whether
+    /// nothing is left here and in later groups.
     pub fn close(&mut self, watch: &Watch) -> bool {
         if !self.is_closed {
             let before = self.input.counters.emitted.count();
@@ -128,7 +129,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
         self.down.close(TurnContext { now: self.now, watch })
     }
 
-    /// The number of packets that find room in this group.
+    /// Number of packets that this group has room for.
     pub fn room(&mut self) -> usize {
         self.down.room().saturating_sub(self.input.burst.len())
     }
@@ -177,11 +178,11 @@ pub struct Input<S: Source> {
     /// The number of packets in the rings now, and at most.
     in_rings: fn(&S) -> (usize, usize),
     burst: Burst<S::Item>,
-    /// Packets that are to run now, where the clock is the packets' own.
+    /// Packets that must run now, if the clock is the packets' own.
     due: Burst<S::Item>,
     is_paced: bool,
     is_polling: bool,
-    /// Whether no more may be polled than finds room in the rings of later boundaries.
+    /// Whether the size of a poll is limited to the free room in later boundaries' rings.
     is_limited: bool,
     creates: bool,
     counters: Arc<Counters>,
@@ -219,13 +220,13 @@ impl<S: Source<Item: Carries>> Input<S> {
         }
     }
 
-    /// The burst, for packets that came from this same core. [`count`](Self::count) follows.
+    /// The burst, for packets from this same core. Call [`count`](Self::count) afterwards.
     #[inline(always)]
     pub const fn burst(&mut self) -> &mut Burst<S::Item> {
         &mut self.burst
     }
 
-    /// Polls for as many packets as there is room for, and returns how many came.
+    /// Polls for at most as many packets as there is room for, and returns the number that came.
     #[inline(always)]
     fn poll(&mut self, now: Instant) -> usize {
         let before = self.burst.len();
@@ -248,8 +249,8 @@ impl<S: Source<Item: Carries>> Input<S> {
         found
     }
 
-    /// Moves the clock, which is the packets' own, on to when the first one arrived, and takes those that
-    /// are due then out of the burst.
+    /// Advances the clock, which is the packets' own, to the arrival of the first packet, and takes
+    /// the packets that are due then out of the burst.
     #[cold]
     fn next_due(&mut self, now: &mut Instant) -> &mut Burst<S::Item> {
         let next_arrival = |burst: &Burst<S::Item>| burst.as_slice().first().map(Carries::arrival);
@@ -261,8 +262,8 @@ impl<S: Source<Item: Carries>> Input<S> {
         &mut self.due
     }
 
-    /// Counts what came in, and will so go on: the number of packets that the source claims to have
-    /// handed over, and the number found in the burst.
+    /// Counts packets that came in: `claimed` is the number that the source claims to have
+    /// delivered, and `found` the number in the burst.
     #[inline(always)]
     pub fn count(&self, claimed: usize, found: usize) {
         let counters = &*self.counters;
@@ -276,7 +277,7 @@ impl<S: Source<Item: Carries>> Input<S> {
     }
 }
 
-/// A poll. Its drop counts what a source that panics has handed over.
+/// A poll. If the source panics, the drop counts the packets that it has delivered.
 struct Poll<'a, S: Source<Item: Carries>> {
     input: &'a mut Input<S>,
     before: usize,
@@ -342,7 +343,7 @@ impl<S: Source<Item: Carries>> Part for Input<S> {
 
     fn devices(&self) -> Option<Vec<Arc<dyn Device>>> {
         let devices = (self.kind == PlaceKind::Source).then(|| self.source.devices())?;
-        // A source that creates its packets needs no device to be compared with.
+        // A source that creates its packets needs no device to compare with.
         (!self.creates || !devices.is_empty()).then_some(devices)
     }
 }

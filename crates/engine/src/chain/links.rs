@@ -1,7 +1,7 @@
-//! What the methods of a chain return: each part with the factories before it.
+//! The return types of a chain's methods: each part with the factories before it.
 //!
-//! Workers are made from the sink towards the source. On a core that does not belong to the group of
-//! what was made so far there is no `down` yet.
+//! Workers are made from the sink towards the source. On a core outside the group that was made
+//! last, there is no `down` yet.
 
 use super::boundary::{Boundary, Key, mesh};
 use super::exit_node::{ExitNode, Fork};

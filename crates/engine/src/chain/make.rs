@@ -1,17 +1,18 @@
-//! What a core owns is made by factories, on that core.
+//! Factories, which make a core's values on that core.
 //!
-//! A chain's type names each factory once, and nothing that its result already says: symbols grow with it. And no
-//! closure is made here: its type would name the type parameters of all that it stands in, which may be the chain.
+//! A chain's type names each factory once, and nothing that the factory's result implies: symbols
+//! grow with it. And no closure is made here: its type would name the type parameters of its
+//! surroundings, which may include the chain.
 
 use super::stage_node::PerPacket;
 use hotloop_stage::{Core, Error};
 
 /// A factory.
 pub trait Make: Sync {
-    /// What it makes.
+    /// The type of the value that it makes.
     type Made;
 
-    /// Makes it on this core.
+    /// Makes the value on this core.
     fn make(&self, core: &Core) -> Result<Self::Made, Error>;
 }
 
@@ -37,7 +38,7 @@ impl<A, E: Into<Error>, F: Fn(&Core) -> Result<A, E> + Sync> Make for Try<F> {
     }
 }
 
-/// As [`Always`], of a stage that takes packets one by one.
+/// Like [`Always`], for a stage that takes packets one by one.
 pub struct Packets<F>(pub F);
 
 impl<A, F: Fn(&Core) -> A + Sync> Make for Packets<F> {
@@ -48,7 +49,7 @@ impl<A, F: Fn(&Core) -> A + Sync> Make for Packets<F> {
     }
 }
 
-/// As [`Try`], of a stage that takes packets one by one.
+/// Like [`Try`], for a stage that takes packets one by one.
 pub struct TryPackets<F>(pub F);
 
 impl<A, E: Into<Error>, F: Fn(&Core) -> Result<A, E> + Sync> Make for TryPackets<F> {

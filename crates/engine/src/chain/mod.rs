@@ -1,5 +1,5 @@
 //! The builder: a network function as a chain of factories, each called on the core that will own
-//! what it makes.
+//! the result.
 
 mod boundary;
 mod exit_node;
@@ -26,7 +26,7 @@ use make::{Always, Packets, Try, TryPackets};
 use node::Node;
 use stage_node::stage_name;
 
-/// Where a chain is made: on which core of which deployment.
+/// The site of a chain: a core of a deployment.
 #[derive(Debug)]
 pub struct Site {
     /// The core, in the first group that it belongs to.
@@ -37,7 +37,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// The core as the factories of `group` see it; none where it does not belong to that group.
+    /// The core from the view of `group`'s factories; `None` if it does not belong to that group.
     fn core_in(&self, group: usize) -> Option<Core> {
         let belongs = self.deployment.is_run_to_completion() || self.core.group() == group;
         belongs.then(|| self.core.in_group(group))
@@ -47,9 +47,9 @@ impl Site {
 /// The ends of the rings of one boundary on one core.
 #[derive(Debug)]
 pub struct Ends<T> {
-    /// To the cores of the next group, where this core belongs to the group before the boundary.
+    /// To the cores of the next group, if this core belongs to the group before the boundary.
     producers: Option<Producers<T>>,
-    /// From the cores of the group before, where this core belongs to the next one.
+    /// From the cores of the previous group, if this core belongs to the next one.
     consumers: Option<Consumers<T>>,
 }
 
@@ -69,12 +69,13 @@ pub type Outline = Vec<Vec<String>>;
 /// }
 /// ```
 ///
-/// The type of a closure names the type parameters of the function that it stands in: each one in such a function
-/// names the chain once more. Programs stay small if factories come from functions that don't know the chain.
+/// The type of a closure names the type parameters of its function: each closure in such a function
+/// names the chain once more. Programs stay small if factories come from functions that don't know
+/// the chain.
 ///
-/// The methods without documentation are the engine's.
+/// The methods without documentation are for the engine.
 pub trait Chain: Sync + Sized {
-    /// What comes out at its end.
+    /// The items at its end.
     type Out;
 
     /// The ends of all its boundaries' rings on one core.
@@ -105,8 +106,8 @@ pub trait Chain: Sync + Sized {
         down: Option<D>,
     ) -> Result<Box<dyn Worker + 'a>, Error>;
 
-    /// Names what was added last, for reports: a source, a stage, a boundary or an exit. A stage that
-    /// is not named has the name of its type.
+    /// Names the last part for reports: a source, a stage, a boundary or an exit. A stage without a
+    /// name has the name of its type.
     fn named(mut self, name: impl Into<String>) -> Self {
         self.set_name(name.into());
         self
@@ -120,7 +121,7 @@ pub trait Chain: Sync + Sized {
         Then::new(self, stage_name::<A>(), Packets(make))
     }
 
-    /// Adds a stage made by `make`. An error keeps the engine from starting.
+    /// Adds a stage made by `make`. An error prevents the engine from starting.
     fn try_stage<A, E>(
         self,
         make: impl Fn(&Core) -> Result<A, E> + Sync,
@@ -140,7 +141,7 @@ pub trait Chain: Sync + Sized {
         Then::new(self, stage_name::<A>(), Always(make))
     }
 
-    /// Adds a stage that takes bursts, made by `make`. An error keeps the engine from starting.
+    /// Adds a stage that takes bursts, made by `make`. An error prevents the engine from starting.
     fn try_burst_stage<A, E>(
         self,
         make: impl Fn(&Core) -> Result<A, E> + Sync,
@@ -152,9 +153,9 @@ pub trait Chain: Sync + Sized {
         Then::new(self, stage_name::<A>(), Try(make))
     }
 
-    /// Adds an exit: of the [`Fork`]s that the stage before emits, those on go on, the others leave by
-    /// the sink that `make` returns, or by one of several [`outlets`], on the core where the exit
-    /// stands.
+    /// Adds an exit: of the previous stage's [`Fork`]s, some go on to the next stage, and the
+    /// others leave by the sink that `make` returns, or by one of several [`outlets`], on the core
+    /// of the exit.
     fn exit<On, Z, E>(self, make: impl Fn(&Core) -> Result<Z, E> + Sync) -> impl Chain<Out = On>
     where
         Self: Chain<Out = Fork<On, Z::Item>>,
@@ -164,8 +165,8 @@ pub trait Chain: Sync + Sized {
         Exit::new(self, Try(make))
     }
 
-    /// Adds a boundary: `key` selects, by a hash or by number, which core of the next group owns the
-    /// packet, whatever core received it.
+    /// Adds a boundary: `key` selects, by a hash or by number, the core of the next group that owns
+    /// the packet, whatever core received it.
     fn shard_by<I>(self, key: impl Fn(&Self::Out) -> I + Sync) -> impl Chain<Out = Self::Out>
     where
         Self::Out: Carries + Send,
@@ -194,8 +195,8 @@ pub trait Chain: Sync + Sized {
     }
 }
 
-/// A whole network function: what [`Chain::sink`] returns and [`Engine::plan`](crate::Engine::plan)
-/// takes.
+/// A whole network function: the result of [`Chain::sink`] and the input of
+/// [`Engine::plan`](crate::Engine::plan).
 pub trait Graph: Sync {
     #[doc(hidden)]
     fn outline(&self) -> Outline;
@@ -207,8 +208,9 @@ pub trait Graph: Sync {
     fn workers(&self, deployment: Deployment, ring_capacity: Option<usize>) -> Vec<MakeWorker<'_>>;
 }
 
-/// Makes the worker of one core, on the thread that it will run on. It doesn't name the graph: nor does what
-/// starts and joins threads, which is compiled once.
+/// Makes the worker of one core, on the thread that it will run on. This type doesn't name the
+/// graph, and neither does the code that starts and joins threads, so that this code is compiled
+/// once.
 pub type MakeWorker<'a> = Box<dyn FnOnce(&Site) -> Result<Box<dyn Worker + 'a>, Error> + Send + 'a>;
 
 /// Starts a graph: `make` is called on each core of the first group, and returns its source, such as

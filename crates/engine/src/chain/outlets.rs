@@ -1,4 +1,4 @@
-//! Several sinks at the end of a graph, each for a route.
+//! Several sinks at the end of a graph, one for each route.
 
 use super::node::Node;
 use super::sink_node::{Collected, Outlet};
@@ -12,12 +12,12 @@ use hotloop_watch::{Place, PlaceKind};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A packet and the outlet it leaves by.
+/// A packet and its route.
 #[derive(Clone, Copy, Debug)]
 pub struct Routed<P, R> {
     /// The packet.
     pub packet: P,
-    /// Which of the outlets it takes.
+    /// The outlet that the packet takes.
     pub route: R,
 }
 
@@ -63,14 +63,14 @@ impl<T: Outgoing, R: Copy> Outgoing for Routed<T, R> {
     }
 }
 
-/// Several sinks, each for a route. [`outlets`] makes it.
+/// Several sinks, one for each route. [`outlets`] makes it.
 #[derive(Debug)]
 pub struct Outlets<R, S>(Vec<(R, S)>);
 
-/// Ends a graph in several sinks: a [`Routed`] packet goes to that of its route. Each has a burst of
-/// its own, sent at the end of every burst that comes, and its own `tx_full`.
+/// Ends a graph in several sinks: a [`Routed`] packet goes to its route's sink. Each sink has its
+/// own burst, sent at the end of every incoming burst, and its own `tx_full`.
 ///
-/// A packet whose route is not among them is dropped as `no_outlet`.
+/// A packet with a route that is not among them is dropped as `no_outlet`.
 pub fn outlets<R, S>(sinks: impl IntoIterator<Item = (R, S)>) -> Outlets<R, S>
 where
     R: Copy + Debug + Eq,
@@ -102,7 +102,7 @@ pub struct OutletsNode<R, S: Sink> {
     unrouted: Unrouted,
 }
 
-/// Where packets end whose route has no sink.
+/// Drops packets with a route that has no sink.
 struct Unrouted {
     counters: Arc<Counters>,
     group: usize,
@@ -122,7 +122,8 @@ impl Unrouted {
 }
 
 impl<R: Eq, S: Sink<Item: Carries>> Node<Routed<S::Item, R>> for OutletsNode<R, S> {
-    /// Most packets take the outlet of the one before: a burst is moved in runs of one route.
+    /// Most packets take the same outlet as the previous one: a burst is moved in runs of one
+    /// route.
     #[inline(always)]
     fn accept(&mut self, context: TurnContext<'_>, burst: &mut Burst<Routed<S::Item, R>>) {
         burst.fetch();

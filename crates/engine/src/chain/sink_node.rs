@@ -1,4 +1,4 @@
-//! The end of a chain: the only place that meets the packets a sink leaves over.
+//! The end of a chain: the only place that handles packets which a sink leaves over.
 
 use super::node::Node;
 use crate::panic_origin::{attribute, record};
@@ -13,22 +13,23 @@ use hotloop_stage::{
 use hotloop_watch::{Place, PlaceKind};
 use std::sync::Arc;
 
-/// The number of times a sink that is full is offered the same packets again before they are dropped.
+/// Number of times that a full sink is offered the same packets again before they are dropped.
 const TX_RETRY_COUNT: usize = 4;
 
 drop_reasons! {
     enum SinkDrop { TxFull = "tx_full", TxRefused = "tx_refused" }
 }
 
-/// What the factory given to `.sink(..)` or `.exit(..)` may return: a [`Sink`], or [`outlets`](crate::outlets()).
+/// A possible result of the factory for `.sink(..)` or `.exit(..)`: a [`Sink`], or
+/// [`outlets`](crate::outlets()).
 pub trait Outlet {
-    /// What it takes.
+    /// The items that it takes.
     type Item;
 
-    /// The node it becomes.
+    /// The node that it becomes.
     type Node: Node<Self::Item>;
 
-    /// Puts the accounting of the engine around it, under this name in `group`.
+    /// Wraps it in the engine's accounting, under this name in `group`.
     fn into_node(self, name: String, group: usize) -> Self::Node;
 }
 
@@ -41,7 +42,8 @@ impl<S: Sink<Item: Carries>> Outlet for S {
     }
 }
 
-/// One sink: retries, then drops as `tx_full`. What the sink itself can't send is `tx_refused`.
+/// One sink: retries, then drops as `tx_full`. Packets that the sink accepts but can't send are
+/// `tx_refused`.
 pub struct SinkNode<S> {
     sink: S,
     name: String,
@@ -80,7 +82,7 @@ impl<S: Sink<Item: Carries>> SinkNode<S> {
         settle(&self.counters, passage, unwinding);
     }
 
-    /// Settles what a sink that panics has taken.
+    /// Settles the packets that a panicking sink has taken.
     #[cold]
     #[inline(never)]
     fn settle_unwound(&self, received: usize, emitted: usize) {
@@ -88,19 +90,19 @@ impl<S: Sink<Item: Carries>> SinkNode<S> {
         self.settle(received, emitted, 0, true);
     }
 
-    /// What captures see here.
+    /// The view of captures here.
     fn sight(&self, way: Way, now: Instant) -> Sight<'_> {
         Sight { counters: &self.counters, way, now }
     }
 }
 
-/// A burst being sent. Its drop settles what a sink that panics has taken.
-// It stays in registers: only what is cold takes its address.
+/// A burst being sent. Its drop settles the packets that a panicking sink has taken.
+// It stays in registers: only cold code takes its address.
 struct Sending<'a, S: Sink<Item: Carries>> {
     node: &'a mut SinkNode<S>,
     burst: &'a mut Burst<S::Item>,
     offered: usize,
-    /// The number of packets sent, as the sink counts them.
+    /// The number of packets sent, by the sink's count.
     sent: usize,
 }
 
@@ -110,7 +112,7 @@ impl<S: Sink<Item: Carries>> Sending<'_, S> {
         self.sent += self.node.sink.send(self.burst);
     }
 
-    /// Settles a burst that the sink has not sent whole, after a few more offers.
+    /// Settles a burst that the sink has not sent completely, after a few more offers.
     #[cold]
     #[inline(never)]
     fn finish(mut self, now: Instant) {
@@ -122,7 +124,7 @@ impl<S: Sink<Item: Carries>> Sending<'_, S> {
         std::mem::forget(self);
     }
 
-    /// Offers what was left over again, and drops what is left then. Returns the number of drops.
+    /// Offers the remaining packets again, and drops the rest. Returns the number of drops.
     fn offer_again(&mut self, now: Instant) -> u64 {
         for _ in 0..TX_RETRY_COUNT {
             if self.burst.is_empty() {
@@ -140,7 +142,7 @@ impl<S: Sink<Item: Carries>> Sending<'_, S> {
         dropped
     }
 
-    /// The number of packets that the sink took and could not send.
+    /// Number of packets that the sink took and could not send.
     fn count_refused(&self) -> u64 {
         let SinkNode { sink, counters, .. } = &*self.node;
         counters.catch_up_drops(SinkDrop::TxRefused.index(), sink.refused_count())
@@ -211,7 +213,7 @@ impl<S: Sink<Item: Carries>> Part for SinkNode<S> {
     }
 }
 
-/// A sink with a burst of its own, in which packets are collected.
+/// A sink with its own burst, which collects packets.
 pub struct Collected<S: Sink> {
     pub burst: Burst<S::Item>,
     node: SinkNode<S>,
@@ -222,7 +224,7 @@ impl<S: Sink<Item: Carries>> Collected<S> {
         Self { burst: Burst::new(), node: SinkNode::new(sink, name, group) }
     }
 
-    /// Sends what was collected.
+    /// Sends the collected packets.
     #[inline(always)]
     pub fn flush(&mut self, context: TurnContext<'_>) {
         if !self.burst.is_empty() {
@@ -278,7 +280,7 @@ mod tests {
         }
     }
 
-    /// Takes at most two a call, and can't send odd ones.
+    /// Takes at most two packets a call, and can't send odd ones.
     #[derive(Default)]
     struct EvenPairs {
         sent: Vec<u8>,

@@ -18,7 +18,8 @@ pub struct StageNode<In, A: BurstStage<In>, D> {
     down: D,
 }
 
-/// The stage with its counters, and what it has emitted and not passed on yet.
+/// The stage with its counters, and the packets that it has emitted and that were not passed on
+/// yet.
 struct Work<In, A: BurstStage<In>> {
     stage: A,
     output: Burst<A::Out>,
@@ -30,7 +31,7 @@ struct Work<In, A: BurstStage<In>> {
     dropped_seen: u64,
     held_seen: u64,
     is_finished: bool,
-    /// Whether what the stage holds has been counted as lost to a panic.
+    /// Whether the packets that the stage holds have been counted as lost to a panic.
     is_abandoned: bool,
     input: PhantomData<fn(In)>,
 }
@@ -56,7 +57,7 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
         Self { work, down }
     }
 
-    /// Calls `method` of the stage, and passes on what it emits.
+    /// Calls `method` of the stage, and passes on the packets that it emits.
     #[inline(always)]
     fn call(&mut self, context: TurnContext<'_>, method: Method<'_, In>) {
         let Self { work, down } = self;
@@ -80,7 +81,8 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
         match &mut call.input {
             Some(input) => {
                 stage.process(&mut cx, input, &mut out);
-                // What the stage left is neither emitted nor held: the settlement shows it.
+                // Packets that the stage left are neither emitted nor held: the settlement shows
+                // it.
                 if !input.is_empty() {
                     drop_left(input);
                 }
@@ -114,10 +116,10 @@ enum Method<'a, In> {
     Finish,
 }
 
-/// A call of the stage. Its drop settles one that panics.
+/// A call of the stage. The drop settles the call if the stage panics.
 struct Call<'a, In, A: BurstStage<In>> {
     work: &'a mut Work<In, A>,
-    /// What the stage takes from, in a call that offers packets.
+    /// The stage's input, in a call that offers packets.
     input: Option<&'a mut Burst<In>>,
     offered: usize,
     tally: Tally,
@@ -156,7 +158,8 @@ impl<In, A: BurstStage<In>> Call<'_, In, A> {
 }
 
 impl<In, A: BurstStage<In>> Drop for Call<'_, In, A> {
-    /// The drops of the call are counted, but not settled. What it has not taken is left in the input.
+    /// The drops of the call are counted, but not settled. Packets that it has not taken are left
+    /// in the input.
     #[cold]
     fn drop(&mut self) {
         record(&self.work.name);
@@ -219,7 +222,7 @@ impl<In, A: BurstStage<In>> Part for Work<In, A> {
         self.stage.has_work()
     }
 
-    /// What the stage holds stays with it, is counted here, and is dropped with it.
+    /// Packets that the stage holds stay there, are counted here, and are dropped with the stage.
     fn abandon(&mut self) {
         abandon_emitted(&self.counters, &mut self.output);
         self.counters.panicked.add(std::mem::take(&mut self.held_seen));
@@ -228,7 +231,7 @@ impl<In, A: BurstStage<In>> Part for Work<In, A> {
     }
 }
 
-/// A stage that sees packets one by one, as one that takes bursts.
+/// Adapts a stage that takes packets one by one to bursts.
 pub struct PerPacket<A>(pub A);
 
 impl<In, A: Stage<In>> BurstStage<In> for PerPacket<A> {
@@ -255,7 +258,7 @@ impl<In, A: Stage<In>> BurstStage<In> for PerPacket<A> {
     }
 }
 
-/// The name of a stage that was given none: that of its type, without modules and parameters.
+/// The default name of a stage: its type, without modules and parameters.
 pub fn stage_name<A>() -> String {
     let full = std::any::type_name::<A>();
     let bare = full.split('<').next().unwrap_or(full);

@@ -4,7 +4,7 @@ use super::Parcel;
 use hotloop_stage::{Burst, BurstStage, Cx, NoDrops, Output};
 use std::collections::VecDeque;
 
-/// Keeps the last so many packets until the end.
+/// Keeps the last `count_max` packets until the end.
 pub struct Hold {
     count_max: usize,
     parcels: VecDeque<Parcel>,

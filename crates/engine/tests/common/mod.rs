@@ -1,5 +1,5 @@
-//! A world of memory around the engine: packets with identities, a pool that wants each of them back
-//! once, and a device that counts for itself.
+//! A world of memory around the engine: packets with identities, a pool that expects each of them
+//! back once, and a device with its own counts.
 #![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 
 mod hold;
@@ -15,7 +15,7 @@ use hotloop_stage::{
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-/// Every shape that the engine runs in.
+/// Every shape of deployment.
 pub const DEPLOYMENTS: [Deployment; 6] = [
     Deployment::run_to_completion(1),
     Deployment::run_to_completion(2),
@@ -28,7 +28,7 @@ pub const DEPLOYMENTS: [Deployment; 6] = [
 /// A packet of the pool.
 pub struct Parcel {
     id: usize,
-    /// What it is sharded by.
+    /// The key for sharding.
     pub key: u32,
     /// Its number in its queue, with the queue's in the upper half.
     pub sequence: u64,
@@ -38,13 +38,13 @@ pub struct Parcel {
 }
 
 impl Parcel {
-    /// A second owner of the same packet, as only a wrong driver can make.
+    /// A second owner of the same packet, an error that only a wrong driver can make.
     pub fn twin(&self) -> Self {
         let Self { id, key, sequence, at_ns, ref pool } = *self;
         Self { id, key, sequence, at_ns, pool: Arc::clone(pool) }
     }
 
-    /// Which queue it came by.
+    /// The queue that the packet came by.
     pub const fn queue(&self) -> u64 {
         self.sequence >> 32
     }
@@ -66,10 +66,10 @@ impl Drop for Parcel {
     }
 }
 
-/// Where packets come from and go back to.
+/// The pool that packets come from and return to.
 #[derive(Default)]
 pub struct Pool {
-    /// How often each packet came home.
+    /// Number of times that each packet came back.
     homes: Mutex<Vec<u32>>,
 }
 
@@ -91,7 +91,7 @@ impl Pool {
     }
 }
 
-/// A device: counts each packet it hands over or takes, whatever its queues say.
+/// A device: counts each packet that it delivers or takes, whatever its queues report.
 pub struct Nic {
     pub pool: Arc<Pool>,
     pub received: AtomicU64,
@@ -130,7 +130,7 @@ impl Device for Nic {
     }
 }
 
-/// A packet that was sent, and from where.
+/// A packet that was sent, and the core that sent it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Seen {
     pub key: u32,
@@ -139,7 +139,7 @@ pub struct Seen {
     pub core: usize,
 }
 
-/// One device, and all that was sent by it.
+/// One device, and all packets that it sent.
 pub struct World {
     pub nic: Arc<Nic>,
     pub seen: Arc<Mutex<Vec<Seen>>>,
@@ -166,7 +166,7 @@ impl World {
         Self { nic: Arc::new(nic), seen: Arc::default() }
     }
 
-    /// A queue of `count` packets, that can wait.
+    /// A queue of `count` packets that can wait.
     pub fn rx(&self, core: &Core, count: u64) -> Rx {
         self.nic.queues.fetch_add(1, SeqCst);
         Rx {
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// A queue that sends all it is given.
+    /// A queue that sends all its packets.
     pub fn tx(&self, core: &Core) -> Tx {
         self.nic.queues.fetch_add(1, SeqCst);
         Tx {
@@ -202,7 +202,7 @@ impl World {
         Ok(self.tx(core))
     }
 
-    /// What was sent, in the order of keys and sequence numbers.
+    /// The packets sent, in the order of keys and sequence numbers.
     pub fn sorted(&self) -> Vec<(u32, u64)> {
         let mut all: Vec<_> =
             self.seen.lock().unwrap().iter().map(|seen| (seen.key, seen.sequence)).collect();
@@ -226,7 +226,7 @@ pub struct Rx {
     pub at_ns: fn(u64) -> Option<u64>,
     pub lossless: bool,
     pub burst_max: usize,
-    /// How many more than true it says, in the poll that hands over packet `lies_at`.
+    /// Number of packets by which it exaggerates, in the poll that delivers packet `lies_at`.
     pub said_more: isize,
     pub lies_at: u64,
     pub start_error: Option<&'static str>,
@@ -284,9 +284,9 @@ pub struct Tx {
     nic: Arc<Nic>,
     seen: Arc<Mutex<Vec<Seen>>>,
     core: usize,
-    /// How many packets it takes in all before it is full.
+    /// Total number of packets that it takes before it is full.
     pub room: usize,
-    /// How many more than true it says, when it has sent packet `lies_at`.
+    /// Number of packets by which it exaggerates, after it has sent packet `lies_at`.
     pub said_more: isize,
     pub lies_at: u64,
     pub start_error: Option<&'static str>,
@@ -327,7 +327,7 @@ impl Drop for Tx {
     }
 }
 
-/// How a run ended.
+/// The result of a run.
 pub type Outcome = Result<Report, RunError>;
 
 /// Runs until every source is exhausted.
@@ -340,7 +340,7 @@ pub fn run(graph: impl Graph, deployment: Deployment) -> Outcome {
     })
 }
 
-/// The report of a run that must have been whole.
+/// The report of a run that must be whole.
 pub fn whole(result: Result<Report, RunError>) -> Report {
     let report = result.unwrap_or_else(|error| panic!("{error}"));
     assert_adds_up(&report);
@@ -348,7 +348,7 @@ pub fn whole(result: Result<Report, RunError>) -> Report {
     report
 }
 
-/// The report of a run that must not have been whole.
+/// The report of a run that must not be whole.
 pub fn not_whole(result: Result<Report, RunError>) -> Report {
     match result {
         Err(RunError::NotWhole(report)) => *report,
@@ -356,7 +356,7 @@ pub fn not_whole(result: Result<Report, RunError>) -> Report {
     }
 }
 
-/// The account by the test's own sums, whatever the report says of itself.
+/// Checks the account with the test's own sums, whatever the report contains.
 pub fn assert_adds_up(report: &Report) {
     let entered = report.received + report.created;
     assert_eq!(entered, report.sent + report.dropped_sum(), "{report}");
@@ -369,12 +369,12 @@ pub fn assert_adds_up(report: &Report) {
     }
 }
 
-/// The finding of a place that emitted more than it had.
+/// The finding for a place that emitted more than it had.
 pub fn uncreated(place: &str, count: u64) -> String {
     format!("packets emitted but neither received nor created by {place}: {count}")
 }
 
-/// The name that a core has in reports.
+/// A core's name in reports.
 pub fn core_name(deployment: Deployment, (group, index): (usize, usize)) -> String {
     if deployment.is_run_to_completion() {
         format!("core {index}")

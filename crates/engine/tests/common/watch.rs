@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Runs `body`, and ends the process where it takes longer than a minute: what hangs must fail.
+/// Runs `body`, and ends the process if it takes longer than a minute: a hang must fail.
 #[allow(clippy::print_stderr, reason = "the last words of a test that hangs")]
 pub fn watched<T>(body: impl FnOnce() -> T) -> T {
     let done = Arc::new(AtomicBool::new(false));
