@@ -12,26 +12,27 @@ use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::ControlFlow;
 
-/// How many items a burst holds.
+/// Number of items that a burst holds.
 ///
-/// 64 is where looking flows up in bursts stops gaining: memory latency is hidden by the prefetches
-/// of the items ahead.
+/// At 64, looking flows up in bursts stops gaining: the prefetches of the items ahead hide the
+/// memory latency.
 pub const BURST_CAPACITY: usize = 64;
 
-/// Up to 64 items in the order in which they came, stored inline.
+/// Up to 64 items in order of arrival, stored inline.
 ///
-/// A burst is a queue: [`push`](Self::push) at the end, [`pop`](Self::pop) from the front. What is
-/// left in it when it is dropped is dropped with it.
+/// A burst is a queue: [`push`](Self::push) at the end, [`pop`](Self::pop) from the front. Dropping
+/// a burst drops the items left in it.
 pub struct Burst<T> {
     /// Index of the first item. Invariant: `front <= end`.
     front: usize,
     /// One past the index of the last item. Invariant: `end <= BURST_CAPACITY`.
     end: usize,
-    /// How many items a source may fill it up to. Invariant: `limit <= BURST_CAPACITY`.
+    /// Maximum number of items after a source has filled the burst. Invariant: `limit <=
+    /// BURST_CAPACITY`.
     limit: usize,
-    /// How to fetch the items, if they are [cold](Self::set_cold) and there was no pass over them yet.
+    /// How to fetch the items, if they are [cold](Self::set_cold) and no pass over them has begun.
     fetch: Option<Fetch<T>>,
-    /// Invariant: the slots `front..end` are initialised, and no others.
+    /// Invariant: exactly the slots `front..end` are initialised.
     slots: [MaybeUninit<T>; BURST_CAPACITY],
 }
 
@@ -48,14 +49,14 @@ impl<T> Burst<T> {
         }
     }
 
-    /// How many items are in it.
+    /// Number of items in the burst.
     #[inline(always)]
     #[must_use]
     pub const fn len(&self) -> usize {
         self.end - self.front
     }
 
-    /// Whether nothing is in it.
+    /// Whether the burst is empty.
     #[inline(always)]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -69,22 +70,22 @@ impl<T> Burst<T> {
         self.len() == BURST_CAPACITY
     }
 
-    /// Whether the last slot is taken: items may still fit in front.
+    /// Whether the last slot is in use: items may still fit in front.
     #[inline(always)]
     pub(crate) const fn is_at_end(&self) -> bool {
         self.end == BURST_CAPACITY
     }
 
-    /// How many items a source may still put into it: 64, or the limit that was set, less what is
-    /// in it.
+    /// Number of items that a source may still add: 64, or the limit that was set, less the number
+    /// of items.
     #[inline(always)]
     #[must_use]
     pub const fn room(&self) -> usize {
         self.limit.saturating_sub(self.len())
     }
 
-    /// Sets how many items a source may fill the burst up to, at most 64. The engine lowers it for
-    /// a source that can wait, to what every ring after it has room for.
+    /// Sets the number of items up to which a source may fill the burst, at most 64. The engine
+    /// lowers it for a source that can wait, to the free room of every later ring.
     #[inline(always)]
     pub const fn set_limit(&mut self, limit: usize) {
         self.limit = if limit < BURST_CAPACITY { limit } else { BURST_CAPACITY };
@@ -93,19 +94,21 @@ impl<T> Burst<T> {
     /// Puts an item at the end.
     ///
     /// # Panics
-    /// When the burst is full.
+    /// If the burst is full.
     #[inline(always)]
     pub fn push(&mut self, item: T) {
         if self.end == BURST_CAPACITY {
             self.make_room();
         }
-        // SAFETY: `end <= BURST_CAPACITY` always, and the case that they are equal was dealt with.
+        // SAFETY: `end <= BURST_CAPACITY` always, and the case that they are equal was handled
+        // above.
         let slot = unsafe { self.slots.get_unchecked_mut(self.end) };
         slot.write(item);
         self.end += 1;
     }
 
-    /// Takes the item at the front. A stage that does so for each packet calls [`fetch`](Self::fetch) before.
+    /// Removes and returns the item at the front. A stage that does so for each packet calls
+    /// [`fetch`](Self::fetch) before.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<T> {
         if self.front == self.end {
@@ -131,7 +134,7 @@ impl<T> Burst<T> {
         unsafe { &*(std::ptr::from_ref(slots) as *const [T]) }
     }
 
-    /// The items, front first, to be changed.
+    /// The items, front first, mutable.
     #[inline(always)]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         // SAFETY: `front <= end <= BURST_CAPACITY`.
@@ -141,16 +144,16 @@ impl<T> Burst<T> {
         unsafe { &mut *(std::ptr::from_mut(slots) as *mut [T]) }
     }
 
-    /// The items, front first, to be changed. As [`as_mut_slice`](Self::as_mut_slice), but [cold](Self::set_cold) items are
-    /// fetched ahead.
+    /// The items, front first, mutable. Like [`as_mut_slice`](Self::as_mut_slice), but
+    /// [cold](Self::set_cold) items are fetched ahead.
     #[inline(always)]
     pub fn iter_mut(&mut self) -> IterMut<'_, T> {
         let fetch = self.fetch.take();
         IterMut::new(self.as_mut_slice(), fetch)
     }
 
-    /// Starts to fetch all items if they are [cold](Self::set_cold): for code that hands them on as they are, or takes
-    /// them one by one.
+    /// Starts to fetch all items if they are [cold](Self::set_cold): for code that passes them on
+    /// unchanged, or takes them one by one.
     #[inline(always)]
     pub fn fetch(&mut self) {
         if let Some(fetch) = self.fetch.take() {
@@ -166,16 +169,16 @@ impl<T> Burst<T> {
         Drain { slots: &mut self.slots, next, end }
     }
 
-    /// The free slots after the last item, as many as [`room`](Self::room) says, for a driver that
-    /// writes items itself. [`assume_pushed`](Self::assume_pushed) makes them items.
+    /// The free slots after the last item, up to [`room`](Self::room), for a driver that writes
+    /// items itself. [`assume_pushed`](Self::assume_pushed) makes them items.
     #[inline(always)]
     pub fn spare_mut(&mut self) -> &mut [MaybeUninit<T>] {
         if self.front > 0 {
             self.compact();
         }
         let end = self.end + self.room();
-        // SAFETY: `front` is 0: with room for more, `end` becomes `limit`, and stays as it was without. Neither is above
-        // `BURST_CAPACITY`.
+        // SAFETY: `front` is 0 here, so `end` becomes `limit` if there is room for more, and is
+        // `self.end` otherwise. Neither is above `BURST_CAPACITY`.
         unsafe { self.slots.get_unchecked_mut(self.end..end) }
     }
 
@@ -190,12 +193,12 @@ impl<T> Burst<T> {
         self.end += count;
     }
 
-    /// Gives up the first `count` items without dropping them: a driver has taken them over.
+    /// Releases the first `count` items without dropping them: a driver has taken them over.
     ///
-    /// Leaks them when nobody has.
+    /// If nobody owns them, they leak.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// If there are fewer.
     #[inline(always)]
     pub fn forget_front(&mut self, count: usize) {
         if count == self.len() {
@@ -206,24 +209,23 @@ impl<T> Burst<T> {
         self.front += count;
     }
 
-    /// Takes the items one by one, front first, and puts what `change` makes of them, where it makes
-    /// something, at the end of `out`. The same as popping and pushing, but both ends stay in
-    /// registers.
+    /// Takes the items one by one, front first, and puts the results of `change`, if any, at the
+    /// end of `out`. Equivalent to popping and pushing, but both ends stay in registers.
     ///
-    /// Where `change` panics, the items it has not seen are left, and what it made is in `out`.
+    /// If `change` panics, the items it has not seen are left, and its results are in `out`.
     ///
     /// # Panics
-    /// When `out` has not as many free slots as there are items.
+    /// If `out` has fewer free slots than there are items.
     #[inline(always)]
     pub fn map_into<U>(&mut self, out: &mut Burst<U>, mut change: impl FnMut(T) -> Option<U>) {
         let _ = self.move_into(out, |item| ControlFlow::<Infallible, _>::Continue(change(item)));
     }
 
-    /// As [`map_into`](Self::map_into), up to the first item that `change` makes an error of, which is
-    /// returned. The items after it are left.
+    /// Like [`map_into`](Self::map_into), up to the first item for which `change` returns an error.
+    /// Returns that error. The later items are left.
     ///
     /// # Panics
-    /// As [`map_into`](Self::map_into).
+    /// Like [`map_into`](Self::map_into).
     ///
     /// ```
     /// use hotloop_stage::Burst;
@@ -246,7 +248,7 @@ impl<T> Burst<T> {
         end.break_value()
     }
 
-    /// Takes items until `change` breaks off, and puts what it makes of them at the end of `out`.
+    /// Takes items until `change` breaks off, and puts its results at the end of `out`.
     #[inline(always)]
     fn move_into<U, E>(
         &mut self,
@@ -283,7 +285,7 @@ impl<T> Burst<T> {
         ControlFlow::Continue(())
     }
 
-    /// Moves the items to the first slots, so that there is one after them.
+    /// Moves the items to the first slots, so that there is a free slot after them.
     #[cold]
     fn make_room(&mut self) {
         assert!(self.front > 0, "a burst holds no more than {BURST_CAPACITY} items");
@@ -304,15 +306,15 @@ impl<T> Burst<T> {
     }
 }
 
-/// Two bursts while items move from one to the other. Its drop sets their ends, also where a panic
+/// Two bursts while items move from one to the other. The drop sets their ends, also if a panic
 /// ends the move.
 struct Moving<'a, T, U> {
     from: &'a mut Burst<T>,
     to: &'a mut Burst<U>,
     /// Index of the first item that was not taken. Invariant: `from.front <= front <= from.end`.
     front: usize,
-    /// Index after the last item that was put. Invariant: the slots from `to.end` to it are
-    /// initialised, and it is at most `BURST_CAPACITY`.
+    /// Index after the last item that was put. Invariant: the slots `to.end..end` are initialised,
+    /// and `end <= BURST_CAPACITY`.
     end: usize,
 }
 
@@ -353,7 +355,7 @@ unsafe impl<T> MoveOut for Burst<T> {
 impl<T> MoveIn for Burst<T> {
     type Item = T;
 
-    /// All that the burst still takes, whatever its limit.
+    /// All free slots, whatever the limit.
     #[inline(always)]
     fn spare(&mut self) -> &mut [MaybeUninit<T>] {
         if self.front != 0 {
@@ -365,7 +367,8 @@ impl<T> MoveIn for Burst<T> {
 
     #[inline(always)]
     unsafe fn moved_in(&mut self, count: usize) {
-        // By contract so many slots after `end` are initialised: `end <= BURST_CAPACITY` still holds.
+        // By contract, this many slots after `end` are initialised: `end <= BURST_CAPACITY` still
+        // holds.
         self.end += count;
     }
 }
@@ -377,10 +380,10 @@ impl<T> Default for Burst<T> {
 }
 
 impl<T: Carries> Burst<T> {
-    /// Drops all packets. Those in mbufs of one mempool go back to it together, which costs less than to drop
-    /// them one by one.
+    /// Drops all packets. Packets in mbufs of one mempool go back to it together, which costs less
+    /// than dropping them one by one.
     ///
-    /// Where the drop of one panics, the others are dropped all the same.
+    /// If dropping one of them panics, the others are dropped all the same.
     #[inline(always)]
     pub fn clear(&mut self) {
         if !self.is_empty() {
@@ -401,10 +404,11 @@ impl<T> Drop for Burst<T> {
     }
 }
 
-/// What was in a burst, front first. Its drop drops what is left, also where a panic ends the draining.
+/// The former items of a burst, front first. Its drop drops the rest, also if a panic ends the
+/// draining.
 pub struct Drain<'a, T> {
-    /// Invariant: the slots `next..end` are initialised, and are this value's. `Burst::drain` makes it of all
-    /// items, and the burst then has none.
+    /// Invariant: the slots `next..end` are initialised, and owned by this value. `Burst::drain`
+    /// makes this value with all items, and the burst then has none.
     slots: &'a mut [MaybeUninit<T>; BURST_CAPACITY],
     /// Invariant: `next <= end <= BURST_CAPACITY`.
     next: usize,
@@ -429,7 +433,7 @@ impl<T> Iterator for Drain<'_, T> {
 }
 
 impl<'a, P, M> Drain<'a, Tagged<P, M>> {
-    /// The packets, without what the tags say of them.
+    /// The packets without their tags.
     pub(crate) fn untagged(self) -> Drain<'a, P> {
         let mut this = ManuallyDrop::new(self);
         let slots = std::ptr::from_mut(this.slots).cast::<[MaybeUninit<P>; BURST_CAPACITY]>();
@@ -441,7 +445,7 @@ impl<'a, P, M> Drain<'a, Tagged<P, M>> {
 }
 
 impl<T> AsRef<[T]> for Drain<'_, T> {
-    /// What is left, front first.
+    /// The remaining items, front first.
     #[inline(always)]
     fn as_ref(&self) -> &[T] {
         // SAFETY: `next <= end <= BURST_CAPACITY`.
@@ -470,7 +474,7 @@ impl<T> Drop for Drain<'_, T> {
 
 impl<T> Extend<T> for Burst<T> {
     /// # Panics
-    /// When they don't fit.
+    /// If the items don't fit.
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
         for item in items {
             self.push(item);

@@ -1,4 +1,4 @@
-//! What a factory knows of the core that will own what it makes.
+//! A factory's view of the core that will own its result.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ impl Core {
         Self { group: 0, index, count, cpu: None, node: None, lcore: Rc::default() }
     }
 
-    /// The same core on this CPU of this NUMA node, where they are known.
+    /// The same core on this CPU of this NUMA node, if known.
     #[must_use]
     pub fn on(self, cpu: Option<usize>, node: Option<u32>) -> Self {
         Self { cpu, node, ..self }
@@ -37,7 +37,7 @@ impl Core {
         Self { group, ..self.clone() }
     }
 
-    /// The group of what is being made, from 0.
+    /// The group of the current factory, from 0.
     #[must_use]
     pub const fn group(&self) -> usize {
         self.group
@@ -55,7 +55,7 @@ impl Core {
         self.count
     }
 
-    /// The CPU the core is pinned to, by the kernel's number.
+    /// The CPU that the core is pinned to, by the kernel's number.
     #[must_use]
     pub const fn cpu(&self) -> Option<usize> {
         self.cpu
@@ -79,14 +79,15 @@ impl Core {
     }
 }
 
-/// What the engine knows once every core has claimed its queues, for a device to size its pools by.
+/// Totals that the engine knows once every core has claimed its queues, for a device to size its
+/// pools.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// How many packets may at most be inside the engine: in rings, in bursts, held by stages.
+    /// Maximum number of packets inside the engine: in rings, in bursts, held by stages.
     pub in_flight_max: usize,
-    /// How many threads take packets from a pool or give them back.
+    /// Number of threads that take packets from a pool or return them.
     pub thread_count: usize,
-    /// Whether they are a pipeline, in which some threads mostly take packets from a pool and others mostly give
-    /// them back.
+    /// Whether the threads are a pipeline, in which some mostly take packets from a pool and others
+    /// mostly return them.
     pub is_pipeline: bool,
 }

@@ -2,19 +2,19 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A counter with one writer, which anybody may read at any time.
+/// A counter with one writer, which any thread may read at any time.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `count`. Only the one writer may call it: it loads and stores, so that it costs no
-    /// locked instruction, and a second writer's counts would be lost.
+    /// Adds `count`. Only the one writer may call this: it loads and stores without a locked
+    /// instruction, so a second writer's counts would be lost.
     #[inline(always)]
     pub fn add(&self, count: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
-    /// Sets the counter, for one that shows a state. Only the one writer may call it.
+    /// Sets the counter, if it shows a state. Only the one writer may call this.
     #[inline(always)]
     pub fn set(&self, value: u64) {
         self.0.store(value, Relaxed);
@@ -28,25 +28,26 @@ impl Counter {
     }
 }
 
-/// What one stage on one core counts: written by that core alone, summed once a burst, on cache
-/// lines of its own (two: x86-64 fetches lines in pairs). What every burst needs is on the first.
+/// The counters of one stage on one core: written only by that core, summed once per burst, on
+/// their own cache lines (two: x86-64 fetches lines in pairs). The counters that every burst needs
+/// are on the first line.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Counters {
     /// Packets taken.
     pub received: Counter,
-    /// Packets emitted, created ones among them.
+    /// Packets emitted, including created ones.
     pub emitted: Counter,
     /// Packets that the stage made itself.
     pub created: Counter,
-    /// Packets that the stage keeps for later, at the end of the last burst.
+    /// Packets that the stage holds at the end of the last burst.
     pub held: Counter,
-    /// Which captures see the packets of this place, a bit for each.
+    /// The captures that see this place's packets, a bit for each.
     captures: AtomicU8,
     /// The number of this place on its core.
     place: AtomicU32,
     dropped: Box<[Counter]>,
-    /// Packets that left for another core, among those emitted.
+    /// The part of `emitted` that left for another core.
     pub crossed: Counter,
     /// Packets that came in and neither left, nor were dropped, nor are held.
     pub unattributed: Counter,
@@ -58,34 +59,34 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counters of a stage that drops for the reasons named.
+    /// Counters of a stage that drops for these reasons.
     #[must_use]
     pub fn new(reasons: &'static [&'static str]) -> Self {
         let dropped = reasons.iter().map(|_| Counter::default()).collect();
         Self { dropped, reasons, ..Self::default() }
     }
 
-    /// Which captures see the packets of this place, a bit for each; 0 while there are none.
+    /// The captures that see this place's packets, a bit for each; 0 while there are none.
     #[inline(always)]
     #[must_use]
     pub fn captures(&self) -> u8 {
         self.captures.load(Relaxed)
     }
 
-    /// Whether a capture sees the packets of this place: one relaxed load.
+    /// Whether a capture sees this place's packets: one relaxed load.
     #[inline(always)]
     #[must_use]
     pub fn is_tapped(&self) -> bool {
         self.captures() != 0
     }
 
-    /// Sets which captures see the packets of this place. For an engine, whose control thread is the one
-    /// writer.
+    /// Sets the captures that see this place's packets. For an engine: its control thread is the
+    /// one writer.
     pub fn set_captures(&self, captures: u8) {
         self.captures.store(captures, Relaxed);
     }
 
-    /// The number of this place among those of its core, as the engine set it; 0 before.
+    /// The number of this place among the places of its core, as set by the engine; 0 before.
     #[must_use]
     pub fn place(&self) -> u32 {
         self.place.load(Relaxed)
@@ -108,8 +109,8 @@ impl Counters {
         self.dropped[index].add(count);
     }
 
-    /// Moves the count of drops for the reason at `index` on to what somebody else counts, and
-    /// returns how many those are more.
+    /// Raises the number of drops for the reason at `index` to `count`, which another party counts,
+    /// and returns the increase.
     pub fn catch_up_drops(&self, index: usize, count: u64) -> u64 {
         let counter = &self.dropped[index];
         let more = count.saturating_sub(counter.count());
@@ -117,7 +118,7 @@ impl Counters {
         more
     }
 
-    /// The names of the reasons for which the place drops packets.
+    /// The names of the place's drop reasons.
     #[must_use]
     pub const fn reasons(&self) -> &'static [&'static str] {
         self.reasons

@@ -1,19 +1,19 @@
-//! One error for everything that can keep an engine from running.
+//! One error type for everything that can prevent an engine from running.
 
 use std::fmt;
 
-/// Any error of a factory, a device or the engine. It prints as its message, with its causes, also
-/// where `main` returns it.
+/// Any error of a factory, a device or the engine. It prints as its message with its causes, also
+/// if `main` returns it.
 pub struct Error(Box<dyn std::error::Error + Send + Sync>);
 
 impl Error {
-    /// An error that is its message.
+    /// An error that consists of its message.
     #[must_use]
     pub fn message(text: impl Into<String>) -> Self {
         Self(text.into().into())
     }
 
-    /// The error itself, for callers that handle some kinds differently.
+    /// The inner error, for callers that handle some kinds differently.
     #[must_use]
     pub fn downcast_ref<E: std::error::Error + 'static>(&self) -> Option<&E> {
         self.0.downcast_ref()

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A point in time, in nanoseconds since whatever the driver of the engine counts from: the start
-/// of a clock, the epoch of a capture's timestamps, zero in a test.
+/// A point in time, in nanoseconds since the engine driver's zero: the start of a clock, the epoch
+/// of a capture's timestamps, zero in a test.
 ///
-/// It is read once a loop, so that all packets of a burst have one time.
+/// It is read once per loop, so that all packets of a burst have the same time.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Instant(u64);
 
@@ -25,14 +25,14 @@ impl Instant {
         self.0
     }
 
-    /// Nanoseconds from `earlier` to this; 0 where it is not earlier.
+    /// Nanoseconds from `earlier` to this point; 0 if `earlier` is not earlier.
     #[inline]
     #[must_use]
     pub const fn ns_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The point `ns` nanoseconds before this; the clock's zero where that is later.
+    /// The point `ns` nanoseconds before this one; the clock's zero if that would be before zero.
     #[inline]
     #[must_use]
     pub const fn earlier_by(self, ns: u64) -> Self {

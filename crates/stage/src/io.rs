@@ -1,45 +1,46 @@
-//! Where packets come from and where they go.
+//! Sources and sinks of packets.
 
 use crate::{Burst, Error, Limits};
 use std::fmt;
 use std::sync::Arc;
 
-/// Where packets come from: an RX queue, memory in tests.
+/// A source of packets: an RX queue, or memory in tests.
 ///
 /// [`poll`](Self::poll) may not block, allocate, lock or make a system call in steady state.
 pub trait Source {
-    /// What it yields.
+    /// The items that it yields.
     type Item;
 
-    /// Puts what has arrived into `burst`, at most as many as its [`room`](Burst::room), and says
-    /// how many.
+    /// Puts the arrived items into `burst`, at most its [`room`](Burst::room), and returns their
+    /// number.
     fn poll(&mut self, burst: &mut Burst<Self::Item>) -> usize;
 
     /// Called once, after every core has claimed its queues and before the first poll: sizes pools,
     /// starts devices.
     ///
     /// # Errors
-    /// Whatever keeps the device from starting; the engine does not run then.
+    /// If the device can't start; the engine does not run then.
     fn start(&mut self, limits: &Limits) -> Result<(), Error> {
         let _ = limits;
         Ok(())
     }
 
-    /// Its devices, whose own counters and pools the engine compares with what it counted.
-    /// A device with several queues is returned by each; the engine knows it by its name.
+    /// Its devices. The engine compares their own counters and pools with its counts. A device with
+    /// several queues is returned by each of them; the engine identifies it by its name.
     fn devices(&self) -> Vec<Arc<dyn Device>> {
         Vec::new()
     }
 
-    /// Whether it can wait, as a file can: then it is polled only for what the rings have room for,
-    /// and each group of cores takes from its rings only what the rings of the next have room for. So
-    /// nothing is dropped as `ring_full`, unless a stage creates packets or gives up held ones in its
-    /// `tick` or `finish`, or more in `process` than its [`growth_max`](crate::BurstStage::growth_max).
+    /// Whether it can wait, like a file: then it is polled only for as many packets as the rings
+    /// have room for, and each group of cores takes from its rings only as many as the next group's
+    /// rings have room for. So nothing is dropped as `ring_full`, unless a stage creates packets or
+    /// releases held ones in its `tick` or `finish`, or more in `process` than its
+    /// [`growth_max`](crate::BurstStage::growth_max).
     fn lossless(&self) -> bool {
         false
     }
 
-    /// Whether it creates its packets, as a traffic generator does: they count as created, not as
+    /// Whether it creates its packets, like a traffic generator: they count as created, not as
     /// received.
     ///
     /// ```
@@ -75,96 +76,97 @@ pub trait Source {
         false
     }
 
-    /// The number of packets that wait in it to be polled; nothing where it does not know. The engine
-    /// asks once in 64 turns, on the thread that polls. As [`poll`](Self::poll), it may not block,
-    /// allocate, lock or make a system call.
+    /// Number of packets that wait to be polled; `None` if unknown. The engine asks once in 64
+    /// turns, on the thread that polls. Like [`poll`](Self::poll), it may not block, allocate, lock
+    /// or make a system call.
     fn waiting_count(&mut self) -> Option<usize> {
         None
     }
 
-    /// Whether nothing will ever come again.
+    /// Whether no packet will ever come again.
     fn finished(&self) -> bool {
         false
     }
 }
 
-/// Where packets go: a TX queue, memory in tests.
+/// A sink of packets: a TX queue, or memory in tests.
 pub trait Sink {
-    /// What it takes.
+    /// The items that it takes.
     type Item;
 
-    /// Sends from the front of `burst` what it can, leaves the unsent in it, and says how many went.
+    /// Sends items from the front of `burst`, leaves the unsent ones there, and returns the number
+    /// of items sent.
     fn send(&mut self, burst: &mut Burst<Self::Item>) -> usize;
 
-    /// How many packets it has taken and dropped since it was made, because the device can't send
-    /// packets of their kind, whenever that may be. They are not among those that
-    /// [`send`](Self::send) says went; the engine counts them as `tx_refused`.
+    /// Number of packets that it has taken and dropped since it was made, because the device can't
+    /// send packets of their kind at any time. They are not included in the results of
+    /// [`send`](Self::send); the engine counts them as `tx_refused`.
     fn refused_count(&self) -> u64 {
         0
     }
 
-    /// Called by the engine every 64 turns of the sink's core, whether or not there is something to
-    /// send: looks after whatever is to be done meanwhile. As [`send`](Self::send), it may not block,
-    /// allocate, lock or make a system call.
+    /// Called by the engine every 64 turns of the sink's core, whether or not there are packets to
+    /// send: does the sink's other work. Like [`send`](Self::send), it may not block, allocate,
+    /// lock or make a system call.
     fn maintain(&mut self) {}
 
-    /// As [`Source::start`].
+    /// Like [`Source::start`].
     ///
     /// # Errors
-    /// Whatever keeps the device from starting; the engine does not run then.
+    /// If the device can't start; the engine does not run then.
     fn start(&mut self, limits: &Limits) -> Result<(), Error> {
         let _ = limits;
         Ok(())
     }
 
-    /// As [`Source::devices`].
+    /// Like [`Source::devices`].
     fn devices(&self) -> Vec<Arc<dyn Device>> {
         Vec::new()
     }
 }
 
-/// A device with counters and pools of its own, which outlives the queues taken from it.
+/// A device with its own counters and pools, which outlives its queues.
 pub trait Device: Send + Sync {
-    /// Its name, the same for every queue of it.
+    /// Its name, the same for all of its queues.
     fn name(&self) -> String;
 
-    /// What it counted since it was started. It goes on answering after [`stop`](Self::stop).
+    /// Its counts since it was started. Also valid after [`stop`](Self::stop).
     fn counters(&self) -> DeviceCounters;
 
-    /// Whether packets can pass; nothing where the device has no link, or does not say. For the
+    /// Whether packets can pass; `None` if the device has no link, or does not report it. For the
     /// control thread: it makes system calls.
     fn link_state(&self) -> Option<LinkState> {
         None
     }
 
-    /// Every figure that the device has, by its own name, such as DPDK's xstats; empty where it has
-    /// none. For the control thread: it makes system calls.
+    /// Every figure of the device, by its own name, such as DPDK's xstats; empty if it has none.
+    /// For the control thread: it makes system calls.
     fn xstats(&self) -> Vec<(String, u64)> {
         Vec::new()
     }
 
-    /// Opens it again, where its interface has gone and one of the same name is there. For the control
-    /// thread, which calls it until it is [`Reopening::Done`]: queues that are being polled have to
-    /// let go of the device first.
+    /// Opens the device again, if its interface has gone and another one with the same name exists.
+    /// For the control thread, which calls this until it returns [`Reopening::Done`]: queues that
+    /// are being polled must let go of the device first.
     ///
     /// # Errors
-    /// Why it could not be opened; it may be tried again.
+    /// If it could not be opened; the caller may try again.
     fn reopen(&self) -> Result<Reopening, Error> {
         Ok(Reopening::Impossible)
     }
 
-    /// Stops it. Called after every queue of it was dropped and the threads that polled them were
-    /// joined, so that what its descriptors hold goes back to the pools.
+    /// Stops the device. Called after every queue was dropped and the threads that polled them were
+    /// joined, so that the packets in its descriptors go back to the pools.
     ///
     /// # Errors
-    /// What the device says; the engine reports it and fails the run.
+    /// The device's error; the engine reports it and fails the run.
     fn stop(&self) -> Result<(), Error>;
 
-    /// Looks whether every packet of its pools is back, each exactly once. Called after every
-    /// device of the run was stopped. The error says which pool lacks what.
+    /// Checks that every packet of its pools is back, each exactly once. Called after every device
+    /// of the run was stopped. The error names the pool and its missing packets.
     ///
     /// # Errors
-    /// A pool that is not whole.
+    /// If a pool is not whole.
     fn check_pools(&self) -> Result<(), Error>;
 }
 
@@ -173,21 +175,21 @@ pub trait Device: Send + Sync {
 pub enum LinkState {
     /// Packets can pass.
     Up,
-    /// The other end, or an administrator, has taken it down; it may come up again.
+    /// The other end, or an administrator, has taken the link down; it may come up again.
     Down,
-    /// The interface that the device is on has gone. One that comes back, under the same name too, is
-    /// another one: [`Device::reopen`].
+    /// The device's interface has gone. If one comes back, also under the same name, it is another
+    /// interface: [`Device::reopen`].
     Gone,
 }
 
-/// How far a device has come that is to be opened again.
+/// The progress of opening a device again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reopening {
-    /// It is not possible with this device.
+    /// This device can't be opened again.
     Impossible,
-    /// There is no interface of its name yet, or its queues have not let go of the device.
+    /// There is no interface with its name yet, or its queues have not let go of the device.
     Waiting,
-    /// Packets can pass again, or always could.
+    /// Packets can pass again, or could all the time.
     Done,
 }
 
@@ -201,33 +203,33 @@ impl fmt::Display for LinkState {
     }
 }
 
-/// A device's own counters, in packets where nothing else is said.
+/// A device's own counters, in packets unless the field states another unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DeviceCounters {
-    /// Packets handed to its RX queues' pollers.
+    /// Packets delivered by its RX queues.
     pub received: u64,
-    /// Packets taken over by its TX queues.
+    /// Packets accepted by its TX queues.
     pub sent: u64,
-    /// Of those, the ones that it then could not send.
+    /// The part of `sent` that it then could not send.
     pub tx_failed: u64,
-    /// Bytes of those received; nothing where the device does not count bytes.
+    /// Bytes of the received packets; `None` if the device does not count bytes.
     pub received_bytes: Option<u64>,
-    /// Bytes of those sent, likewise.
+    /// Bytes of the sent packets, likewise.
     pub sent_bytes: Option<u64>,
-    /// Packets lost because no RX descriptor was free; nothing where the device does not know.
+    /// Packets lost because no RX descriptor was free; `None` if the device does not count them.
     pub imissed: Option<u64>,
     /// Packets lost because no mbuf was free.
     pub rx_nombuf: u64,
-    /// Packets that arrived on queues that nobody claimed, and were freed.
+    /// Packets that arrived on queues without an owner, and were freed.
     pub rx_unclaimed: u64,
-    /// Packets dropped because the lengths that their driver wrote do not agree.
+    /// Packets dropped because the lengths written by their driver do not agree.
     pub rx_malformed: u64,
-    /// How often it was opened again: [`Device::reopen`].
+    /// Number of times that it was opened again: [`Device::reopen`].
     pub reopened: u64,
 }
 
 impl Default for DeviceCounters {
-    /// Nothing passed, and nothing was lost.
+    /// All counts are zero.
     fn default() -> Self {
         Self {
             received: 0,

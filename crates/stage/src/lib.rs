@@ -1,12 +1,11 @@
 //! The vocabulary of a network function.
 //!
-//! A [`Source`] fills a [`Burst`], each [`Stage`] turns a packet into what the next one takes or
-//! drops it for a named reason through [`Cx::drop`], and a [`Sink`] sends what is left. Nothing here
-//! knows threads, rings or devices: the engine that drives the stages brings those.
+//! A [`Source`] fills a [`Burst`], each [`Stage`] turns a packet into the next stage's input or
+//! drops it for a named reason through [`Cx::drop`], and a [`Sink`] sends the rest. Nothing here
+//! depends on threads, rings or devices: the engine that drives the stages provides those.
 //!
-//! - Every packet ends in one output or one counted drop: a [`Dropped`] comes from [`Cx::drop`]
-//!   alone.
-//! - A burst owns its items: what is forgotten in it is dropped with it, once.
+//! - Every packet ends in one output or one counted drop: only [`Cx::drop`] makes a [`Dropped`].
+//! - A burst owns its items: items left in it are dropped with it, once.
 //!
 //! ```
 //! use hotloop_stage::{Carries, Counters, Cx, DropReason, Stage, Instant, Verdict, drop_reasons};
@@ -31,10 +30,11 @@
 //!
 //! # Unsafe code
 //!
-//! `burst` alone, 16 blocks, and one in its `tests`: the slots of a [`Burst`] from `front` to `end` hold items and no others
-//! do, and `front <= end <= 64`. An item is read when `front` has passed its slot, or passes it before
-//! anything can panic; it is shown by `end` after it was written. A driver that fills the spare
-//! slots from outside promises with [`Burst::assume_pushed`] how many it wrote.
+//! Only `burst`, in 16 blocks, and one more in its `tests`: exactly the slots of a [`Burst`] from
+//! `front` to `end` hold items, and `front <= end <= 64`. An item is read after `front` has passed
+//! its slot, or before anything can panic in between; it is included by `end` after it was written.
+//! A driver that fills the spare slots from outside states the number of written slots with
+//! [`Burst::assume_pushed`].
 
 #![deny(unsafe_code)]
 

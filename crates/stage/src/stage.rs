@@ -1,10 +1,10 @@
-//! Stages: what happens to packets between source and sink.
+//! Stages: the processing of packets between source and sink.
 
 use crate::{BURST_CAPACITY, Burst, Counter, Cx, DropReason, NoDrops, Verdict};
 use std::sync::Arc;
 
-/// One packet in, one verdict out: what most network functions are made of. One that looks all packets of a burst up at
-/// once, while memory is slow, is a [`BurstStage`].
+/// One packet in, one verdict out: enough for most network functions. A stage that looks all
+/// packets of a burst up at once, while memory is slow, is a [`BurstStage`].
 ///
 /// None of the methods may block, allocate, lock or make a system call in steady state.
 ///
@@ -30,23 +30,23 @@ use std::sync::Arc;
     note = "what a stage emits (`Stage::Out`) is what the next one takes (`Stage<In>`)"
 )]
 pub trait Stage<In> {
-    /// What a packet becomes: what the next stage takes.
+    /// The output for a packet: the input of the next stage.
     type Out;
 
-    /// Why it drops packets; [`NoDrops`] where it never does.
+    /// The reasons to drop packets; [`NoDrops`] if it never does.
     type Drop: DropReason;
 
-    /// Works on one packet. Mark it `#[inline]`.
+    /// Processes one packet. Mark this `#[inline]`.
     fn packet(&mut self, cx: &mut Cx<'_, Self::Drop>, packet: In) -> Verdict<Self::Out>;
 
-    /// Called once a loop, with or without packets: housekeeping in bounded steps.
+    /// Called once per loop, with or without packets: housekeeping in bounded steps.
     #[inline(always)]
     fn tick(&mut self, cx: &mut Cx<'_, Self::Drop>) {
         let _ = cx;
     }
 
-    /// Its own counters and gauges, each with the name it has in reports and metrics. Called once,
-    /// when the stage has been made; the engine reads them at any time, and sums them over cores.
+    /// Its own counters and gauges, each with its name in reports and metrics. Called once, after
+    /// the stage is made; the engine reads them at any time, and sums them over cores.
     ///
     /// ```
     /// use hotloop_stage::{Counter, Cx, NoDrops, Stage, Verdict};
@@ -74,20 +74,21 @@ pub trait Stage<In> {
     }
 }
 
-/// Bursts in, any number of packets out: for stages that look at a whole burst before they work on its packets, hold
-/// packets, split or join them, or make packets of their own.
+/// Bursts in, any number of packets out: for stages that look at a whole burst before they process
+/// its packets, hold packets, split or join them, or make packets of their own.
 pub trait BurstStage<In> {
-    /// What comes out.
+    /// The output items.
     type Out;
 
-    /// Why it drops packets.
+    /// The reasons to drop packets.
     type Drop: DropReason;
 
-    /// Works on a burst. What it leaves in `input` counts as neither emitted nor held, so it takes
-    /// all.
+    /// Processes a burst. It must take all packets: those left in `input` count as neither emitted
+    /// nor held.
     ///
-    /// Packets that come from another core are fetched into the cache by the first pass over them, if that is
-    /// [`Burst::iter_mut`] or [`Output::map`]. A stage that takes them otherwise calls [`Burst::fetch`] first.
+    /// Packets from another core are fetched into the cache by the first pass over them, if that is
+    /// [`Burst::iter_mut`] or [`Output::map`]. A stage that takes them otherwise calls
+    /// [`Burst::fetch`] first.
     fn process(
         &mut self,
         cx: &mut Cx<'_, Self::Drop>,
@@ -95,68 +96,69 @@ pub trait BurstStage<In> {
         out: &mut Output<'_, Self::Out>,
     );
 
-    /// Called once a loop, with or without packets.
+    /// Called once per loop, with or without packets.
     #[inline(always)]
     fn tick(&mut self, cx: &mut Cx<'_, Self::Drop>, out: &mut Output<'_, Self::Out>) {
         let _ = (cx, out);
     }
 
-    /// Called at the end, when no packet will come any more: gives up or drops what it holds.
+    /// Called at the end, when no packet will come any more: emits or drops the held packets.
     fn finish(&mut self, cx: &mut Cx<'_, Self::Drop>, out: &mut Output<'_, Self::Out>) {
         let _ = (cx, out);
     }
 
-    /// How many packets it holds between calls.
+    /// Number of packets that it holds between calls.
     fn held(&self) -> usize {
         0
     }
 
-    /// How many packets it may hold at most, for the size of the pools.
+    /// Maximum number of packets that it may hold, for the size of the pools.
     fn held_max(&self) -> usize {
         0
     }
 
-    /// Whether it has work left that [`tick`](Self::tick) does in steps: then a core does not sleep, however few packets
-    /// come. Called only where a core would sleep otherwise.
+    /// Whether it has work left that [`tick`](Self::tick) does in steps: then a core does not
+    /// sleep, however few packets come. Called only if a core would sleep otherwise.
     fn has_work(&self) -> bool {
         false
     }
 
-    /// The most packets that [`process`](Self::process) emits for one that it takes. Ahead of a
-    /// boundary, a source that can wait is polled for no more than the rings have room for after
-    /// this growth. What [`tick`](Self::tick) and [`finish`](Self::finish) emit is not covered.
+    /// Maximum number of packets that [`process`](Self::process) emits for each packet that it
+    /// takes. Before a boundary, a source that can wait is polled for no more than the rings have
+    /// room for after this growth. Packets from [`tick`](Self::tick) and [`finish`](Self::finish)
+    /// are not covered.
     fn growth_max(&self) -> usize {
         1
     }
 
-    /// As [`Stage::gauges`].
+    /// Like [`Stage::gauges`].
     fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
         Vec::new()
     }
 }
 
-/// Where a [`BurstStage`] puts packets.
+/// The output of a [`BurstStage`].
 pub struct Output<'a, T> {
     burst: &'a mut Burst<T>,
     spill: &'a mut dyn FnMut(&mut Burst<T>),
     tally: &'a mut Tally,
-    /// How many items of the burst are in the tally, or were there before.
+    /// Number of items of the burst that are in the tally, or were there before.
     counted: usize,
 }
 
-/// How many packets a stage put into its [`Output`].
+/// Number of packets that a stage put into its [`Output`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Tally {
-    /// All of them.
+    /// All packets.
     pub emitted: u64,
-    /// Those that the stage made itself.
+    /// Packets that the stage made itself.
     pub created: u64,
 }
 
 impl<'a, T> Output<'a, T> {
-    /// For an engine that drives a stage: collects in `burst`, which may hold items before, calls `spill`,
-    /// which must empty it, when it is full, and counts in `tally`, which so outlives a panic of the
-    /// stage. The tally is right once this is dropped.
+    /// For an engine that drives a stage: collects in `burst`, which may hold items before; calls
+    /// `spill`, which must empty the burst, when it is full; and counts in `tally`, which therefore
+    /// outlives a panic of the stage. The tally is right once this value is dropped.
     pub fn new(
         burst: &'a mut Burst<T>,
         spill: &'a mut dyn FnMut(&mut Burst<T>),
@@ -175,10 +177,10 @@ impl<'a, T> Output<'a, T> {
         self.burst.push(packet);
     }
 
-    /// Takes the items of `input` one by one, front first, and emits what `change` makes of them,
-    /// where it makes something. Faster than [`push`](Self::push) for each.
+    /// Takes the items of `input` one by one, front first, and emits the results of `change`, if
+    /// any. Faster than [`push`](Self::push) for each.
     ///
-    /// Where `change` panics, the items that it has not seen are left in `input`.
+    /// If `change` panics, the items that it has not seen are left in `input`.
     #[inline(always)]
     pub fn map<In>(&mut self, input: &mut Burst<In>, change: impl FnMut(In) -> Option<T>) {
         if input.len() > BURST_CAPACITY - self.burst.len() {
@@ -187,7 +189,8 @@ impl<'a, T> Output<'a, T> {
         input.map_into(self.burst, change);
     }
 
-    /// As [`map`](Self::map), with each item's place in the burst: for what was found out of all items before.
+    /// Like [`map`](Self::map), with each item's index in the burst: for results of an earlier pass
+    /// over all items.
     ///
     /// ```
     /// use hotloop_stage::{BURST_CAPACITY, Burst, BurstStage, Cx, NoDrops, Output};
@@ -227,8 +230,8 @@ impl<'a, T> Output<'a, T> {
         });
     }
 
-    /// As [`map`](Self::map), up to the first item that `change` makes an error of, which is returned.
-    /// The items after it are left.
+    /// Like [`map`](Self::map), up to the first item for which `change` returns an error. Returns
+    /// that error. The later items are left.
     #[inline(always)]
     pub fn map_until<In, E>(
         &mut self,
@@ -256,10 +259,10 @@ impl<'a, T> Output<'a, T> {
         self.counted = self.burst.len();
     }
 
-    /// Counts what was put into the burst since the last time.
+    /// Counts the items put into the burst since the last call.
     fn count(&mut self) {
         self.tally.emitted += self.burst.len().saturating_sub(self.counted) as u64;
-        // So that where `spill` panics, what it left is not counted again.
+        // If `spill` panics, the items that it left are then not counted again.
         self.counted = BURST_CAPACITY;
     }
 

@@ -1,4 +1,4 @@
-//! What a stage proved about a packet, travelling with it.
+//! Facts that a stage has proved about a packet, stored with the packet.
 
 use crate::{Carries, Cx, Drain, Instant, NoDrops, Stage, Verdict};
 use hotloop_packet::PacketBuf;
@@ -11,10 +11,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// A packet with a value of type `M` in its metadata.
 ///
-/// It is made by writing that value, so a stage that takes `Tagged<P, M>` stands after one that has
-/// found it out. The value lies in the packet's own memory: the item is no larger than the packet's
-/// handle. `M` takes at most eight bytes, and any bytes are a value of it: code that overwrites the
-/// metadata of [`packet`](Self::packet) gets a wrong value, never an undefined one.
+/// A value is made by writing the tag, so a stage that takes `Tagged<P, M>` comes after one that
+/// has determined it. The tag is in the packet's own memory: the item is no larger than the
+/// packet's handle. `M` takes at most eight bytes, and any bytes are a valid `M`: code that
+/// overwrites the metadata of [`packet`](Self::packet) leads to a wrong tag, never to an undefined
+/// one.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Tagged<P, M> {
@@ -38,14 +39,14 @@ impl<P: PacketBuf, M: Copy + FromBytes + Immutable + IntoBytes> Tagged<P, M> {
         Self { packet, tag: PhantomData }
     }
 
-    /// Takes the packet's metadata as it is for the value: for a packet that has its value already, or gets it before
-    /// [`tag`](Self::tag) is called.
+    /// Uses the packet's present metadata as the tag: for a packet that has its tag already, or
+    /// gets it before [`tag`](Self::tag) is called.
     #[inline(always)]
     pub const fn assume(packet: P) -> Self {
         Self { packet, tag: PhantomData }
     }
 
-    /// Reads the value.
+    /// Reads the tag.
     #[inline]
     pub fn tag(&self) -> M {
         let metadata = self.packet.metadata();
@@ -83,35 +84,35 @@ impl<P: PacketBuf, M> Carries for Tagged<P, M> {
     }
 }
 
-/// A packet that [`Classify`] has looked at: what it is, where its headers are, the hash of its flow
-/// and its shard.
+/// A packet after [`Classify`]: its kind, the positions of its headers, the hash of its flow and
+/// its shard.
 ///
-/// All of it describes the packet as it was then; a stage that changes headers classifies again
-/// before it asks again.
+/// All of these describe the packet at that time; a stage that changes headers must classify the
+/// packet again before it reads them again.
 pub type Classified<P> = Tagged<P, Layout>;
 
 impl<P: PacketBuf> Tagged<P, Layout> {
-    /// What the packet is.
+    /// The packet's kind.
     #[inline]
     pub fn kind(&self) -> Kind {
         self.tag().kind()
     }
 
-    /// The key of its flow, read from the header that it goes by: the inner one of a tunnel, the
-    /// quoted one of an ICMP error. None where it is not IP.
+    /// The key of its flow, read from the decisive header: the inner one of a tunnel, the quoted
+    /// one of an ICMP error. `None` if the packet is not IP.
     #[inline]
     pub fn key(&self) -> Option<FlowKey> {
         self.tag().key(self.packet.data())
     }
 
     /// The symmetric hash of the two addresses: both directions of a connection, its fragments, and
-    /// the errors about it have the same. For a graph's `shard_by`.
+    /// the errors about it have the same value. For a graph's `shard_by`.
     #[inline]
     pub fn shard(&self) -> u32 {
         self.tag().shard()
     }
 
-    /// The symmetric hash of all five fields of its flow; 0 where it is not IP.
+    /// The symmetric hash of all five fields of its flow; 0 if the packet is not IP.
     #[inline]
     pub fn hash(&self) -> u32 {
         self.tag().hash()
@@ -119,30 +120,31 @@ impl<P: PacketBuf> Tagged<P, Layout> {
 }
 
 /// The stage that classifies each packet. It drops none: a malformed packet's
-/// [`kind`](Tagged::kind) says so.
+/// [`kind`](Tagged::kind) shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Classify {
-    /// `None` where there are no hashes.
+    /// `None` for no hashes.
     seed: Option<Seed>,
 }
 
 impl Classify {
-    /// Classifies with hashes of this seed. Cores that are to agree on a packet's shard have the same.
+    /// Classifies with hashes of this seed. Cores that must agree on a packet's shard have the same
+    /// seed.
     #[must_use]
     pub const fn seeded(seed: u64) -> Self {
         Self { seed: Some(Seed::new(seed)) }
     }
 
-    /// Classifies without hashes: a packet's [`hash`](Tagged::hash) and [`shard`](Tagged::shard) are 0. This takes two
-    /// thirds of the instructions, in graphs in which few packets need a hash: [`Seed`] computes it of the
-    /// [key](Tagged::key).
+    /// Classifies without hashes: a packet's [`hash`](Tagged::hash) and [`shard`](Tagged::shard)
+    /// are 0. This takes two thirds of the instructions, in graphs in which few packets need a
+    /// hash: [`Seed`] computes it from the [key](Tagged::key).
     #[must_use]
     pub const fn unhashed() -> Self {
         Self { seed: None }
     }
 }
 
-/// With a seed that was made of a secret: [`Seed::from_key`].
+/// Classifies with a seed that was made from a secret: [`Seed::from_key`].
 impl From<Seed> for Classify {
     fn from(seed: Seed) -> Self {
         Self { seed: Some(seed) }

@@ -1,40 +1,40 @@
-//! Taps: where a capture sees packets on their way.
+//! Taps, through which captures see packets on their way.
 //!
-//! The [`Counters`] of a place say which captures see its packets, and so whether any
-//! does: that is all that the packet path reads while there are none. A packet of a tapped place is shown
-//! to the [`Tap`] of the core, which an engine has set for the thread by [`enter`].
+//! The [`Counters`] of a place hold the captures that see its packets: the packet path reads
+//! nothing else while there are none. A packet of a tapped place is shown to the [`Tap`] of the
+//! core, which an engine has set for the thread with [`enter`].
 
 use crate::{Burst, Carries, Counters, Instant};
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
-/// The number of captures that one place can be tapped by at a time.
+/// Maximum number of captures of one place at a time.
 pub const CAPTURE_COUNT_MAX: usize = 8;
 
-/// What happens to a packet where a capture sees it.
+/// The event at which a capture sees a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Way {
-    /// It came from a source.
+    /// The packet came from a source.
     Receive,
-    /// It goes to a sink, which may still refuse it.
+    /// The packet goes to a sink, which may still refuse it.
     Send,
-    /// It is dropped for the reason of this name.
+    /// The packet is dropped for this reason.
     Drop(&'static str),
 }
 
-/// Where packets are seen.
+/// The place and time at which packets are seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Sight<'a> {
-    /// The counters of the place, which say which captures see it.
+    /// The counters of the place, which hold the captures that see it.
     pub counters: &'a Counters,
-    /// What happens to the packets.
+    /// The event.
     pub way: Way,
     /// The time of their burst.
     pub now: Instant,
 }
 
-/// A packet as it is where a capture sees it.
+/// A packet as a capture sees it.
 #[derive(Clone, Copy)]
 pub struct Seen<'a> {
     /// The bytes of its first segment.
@@ -82,14 +82,14 @@ impl fmt::Debug for Seen<'_> {
     }
 }
 
-/// Four bytes of a packet that have to be something for a filter to want it.
+/// Four bytes of a packet that must match for a filter to want it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Need {
-    /// Where they are.
+    /// Their offset in the packet.
     pub offset: u32,
-    /// Which of their bits count, and what these have to be: little-endian.
+    /// The bits to compare: little-endian.
     pub mask: u32,
-    /// See `mask`.
+    /// The required value of these bits.
     pub value: u32,
 }
 
@@ -100,18 +100,18 @@ impl Need {
     }
 }
 
-/// Two needs, one of which each packet meets that a filter wants.
+/// Two needs. Each packet that a filter wants meets at least one of them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Needs {
-    /// Invariant: in the order of their offsets.
+    /// Invariant: in order of offset.
     either: [Need; 2],
-    /// From the first byte of one to the last of the other.
+    /// From the first byte of the first need to the last byte of the second.
     start: usize,
     end: usize,
 }
 
 impl Needs {
-    /// One of these, or both.
+    /// Requires one of these, or both.
     #[must_use]
     pub fn either(mut needs: [Need; 2]) -> Self {
         needs.sort_by_key(|need| need.offset);
@@ -119,7 +119,8 @@ impl Needs {
         Self { either: needs, start, end: last + size_of::<u32>() }
     }
 
-    /// Whether a packet that begins with these bytes meets one of them: also where they end too early to say.
+    /// Whether a packet that begins with these bytes meets one of the needs: also true if the bytes
+    /// are too few to decide.
     #[inline(always)]
     #[must_use]
     pub fn are_met(&self, bytes: &[u8]) -> bool {
@@ -130,35 +131,36 @@ impl Needs {
     }
 }
 
-/// Which captures look at the packets of a burst, and what all of these need.
+/// The captures that look at the packets of a burst, and their common needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Interest {
-    /// By number, a bit each: see [`Counters::captures`].
+    /// The numbers of the captures, a bit each: see [`Counters::captures`].
     pub captures: u8,
-    /// A packet that doesn't meet this is wanted by none of them. Where it isn't known, nothing.
+    /// A packet that doesn't meet these is wanted by none of the captures. `None` if unknown.
     pub needs: Option<Needs>,
 }
 
-/// What the packets of tapped places are shown to: an engine's, one for each core. It may not block, allocate, lock or
-/// make a system call.
+/// The receiver of packets at tapped places: an engine has one for each core. It may not block,
+/// allocate, lock or make a system call.
 pub trait Tap {
-    /// The captures that look at packets of this place now, and what they need.
+    /// The captures that look at packets of this place now, and their needs.
     fn interest(&self, sight: &Sight<'_>) -> Interest;
 
-    /// Sees packets, at most 64, in their order: those of `count` that may be wanted by the `interest` at this sight.
+    /// Shows packets, at most 64, in order: of `count` packets, the ones that the `interest` at
+    /// this sight may want.
     fn see(&self, sight: &Sight<'_>, interest: Interest, packets: &[Seen<'_>], count: usize);
 }
 
-/// Says which packets a capture wants. It is called on the cores, so it may not block, allocate, lock or
-/// make a system call.
+/// Selects the packets that a capture wants. It is called on the cores, so it may not block,
+/// allocate, lock or make a system call.
 pub trait Filter: Send + Sync {
-    /// What each packet meets that is wanted: checking that keeps most packets from [`select`](Self::select). Nothing
-    /// where it isn't known.
+    /// Needs that each wanted packet meets: checking them keeps most packets from
+    /// [`select`](Self::select). `None` if unknown.
     fn needs(&self) -> Option<Needs> {
         None
     }
 
-    /// The packets that are wanted, of at most 64: bit `i` for `packets[i]`.
+    /// The wanted packets, of at most 64: bit `i` for `packets[i]`.
     fn select(&self, packets: &[Seen<'_>]) -> u64;
 }
 
@@ -167,7 +169,7 @@ thread_local! {
     static TAP: RefCell<Option<Rc<dyn Tap>>> = const { RefCell::new(None) };
 }
 
-/// For an engine: from now on this thread's packets are shown to `tap`. Returns the one before it.
+/// For an engine: from now on this thread's packets are shown to `tap`. Returns the previous tap.
 pub fn enter(tap: Option<Rc<dyn Tap>>) -> Option<Rc<dyn Tap>> {
     TAP.with(|slot| slot.replace(tap))
 }
@@ -194,7 +196,8 @@ pub fn show<T: Carries>(sight: Sight<'_>, burst: &Burst<T>, first: usize) {
     });
 }
 
-/// Those packets that may be wanted, a bit each. It is a function of its own so that all it needs stays in registers.
+/// The packets that may be wanted, a bit each. A separate function, so that all of its values stay
+/// in registers.
 #[inline(never)]
 fn meeting<T: Carries>(needs: Needs, items: &[T]) -> u64 {
     #[cold]
@@ -306,7 +309,7 @@ mod tests {
         let (counters, now) = (Counters::new(&[]), Instant::default());
         show(Sight { counters: &counters, way: Way::Send, now }, &burst, 1);
         enter(None);
-        // Two are too short to say.
+        // Two packets are too short to decide.
         let seen: Vec<_> = notes.0.borrow().iter().map(|(_, bytes)| bytes[0]).collect();
         assert_eq!((seen, notes.1.get()), (vec![3, 4, 5], 4));
     }

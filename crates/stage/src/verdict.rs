@@ -1,4 +1,4 @@
-//! What becomes of a packet: one output, or one counted drop.
+//! The outcome of a packet: one output, or one counted drop.
 
 use crate::tap::{Sight, Way, show_one};
 use crate::{Counters, Drain, Instant};
@@ -6,13 +6,14 @@ use hotloop_packet::PacketBuf;
 use hotloop_ring::prefetch;
 use std::marker::PhantomData;
 
-/// The reasons for which a stage drops packets. [`drop_reasons!`](crate::drop_reasons) writes it.
+/// A stage's reasons to drop packets. [`drop_reasons!`](crate::drop_reasons) writes the
+/// implementation.
 pub trait DropReason: Copy + 'static {
-    /// The reasons' names as they stand in reports and metrics, by [`index`](Self::index). A name
-    /// is part of a program's interface.
+    /// The reasons' names in reports and metrics, by [`index`](Self::index). A name is part of a
+    /// program's interface.
     const NAMES: &'static [&'static str];
 
-    /// The reason's place in [`NAMES`](Self::NAMES).
+    /// The reason's index in [`NAMES`](Self::NAMES).
     fn index(self) -> usize;
 }
 
@@ -28,7 +29,7 @@ impl DropReason for NoDrops {
     }
 }
 
-/// Declares an enum of drop reasons, each with the name it has in reports.
+/// Declares an enum of drop reasons, each with its name in reports.
 ///
 /// ```
 /// use hotloop_stage::{DropReason, drop_reasons};
@@ -62,22 +63,22 @@ macro_rules! drop_reasons {
     };
 }
 
-/// Proof that a packet was dropped and counted. It comes from [`Cx::drop`] alone.
+/// Proof that a packet was dropped and counted. Only [`Cx::drop`] makes it.
 #[derive(Debug)]
 #[must_use = "return it: it stands for the packet that was dropped"]
 pub struct Dropped(());
 
-/// What a stage says of a packet: what it becomes, or that it was dropped.
+/// A stage's verdict on a packet: the output, or proof that it was dropped.
 pub type Verdict<T> = Result<T, Dropped>;
 
-/// What a packet carries, for code that looks at packets on their way: a capture of what is dropped
-/// reads it.
+/// The packet inside an item, for code that looks at packets on their way: a capture of drops reads
+/// it.
 pub trait Carries {
     /// The bytes of the packet's first segment.
     fn bytes(&self) -> &[u8];
 
-    /// The length of the whole packet in bytes, over all segments. A packet that may have several
-    /// implements this and [`each_segment`](Self::each_segment).
+    /// The length of the whole packet in bytes, over all segments. A type with packets of several
+    /// segments implements this and [`each_segment`](Self::each_segment).
     fn total_bytes(&self) -> usize {
         self.bytes().len()
     }
@@ -87,22 +88,24 @@ pub trait Carries {
         take(self.bytes());
     }
 
-    /// When it was received, where its device says so. The engine's capture clock goes by it.
+    /// The time of reception, if the packet's device records it. The engine's capture clock uses
+    /// it.
     fn arrival(&self) -> Option<Instant> {
         None
     }
 
-    /// Starts fetching into the cache what a stage reads first, and waits for none of it. If `is_ahead` is true,
-    /// other packets are worked on meanwhile, so there is time to fetch what is read later too. An item that carries a
-    /// [`PacketBuf`] calls this of the packet, which may know the addresses without reading its header.
+    /// Starts fetching the data that a stage reads first into the cache, without waiting. If
+    /// `is_ahead` is true, other packets are processed meanwhile, so there is time to fetch data
+    /// that is read later, too. An item that carries a [`PacketBuf`] forwards this call to the
+    /// packet, which may know the addresses without reading its header.
     #[inline(always)]
     fn prefetch(&self, is_ahead: bool) {
         let _ = is_ahead;
         prefetch(self.bytes().as_ptr());
     }
 
-    /// Drops packets. What carries a [`PacketBuf`] collects those in a [`Burst`](crate::Burst) and clears it, which may be
-    /// faster than to drop them one by one.
+    /// Drops packets. An item that carries a [`PacketBuf`] collects the packets in a
+    /// [`Burst`](crate::Burst) and clears it, which may be faster than dropping them one by one.
     fn drop_all(packets: Drain<'_, Self>)
     where
         Self: Sized,
@@ -145,15 +148,15 @@ impl<P: PacketBuf> Carries for P {
     }
 }
 
-/// A packet on its way out, alone or with the outlet that it leaves by, for stages that know no outlets.
+/// An outgoing packet, with or without its outlet, for stages that know no outlets.
 pub trait Outgoing: Carries + Sized {
     /// The packet.
     type Packet: PacketBuf;
 
-    /// The packet, to be changed.
+    /// The packet, mutable.
     fn packet_mut(&mut self) -> &mut Self::Packet;
 
-    /// The same item with a new packet, from where this one's memory came from, that holds a copy of
+    /// The same item with a new packet, from the same memory as this one's, that holds a copy of
     /// its first byte. `None` if that memory has run out.
     fn beside(&self) -> Option<Self>;
 }
@@ -170,8 +173,8 @@ impl<P: PacketBuf> Outgoing for P {
     }
 }
 
-/// Counts and drops a packet, and shows it first where a capture sees it. It is called, not inlined: so a stage's loop
-/// holds in registers what it needs for packets that pass.
+/// Counts and drops a packet, and shows it to captures first. It is called, not inlined, so that a
+/// stage's loop keeps its own values for passing packets in registers.
 #[inline(never)]
 fn dispose<I: Carries, D: DropReason>(counters: &Counters, reason: D, now: Instant, packet: I) {
     counters.count_drop(reason.index());
@@ -181,7 +184,7 @@ fn dispose<I: Carries, D: DropReason>(counters: &Counters, reason: D, now: Insta
     }
 }
 
-/// What a stage is called with beside its packets: the time, and the only way to drop.
+/// The context of a stage's calls: the time, and the only way to drop.
 #[derive(Debug)]
 pub struct Cx<'a, D> {
     counters: &'a Counters,
@@ -207,12 +210,12 @@ impl<'a, D: DropReason> Cx<'a, D> {
         Err(Dropped(()))
     }
 
-    /// Counts a packet as dropped for `reason` and gives it back, so that a [`BurstStage`] can make a
-    /// packet of its own in its memory: an answer to it.
+    /// Counts a packet as dropped for `reason` and returns it, so that a [`BurstStage`] can make
+    /// its own packet in the same memory: an answer to it.
     ///
-    /// What is given back counts as free memory. It leaves as a packet that the stage made, by
-    /// [`Output::push_created`], or is simply dropped, in the sense of Rust, where nothing comes of
-    /// it: neither [`drop`](Self::drop) nor [`Output::push`] may count it again. A [`Stage`], which
+    /// The returned packet counts as free memory. It leaves as a packet that the stage made, by
+    /// [`Output::push_created`], or is simply dropped, in the sense of Rust, if it isn't used:
+    /// neither [`drop`](Self::drop) nor [`Output::push`] may count it again. A [`Stage`], which
     /// makes no packets, has no use for it.
     ///
     /// ```
@@ -266,7 +269,7 @@ impl<'a, D: DropReason> Cx<'a, D> {
         self.now
     }
 
-    /// How many packets were dropped through this value.
+    /// Number of packets dropped through this value.
     #[inline(always)]
     #[must_use]
     pub const fn dropped_count(&self) -> u64 {

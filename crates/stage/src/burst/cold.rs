@@ -4,11 +4,12 @@ use super::Burst;
 use crate::Carries;
 use std::slice;
 
-/// How many items are fetched at a time, while those before them are worked on. Fetching a whole burst at once hides
-/// nothing: a core waits as soon as its miss buffers are taken (a few tens at most), and a burst has more lines.
+/// Number of items to fetch at a time, while the items before them are processed. Fetching a whole
+/// burst at once hides nothing: a core waits as soon as its miss buffers are in use (a few tens at
+/// most), and a burst has more lines.
 const PART: usize = 8;
 
-/// Starts to fetch what items refer to, as [`Carries::prefetch`] with the flag.
+/// Starts to fetch the data that items refer to, like [`Carries::prefetch`] with the flag.
 pub(super) type Fetch<T> = fn(&[T], bool);
 
 /// Fetches the first part of `items`. [`fetch_next`] follows.
@@ -26,19 +27,20 @@ pub(super) fn fetch_next<T>(fetch: Fetch<T>, items: &[T]) -> usize {
 }
 
 impl<T: Carries> Burst<T> {
-    /// Notes that another core has just written the items. The first pass over them, if it is [`iter_mut`](Self::iter_mut),
-    /// [`map_into`](Self::map_into) or [`Output::map`](crate::Output::map), then starts to fetch each item a few items
-    /// before it is due. [`fetch`](Self::fetch) starts with all of them at once. [`as_slice`](Self::as_slice) and
-    /// [`pop`](Self::pop) fetch none.
+    /// Notes that another core has just written the items. The first pass over them, if it is
+    /// [`iter_mut`](Self::iter_mut), [`map_into`](Self::map_into) or
+    /// [`Output::map`](crate::Output::map), then starts to fetch each item a few items before it is
+    /// due. [`fetch`](Self::fetch) starts with all of them at once. [`as_slice`](Self::as_slice)
+    /// and [`pop`](Self::pop) fetch none.
     ///
-    /// The engine calls this for the packets that come by a ring.
+    /// The engine calls this for packets from a ring.
     #[inline(always)]
     pub fn set_cold(&mut self) {
         self.fetch = Some(|items, is_ahead| items.iter().for_each(|item| item.prefetch(is_ahead)));
     }
 }
 
-/// The items of a burst, to be changed: see [`Burst::iter_mut`].
+/// The items of a burst, mutable: see [`Burst::iter_mut`].
 #[derive(Debug)]
 pub struct IterMut<'a, T> {
     part: slice::IterMut<'a, T>,
@@ -113,7 +115,7 @@ mod tests {
         (0..count).map(|number| (number, is_ahead)).collect()
     }
 
-    /// Checks that one part at least, and two at most, are fetched from `number` on.
+    /// Checks that at least one part, and at most two, are fetched from `number` on.
     fn assert_is_ahead(number: usize, count: usize, fetched: usize) {
         let (least, most) = (number + PART, number + 2 * PART);
         assert!((least.min(count)..=most).contains(&fetched), "{fetched} at {number} of {count}");
