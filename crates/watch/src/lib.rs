@@ -1,15 +1,16 @@
 //! Watching running cores from outside.
 //!
-//! An engine describes each core by its places and its turns, as [`CorePlaces`]. Any thread then reads
-//! what the places have counted ([`Snapshot`]) and how much the core has to do ([`LoadCounts`], from
-//! which [`LoadMeter`] makes figures for people), and captures the packets that pass ([`Taps`]).
+//! An engine describes each core by its places and its turns, as [`CorePlaces`]. Any thread can
+//! then read the counts of the places ([`Snapshot`]) and the load of the core ([`LoadCounts`], from
+//! which [`LoadMeter`] computes figures for people), and capture the packets that pass ([`Taps`]).
 //!
-//! - It is made for engines and for programs that show what their cores do. It uses rings and the
-//!   vocabulary of stages, and knows neither graphs nor threads: an engine calls [`Watch`] and
-//!   [`CoreTap`] on its cores.
-//! - No core waits for whoever watches it. A core writes its counts by relaxed stores of its own and hands
-//!   copies of packets over through rings; if nobody takes them in time, records are lost, which are
-//!   counted, and never packets. In steady state, nothing here allocates, locks or makes a system call on a core.
+//! - This crate is for engines and for programs that show the activity of their cores. It uses
+//!   rings and the vocabulary of stages, and knows neither graphs nor threads: an engine calls
+//!   [`Watch`] and [`CoreTap`] on its cores.
+//! - No core waits for an observer. A core writes its counts with relaxed stores of its own and
+//!   passes copies of packets through rings; if they are not collected in time, records are lost,
+//!   which are counted, and never packets. In steady state, nothing here allocates, locks or makes
+//!   a system call on a core.
 //!
 //! ```
 //! use hotloop_stage::Counters;
@@ -41,7 +42,8 @@
 //!
 //! # Limits
 //!
-//! At most 8 captures at a time. What is read while a core runs is of slightly different moments.
+//! At most 8 captures at a time. Figures that are read while a core runs belong to slightly
+//! different moments.
 
 #![forbid(unsafe_code)]
 

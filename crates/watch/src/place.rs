@@ -1,4 +1,4 @@
-//! Places: the parts of a graph on one core that count, each a row of the account.
+//! Places: the counting parts of a graph on one core, each a row of the account.
 
 use hotloop_stage::{Counter, Counters};
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 /// One row of the account: a part of the graph on one core.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// What kind of place it is.
+    /// The kind of place.
     pub kind: PlaceKind,
-    /// The group of cores it belongs to.
+    /// The group of cores that it belongs to.
     pub group: usize,
-    /// The name of the stage, or what the engine calls the place.
+    /// The name of the stage, or the engine's name for the place.
     pub name: String,
     /// Its counters.
     pub counters: Arc<Counters>,

@@ -1,4 +1,4 @@
-//! What the cores of a run have counted, place by place.
+//! The counts of a run's cores, place by place.
 
 use crate::load::{LoadCounts, Watch};
 use crate::place::{Place, PlaceKind};
@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-/// The places of one core, for others to read.
+/// The places of one core, for other threads to read.
 #[derive(Clone, Debug)]
 pub struct CorePlaces {
     /// The name of the core.
@@ -19,7 +19,7 @@ pub struct CorePlaces {
     pub index: usize,
     /// The CPU that it is pinned to.
     pub cpu: Option<usize>,
-    /// The most packets that can be inside it.
+    /// Maximum number of packets inside the core.
     pub in_flight_max: usize,
     /// Its places, in the order of a packet.
     pub places: Vec<Place>,
@@ -30,38 +30,38 @@ pub struct CorePlaces {
 }
 
 impl CorePlaces {
-    /// What the core has counted and timed of its turns.
+    /// The counts and times of the core's turns.
     #[must_use]
     pub fn load(&self) -> LoadCounts {
         self.watch.counts(&self.name, self.cpu, &self.places)
     }
 }
 
-/// What the cores of a run have counted up to now, in packets.
+/// The counts of a run's cores up to now, in packets.
 ///
-/// Read while the cores run, the figures are of slightly different moments: what left is read before
-/// what came.
+/// If read while the cores run, the figures belong to slightly different moments: departures are
+/// read before arrivals.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Snapshot {
-    /// How it is deployed.
+    /// The deployment, in words.
     pub deployment: String,
     /// Received from sources.
     pub received: u64,
-    /// Taken over by sinks.
+    /// Accepted by sinks.
     pub sent: u64,
     /// Created by stages and by sources.
     pub created: u64,
-    /// Kept by stages for later.
+    /// Held by stages for later.
     pub held: u64,
-    /// Dropped, by reason; those that there were.
+    /// Dropped, by reason; only reasons that have occurred.
     pub dropped: BTreeMap<String, u64>,
-    /// The most packets that can be inside the engine.
+    /// Maximum number of packets inside the engine.
     pub in_flight_max: u64,
     /// Each place of each core: the first group's cores first, the places of a core in the order of a
     /// packet.
     pub places: Vec<PlaceSnapshot>,
-    /// Sent or dropped after `received` and `created` were read; `sent` and `dropped` were read
-    /// before.
+    /// Packets sent or dropped after `received` and `created` were read; `sent` and `dropped` were
+    /// read before.
     #[serde(skip)]
     left_after: u64,
 }
@@ -77,37 +77,37 @@ pub struct PlaceSnapshot {
     pub index: usize,
     /// The CPU that the core is pinned to.
     pub cpu: Option<usize>,
-    /// The kind of place: `source`, `rings`, where a later group begins, `stage`, `boundary`, where
-    /// packets change cores, or `sink`.
+    /// The kind of place: `source`, `rings` at the beginning of a later group, `stage`, `boundary`
+    /// between groups, or `sink`.
     pub place: String,
     /// The name and the counts of the place.
     #[serde(flatten)]
     pub counts: PlaceCounts,
 }
 
-/// What a place has counted, in packets.
+/// The counts of a place, in packets.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct PlaceCounts {
-    /// The name of the stage, or what the engine calls the place.
+    /// The name of the stage, or the engine's name for the place.
     pub name: String,
-    /// Packets it took.
+    /// Packets that it took.
     pub received: u64,
-    /// Packets it emitted.
+    /// Packets that it emitted.
     pub emitted: u64,
-    /// Packets it created.
+    /// Packets that it created.
     pub created: u64,
-    /// Packets it handed to another core, among those emitted.
+    /// The part of `emitted` that went to another core.
     pub crossed: u64,
-    /// Packets it dropped, by reason; those that there were.
+    /// Packets that it dropped, by reason; only reasons that have occurred.
     pub dropped: BTreeMap<String, u64>,
-    /// Every reason for which it may drop packets, those that it has not had too.
+    /// All of its drop reasons, including those that have not occurred.
     #[serde(skip)]
     pub reasons: Vec<&'static str>,
-    /// Packets it held when it last counted.
+    /// Packets that it held when it last counted.
     pub held: u64,
-    /// Packets it lost.
+    /// Packets that it lost.
     pub unattributed: u64,
-    /// Packets it emitted without having had them.
+    /// Packets that it emitted without having had them.
     pub uncreated: u64,
     /// The stage's own counters and gauges, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -115,7 +115,7 @@ pub struct PlaceCounts {
 }
 
 impl PlaceCounts {
-    /// Adds what a place has counted up to now.
+    /// Adds the counts of a place up to now.
     pub fn add(&mut self, place: &Place) {
         let counters = &place.counters;
         for (name, gauge) in &place.gauges {
@@ -196,8 +196,8 @@ impl Snapshot {
         self.dropped.values().sum()
     }
 
-    /// Packets inside the engine, by the counts: between these two, which are the same once no core
-    /// runs.
+    /// Packets inside the engine, by the counts: between these two numbers, which are the same once
+    /// no core runs.
     #[must_use]
     pub fn in_flight(&self) -> RangeInclusive<i64> {
         let entered = self.received + self.created;
@@ -205,8 +205,8 @@ impl Snapshot {
         least..=entered.wrapping_sub(self.sent + self.dropped_sum()).cast_signed()
     }
 
-    /// Whether the account holds while running: the packets in flight are neither fewer than none nor
-    /// more than there can be.
+    /// Whether the account holds while running: the number of packets in flight is neither negative
+    /// nor above the maximum.
     #[must_use]
     pub fn is_plausible(&self) -> bool {
         let in_flight = self.in_flight();

@@ -1,19 +1,19 @@
-//! From what was counted and timed to how far a core is from its limit.
+//! Estimates a core's distance from its limit from its counts and times.
 
 use super::counts::{LoadCounts, PlaceLoad, TimedTurns, Waiting};
 use serde::Serialize;
 
-/// Of what was timed before, the part that counts beside what was timed since the last reading: bursts
-/// of several sizes show what a packet costs and what a turn.
+/// Weight of the earlier timings relative to those since the last reading: bursts of several sizes
+/// show the cost of a packet and of a turn.
 const KEPT_SHARE: f64 = 0.5;
 
-/// The fewest timed turns whose sizes say what a packet costs more.
+/// Minimum number of timed turns for an estimate of the cost of another packet.
 const FIT_COUNT_MIN: f64 = 8.0;
 
-/// The most that the standard error of what they say may be, as a share of what a packet costs at most.
+/// Maximum standard error of that estimate, relative to the maximum cost of a packet.
 const FIT_ERROR_MAX: f64 = 0.1;
 
-/// Makes figures of a run's counts, each of the time since the reading before.
+/// Computes figures from a run's counts, each for the time since the previous reading.
 ///
 /// # The load
 ///
@@ -23,14 +23,14 @@ const FIT_ERROR_MAX: f64 = 0.1;
 ///
 /// > load = packets · (*a* / *B* + *b*) / time
 ///
-/// Idle, it is 0; where every burst is full and one follows the other, it is 1, whatever *a* and *b*.
-/// The packets are counted. *a* and *b* are the least-squares line through the timed turns that found
-/// packets. Where these are all of one size, or too few, the line goes through their mean and the *a*
-/// that was known last. Before one was, *a* is what a turn takes that finds nothing, which is no more
-/// than it should be: the load is then too high rather than too low.
+/// An idle core has load 0; a core with full bursts back to back has load 1, whatever *a* and *b*.
+/// The packets are counted. *a* and *b* are the least-squares line through the timed turns that
+/// found packets. If these are all of one size, or too few, the line goes through their mean and
+/// the last known *a*. Before *a* was known, it is the time of a turn without packets, which is no
+/// more than the true *a*: the load is then too high rather than too low.
 ///
-/// Time is that in which the core's thread could run: what others took of its CPU is left out, since a
-/// core that gets half of a CPU is at its limit with half of the packets.
+/// Time is only the time in which the core's thread could run: other threads' time on its CPU is
+/// left out, since a core with half of a CPU is at its limit with half of the packets.
 ///
 /// ```
 /// use hotloop_watch::{LoadCounts, LoadMeter, TimedTurns};
@@ -56,51 +56,51 @@ pub struct LoadMeter {
     costs: Vec<Costs>,
 }
 
-/// How busy a core was since the reading before.
+/// The load of a core since the previous reading.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CoreLoad {
     /// The name of the core.
     pub core: String,
     /// The CPU that it is pinned to.
     pub cpu: Option<usize>,
-    /// How far it is from its limit: 0 where no packets come, 100 where no more could. Nothing where
-    /// packets came and none of their turns was timed yet.
+    /// The load: 0 without packets, 100 at the limit. `None` if packets came and none of their
+    /// turns was timed yet.
     pub load_percent: Option<f64>,
     /// Turns in a second.
     pub turns_per_second: f64,
-    /// The share of turns in which no packet came; nothing where there was no turn.
+    /// The share of turns without packets; `None` if there was no turn.
     pub empty_percent: Option<f64>,
     /// Packets in a second.
     pub packets_per_second: f64,
-    /// How full the bursts were that had packets.
+    /// The mean fill of the bursts that had packets.
     pub burst_percent: Option<f64>,
-    /// Nanoseconds that a packet took, of turns that found some; nothing where none was timed.
+    /// Nanoseconds per packet, in turns with packets; `None` if no such turn was timed.
     pub ns_per_packet: Option<f64>,
-    /// What the ticks of all stages took of that, which they do with or without packets: of turns that
-    /// were timed place by place.
+    /// The part of that which the ticks of all stages took, with or without packets: from turns
+    /// that were timed place by place.
     pub tick_ns_per_packet: Option<f64>,
-    /// Each place, in the order of a packet.
+    /// The times of the places, in the order of a packet.
     pub places: Vec<PlaceTime>,
 }
 
-/// What a place took of the core's time.
+/// A place's share of the core's time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PlaceTime {
     /// The kind of place, as in [`PlaceSnapshot`](crate::PlaceSnapshot).
     pub place: String,
-    /// The name of the stage, or what the engine calls the place.
+    /// The name of the stage, or the engine's name for the place.
     pub name: String,
-    /// Nanoseconds for each packet that came to the core, whether or not it came to this place.
-    /// Nothing where no turn was timed.
+    /// Nanoseconds per packet that came to the core, whether or not it came to this place. `None`
+    /// if no turn was timed.
     pub ns_per_packet: Option<f64>,
     /// The packets that wait there for the core.
     pub waiting: Option<Waiting>,
 }
 
 impl LoadMeter {
-    /// The figures of each core since the last reading, or since the beginning at the first. `passed_ns`
-    /// is the time since then, and `available` the part of it in which the thread of a core could run,
-    /// up to 1.
+    /// The figures of each core since the last reading, or since the beginning at the first.
+    /// `passed_ns` is the time since then, and `available` the part of it in which the thread of a
+    /// core could run, up to 1.
     pub fn read(
         &mut self,
         counts: &[LoadCounts],
@@ -161,7 +161,7 @@ impl CoreLoad {
     }
 }
 
-/// What turns took, the latest of them most.
+/// The costs of turns, the latest turns weighted most.
 #[derive(Clone, Debug, Default)]
 struct Costs {
     empty_count: f64,
@@ -172,12 +172,12 @@ struct Costs {
     ns: f64,
     ns_squared: f64,
     packets_ns: f64,
-    /// What a turn takes beside its packets, when bursts of several sizes last said so.
+    /// The cost of a turn without its packets, when bursts of several sizes last showed it.
     turn_ns: Option<f64>,
 }
 
 impl Costs {
-    /// What is known stays until there is something newer.
+    /// The known cost stays until there is a newer one.
     fn add(&mut self, timed: TimedTurns) {
         let add = |sum: &mut f64, more: u64| *sum = *sum * KEPT_SHARE + float(more);
         if timed.empty_count > 0 {
@@ -195,7 +195,7 @@ impl Costs {
         }
     }
 
-    /// What a packet takes in a burst of `burst_max`; nothing where no turn with packets was timed.
+    /// The cost of a packet in a burst of `burst_max`; `None` if no turn with packets was timed.
     fn packet_ns(&self, burst_max: f64) -> Option<f64> {
         let mean = ratio(self.packets, self.busy_count)?;
         let mean_ns = self.ns / self.busy_count;
@@ -204,14 +204,14 @@ impl Costs {
         Some(turn_ns / burst_max + (mean_ns - turn_ns) / mean)
     }
 
-    /// The least that a turn takes beside its packets: a turn that finds none does no more.
+    /// A lower bound of a turn's cost without its packets: the cost of a turn that finds none.
     fn turn_ns_min(&self) -> f64 {
         let mean_ns = ratio(self.ns, self.busy_count).unwrap_or(0.0);
         ratio(self.empty_ns, self.empty_count).unwrap_or(0.0).min(mean_ns)
     }
 
-    /// What a turn takes beside its packets, by the least-squares line; nothing where that is not
-    /// known well enough.
+    /// The cost of a turn without its packets, by the least-squares line; `None` if it is not known
+    /// well enough.
     fn fit(&self) -> Option<f64> {
         let count = self.busy_count;
         let (mean, mean_ns) = (ratio(self.packets, count)?, self.ns / count);
@@ -245,7 +245,7 @@ impl TimedTurns {
     }
 }
 
-/// One over the other; nothing where that is 0.
+/// The quotient; `None` if the divisor is 0.
 fn ratio(of: f64, by: f64) -> Option<f64> {
     (by > 0.0).then_some(of / by)
 }

@@ -1,4 +1,5 @@
-//! What a core writes about its turns for others to read: all of it by relaxed stores of its own.
+//! A core's records of its turns for other threads to read: all written with relaxed stores of its
+//! own.
 
 use super::counts::{LoadCounts, PlaceLoad, TimedTurns, Waiting};
 use crate::place::{Place, PlaceKind};
@@ -6,46 +7,48 @@ use hotloop_stage::{BURST_CAPACITY, Counter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 
-/// The number of turns between two that are timed, and between two calls of
+/// The number of turns between two timed ones, and between two calls of
 /// [`Sink::maintain`](hotloop_stage::Sink::maintain).
 const TIMED_INTERVAL: u64 = 64;
 
-/// Of the turns that are timed, one in so many is timed place by place. The clock is read at each
-/// place then, which makes the turn longer: the others are timed as a whole.
+/// One of this many timed turns is timed place by place. The clock is then read at each place,
+/// which makes the turn longer: the other turns are timed as a whole.
 const BY_PLACE_INTERVAL: u64 = 4;
 
-/// A timed turn that takes so many times longer than turns of as many packets do is left out: the
-/// thread did not run all the while.
+/// A timed turn that takes this many times longer than turns with as many packets is left out: the
+/// thread did not run all the time.
 const OUTLIER_FACTOR: u64 = 16;
 
-/// What a turn costs beside its packets, in packets, for the comparison with other turns.
+/// The cost of a turn without its packets, in packets, for the comparison with other turns.
 const TURN_PACKETS: u64 = 8;
 
-/// In place of a place's number: the ticks of all of them.
+/// In place of a place's number: the ticks of all places.
 const TICKS: u32 = u32::MAX;
 
 /// Nanoseconds of a clock that never goes back.
 pub type TimeSource = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// A core's own account of its turns. Only the core writes. What every turn needs is on the first line.
+/// A core's own account of its turns. Only the core writes. The fields that every turn needs are on
+/// the first line.
 #[repr(C, align(128))]
 pub struct Watch {
     /// The number of the place that runs, or ran last, from 0 in the order of a packet.
     place: AtomicU32,
     is_timed: AtomicBool,
-    /// Turns of polling and of the drain: it moves on while the core passes burst boundaries.
+    /// Turns of polling and of the drain: the number grows while the core passes burst boundaries.
     turns: Counter,
-    /// Turns of polling that have ended, by whether packets came. Their sum is what others learn: of `turns`, read
-    /// an instant before or after, they would make less than no turns.
+    /// Turns of polling that have ended, by whether packets came. Readers get the sum of both:
+    /// compared with `turns`, which is read an instant before or after, it could yield a negative
+    /// number of turns.
     empty_turns: Counter,
     busy_turns: Counter,
     packets: Counter,
-    /// How often its thread has slept.
+    /// Number of times that its thread has slept.
     rests: Counter,
     timed: Timed,
     places: Box<[PlaceWatch]>,
     clock: Option<TimeSource>,
-    /// What reading the clock takes.
+    /// The cost of reading the clock.
     clock_ns: u64,
     thread_id: AtomicI32,
     has_ended: AtomicBool,
@@ -68,23 +71,22 @@ struct Timed {
     by_place_packets: Counter,
     /// The latest time read in such a turn.
     last_ns: Counter,
-    /// What the time since then is charged to.
+    /// The account that the time since then is charged to.
     charged: AtomicU32,
-    /// What ticks took, in this turn and in all.
+    /// The time of ticks, in this turn and in all.
     ticks_turn_ns: Counter,
     ticks_ns: Counter,
-    /// What a packet takes, a running average, the turn's own costs taken for those of
-    /// [`TURN_PACKETS`].
+    /// The cost of a packet, a running average. The turn's own costs count as [`TURN_PACKETS`].
     typical_ns: Counter,
 }
 
-/// What is known of one place.
+/// The records of one place.
 #[derive(Debug, Default)]
 struct PlaceWatch {
-    /// In this turn.
+    /// The time in this turn.
     turn_ns: Counter,
     ns: Counter,
-    /// Packets that wait there for the core, and 1 more; 0 where that is not known.
+    /// Number of packets that wait there for the core, plus 1; 0 if unknown.
     waiting: Counter,
     waiting_max: Counter,
     capacity: Counter,
@@ -115,17 +117,17 @@ impl Watch {
         }
     }
 
-    /// The calling thread is the core's from now on.
+    /// Makes the calling thread the core's thread.
     pub fn begin(&self) {
         self.thread_id.store(rustix::thread::gettid().as_raw_nonzero().get(), Relaxed);
     }
 
-    /// The core has had its last turn.
+    /// Notes that the core has had its last turn.
     pub fn end(&self) {
         self.has_ended.store(true, Relaxed);
     }
 
-    /// The place of this number takes packets from now on.
+    /// Notes that the place with this number takes packets from now on.
     #[inline(always)]
     pub fn enter(&self, place: u32) {
         if self.is_timed.load(Relaxed) {
@@ -134,7 +136,7 @@ impl Watch {
         self.place.store(place, Relaxed);
     }
 
-    /// Places do from now on what is to be done with or without packets.
+    /// Notes that places do from now on their work with or without packets.
     #[inline(always)]
     pub fn begin_ticks(&self) {
         if self.is_timed.load(Relaxed) {
@@ -142,13 +144,13 @@ impl Watch {
         }
     }
 
-    /// The place of this number does what is to be done without packets.
+    /// Notes that the place with this number does its work without packets.
     #[inline(always)]
     pub fn tick(&self, place: u32) {
         self.place.store(place, Relaxed);
     }
 
-    /// Charges the time since the last reading to what was charged with it, and what follows to
+    /// Charges the time since the last reading to the current account, and the time from now on to
     /// `next`.
     #[cold]
     fn charge(&self, next: u32) {
@@ -156,18 +158,18 @@ impl Watch {
         let ns = clock().saturating_sub(self.timed.last_ns.count()).saturating_sub(self.clock_ns);
         let charged = self.timed.charged.swap(next, Relaxed) as usize;
         self.places.get(charged).map_or(&self.timed.ticks_turn_ns, |place| &place.turn_ns).add(ns);
-        // Read again: what charging takes is nobody's.
+        // Read again: the time of charging belongs to no account.
         self.timed.last_ns.set(clock());
     }
 
-    /// Whether the next turn is one of those that are timed.
+    /// Whether the next turn will be timed.
     #[inline(always)]
     #[must_use]
     pub fn is_timed_next(&self) -> bool {
         (self.turns.count() + 1).is_multiple_of(TIMED_INTERVAL)
     }
 
-    /// Begins a turn of polling. Returns whether it is one of those that are timed.
+    /// Begins a turn of polling. Returns whether it is timed.
     #[inline(always)]
     pub fn begin_turn(&self) -> bool {
         self.turns.add(1);
@@ -180,7 +182,7 @@ impl Watch {
         self.is_timed.store(false, Relaxed);
     }
 
-    /// Counts a turn that has ended, in which `count` packets came. [`time`](Self::time) does it itself.
+    /// Counts a turn that has ended with `count` packets. [`time`](Self::time) calls this itself.
     #[inline(always)]
     pub fn count(&self, count: usize) {
         if count == 0 {
@@ -192,7 +194,8 @@ impl Watch {
         }
     }
 
-    /// Notes the packets that wait at the place of this number, and how many find room there, if known.
+    /// Notes the number of packets that wait at the place with this number, and its capacity, if
+    /// known.
     ///
     /// # Panics
     /// If there is no such place.
@@ -231,7 +234,7 @@ impl Watch {
         let (packet_ns, typical) = (ns / (count + TURN_PACKETS), typical_ns.count());
         let is_outlier = typical > 0 && packet_ns > typical * OUTLIER_FACTOR;
         if is_outlier {
-            // If all turns are like that from now on, it is soon none.
+            // If all turns are that long from now on, they soon stop being outliers.
             outliers.add(1);
             typical_ns.set(typical * 2);
         } else {
@@ -256,19 +259,19 @@ impl Watch {
         }
     }
 
-    /// The core's thread has slept, for the longest sleep at most.
+    /// Notes that the core's thread has slept, at most for the longest permitted sleep.
     #[inline]
     pub fn rest(&self) {
         self.rests.add(1);
     }
 
-    /// How often the core's thread has slept.
+    /// Number of times that the core's thread has slept.
     #[must_use]
     pub fn rest_count(&self) -> u64 {
         self.rests.count()
     }
 
-    /// The turns that the core has begun, those of the drain too.
+    /// Number of turns that the core has begun, including those of the drain.
     #[must_use]
     pub fn turn_count(&self) -> u64 {
         self.turns.count()
@@ -287,13 +290,13 @@ impl Watch {
         self.has_ended.load(Relaxed)
     }
 
-    /// The kernel's number of the core's thread; nothing where it has none of its own.
+    /// The kernel's number of the core's thread; `None` if it has no thread of its own.
     #[must_use]
     pub fn thread_id(&self) -> Option<i32> {
         Some(self.thread_id.load(Relaxed)).filter(|&id| id != 0)
     }
 
-    /// What it has counted and timed up to now at `places`.
+    /// The counts and times up to now, for `places`.
     pub(crate) fn counts(&self, core: &str, cpu: Option<usize>, places: &[Place]) -> LoadCounts {
         let place = |(place, watch): (&Place, &PlaceWatch)| PlaceLoad {
             group: place.group,

@@ -14,38 +14,38 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The taps of a run, for whichever thread begins captures. It may outlive the run, and has nothing to
-/// capture then.
+/// The taps of a run, for any thread that begins captures. It may outlive the run, and captures
+/// nothing then.
 #[derive(Clone)]
 pub struct Taps {
     /// The clock of the run, if it has one.
     clock: Option<TimeSource>,
-    /// Whether the packets' own arrival moves time on.
+    /// Whether packets' arrivals advance the time.
     is_paced: bool,
     registry: Arc<Mutex<Registry>>,
 }
 
 #[derive(Default)]
 struct Registry {
-    /// One for each core, in the order of the deployment.
+    /// The lanes of the cores, in the order of the deployment.
     cores: Vec<CoreLane>,
     /// The numbers of captures that are not over, a bit for each.
     used: u8,
 }
 
-/// A core, as captures know it.
+/// A core from the view of captures.
 struct CoreLane {
     lane: Lane,
     places: CorePlaces,
-    /// The captures that the core has a probe of, a bit for each.
+    /// The captures that have a probe on the core, a bit for each.
     probes: u8,
 }
 
-/// Why nothing is captured.
+/// The reason that a capture can't begin.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// There are as many captures as there may be.
+    /// The maximum number of captures is in use.
     #[error(
         "{CAPTURE_COUNT_MAX} captures are running or ending, the most at a time: end one of them first"
     )]
@@ -55,36 +55,37 @@ pub enum CaptureError {
     NoCore {
         /// The number that was asked for.
         asked: usize,
-        /// How many there are.
+        /// The number of cores.
         count: usize,
     },
-    /// Nothing is dropped for this reason.
+    /// No packet is dropped for this reason.
     #[error("nothing is dropped as {reason:?}; packets may be dropped as {}", known.join(", "))]
     NoReason {
         /// The reason that was asked for.
         reason: String,
-        /// Those that there are.
+        /// The existing reasons.
         known: Vec<String>,
     },
     /// A number is not within its bounds.
     #[error("{what} has to be {least} to {most}, not {asked}")]
     OutOfBounds {
-        /// What it is.
+        /// The name of the number.
         what: &'static str,
         /// The number that was asked for.
         asked: usize,
-        /// The least that it may be.
+        /// Its minimum.
         least: usize,
-        /// The most.
+        /// Its maximum.
         most: usize,
     },
 }
 
-/// The most pages of a core: 4 GiB.
+/// Maximum number of pages of a core: 4 GiB.
 const PAGE_COUNT_MAX: usize = (4 << 30) / PAGE_BYTES;
 
 impl Taps {
-    /// For an engine: no cores yet. Without a `clock`, the time is that of the packets if `is_paced`, or else a driver's.
+    /// For an engine: no cores yet. Without a `clock`, the time is the packets' time if `is_paced`,
+    /// and otherwise a driver's.
     #[must_use]
     pub fn new(clock: Option<TimeSource>, is_paced: bool) -> Self {
         Self { clock, is_paced, registry: Arc::default() }
@@ -102,15 +103,16 @@ impl Taps {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a capture. Makes and touches the pages, so it takes some milliseconds: it is for a thread
-    /// that may wait. Each core takes it up with the next burst that it is to see.
+    /// Begins a capture. Makes and touches the pages, so it takes some milliseconds: only for a
+    /// thread that may wait. Each core begins the capture with its next burst.
     ///
     /// # Errors
-    /// Where there are too many captures, or the configuration asks for what there is not.
+    /// If there are too many captures, or the configuration names a core or reason that doesn't
+    /// exist.
     pub fn capture(&self, config: &CaptureConfig) -> Result<Capture, CaptureError> {
         check(config)?;
         let number = self.lock().reserve(config)?;
-        // Dropped on the way, it gives the number back.
+        // If dropped early, it returns its number.
         let mut capture = Capture {
             taps: self.clone(),
             number,
@@ -129,7 +131,7 @@ impl Taps {
         Ok(capture)
     }
 
-    /// What is to be added to the engine's time to get the time of day, in nanoseconds.
+    /// The difference between the time of day and the engine's time, in nanoseconds.
     fn offset_ns(&self) -> i128 {
         self.clock.as_ref().map_or(0, |clock| {
             let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -159,7 +161,7 @@ fn check(config: &CaptureConfig) -> Result<(), CaptureError> {
 }
 
 impl Registry {
-    /// Takes a number for a capture of what there is.
+    /// Reserves a number for a capture, after checking its configuration.
     fn reserve(&mut self, config: &CaptureConfig) -> Result<usize, CaptureError> {
         let count = self.cores.len();
         if let Some(asked) = config.core.filter(|core| *core >= count) {
@@ -182,7 +184,7 @@ impl Registry {
         Ok(number)
     }
 
-    /// Every reason for which a place that captures see drops packets.
+    /// The drop reasons of every place that captures can see.
     fn reasons(&self) -> BTreeSet<&'static str> {
         let places = self.cores.iter().flat_map(|core| &core.places.places);
         places.flat_map(|place| place.counters.reasons()).copied().collect()
@@ -191,14 +193,14 @@ impl Registry {
     fn begin(&mut self, core: usize, probe: Box<Probe>) {
         let core = &mut self.cores[core];
         let bit = 1 << probe.number;
-        // There is room: no more changes are on the way than captures begin and end.
+        // There is room: there are never more changes on the way than captures begin and end.
         if !core.lane.home.is_closed() && core.lane.changes.push(Change::Begin(probe)).is_ok() {
             core.probes |= bit;
             core.lane.probe_count.fetch_add(1, Relaxed);
         }
     }
 
-    /// Has the places that the capture is to see show it their packets.
+    /// Makes the capture's places show their packets to it.
     fn tap(&self, number: usize, config: &CaptureConfig) {
         let is_on = |core: usize| config.core.is_none_or(|only| only == core);
         let cores = self.cores.iter().enumerate().filter(|(index, _)| is_on(*index));
@@ -212,7 +214,7 @@ impl Registry {
         }
     }
 
-    /// Ends a capture: from now on no place shows it packets, and each core gives its probe back.
+    /// Ends a capture: from now on no place shows it packets, and each core returns its probe.
     fn end(&mut self, number: usize) {
         let bit = 1 << number;
         for core in &mut self.cores {
@@ -228,7 +230,7 @@ impl Registry {
         self.collect();
     }
 
-    /// Frees the probes that came back.
+    /// Frees the returned probes.
     fn collect(&mut self) {
         for core in &mut self.cores {
             while let Some(probe) = core.lane.home.pop() {
@@ -241,34 +243,34 @@ impl Registry {
     }
 }
 
-/// Whether a place of this kind, which drops for these reasons, is to show its packets.
+/// Whether a place of this kind, with these drop reasons, must show its packets.
 fn sees(points: &Points, kind: PlaceKind, reasons: &[&'static str]) -> bool {
     (points.receive && kind == PlaceKind::Source)
         || (points.send && kind == PlaceKind::Sink)
         || reasons.iter().any(|reason| points.has(Way::Drop(reason)))
 }
 
-/// Where packets are captured: a place on a core.
+/// A capture's source of packets: a place on a core.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Interface {
     /// The name of the core.
     pub core: String,
-    /// The name of the place: that of the stage, or what the engine calls it.
+    /// The name of the place: the stage's, or the engine's name for it.
     pub place: String,
-    /// The names of its devices, where it has some.
+    /// The names of its devices, if any.
     pub devices: Vec<String>,
 }
 
-/// What a capture has counted up to now, in packets.
+/// The counts of a capture up to now, in packets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Totals {
-    /// Those that it saw.
+    /// Packets that it saw.
     pub seen: u64,
-    /// Of these, those that the filter did not want.
+    /// The part of `seen` that the filter did not want.
     pub filtered: u64,
-    /// Of the others, those that the sampling left out.
+    /// Of the others, packets that the sampling left out.
     pub left_out: u64,
-    /// Of the others, those that were lost because no page was free.
+    /// Of the others, packets lost because no page was free.
     pub lost: u64,
 }
 
@@ -282,9 +284,9 @@ pub struct Capture {
     is_stopped: bool,
 }
 
-/// Where the records of one core come from.
+/// The source of one core's records.
 struct CoreRecords {
-    /// Its number in the order of the deployment.
+    /// Its index in the order of the deployment.
     index: usize,
     /// The index of its first interface.
     first_interface: usize,
@@ -294,7 +296,7 @@ struct CoreRecords {
 }
 
 impl Capture {
-    /// Makes what goes to one core, and keeps the other end of it.
+    /// Makes the core's end of the capture and sends it, and keeps the other end.
     fn add_core(
         &mut self,
         core: usize,
@@ -337,26 +339,26 @@ impl Capture {
         })
     }
 
-    /// Every place of the cores that are captured on.
+    /// Every place of the captured cores.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
-    /// What is to be added to the engine's time to get the time of day, in nanoseconds since the epoch: 0
-    /// where the engine has no clock of its own, and its time is that of the packets.
+    /// The difference between the time of day and the engine's time, in nanoseconds since the
+    /// epoch: 0 if the engine has no clock of its own, and uses the packets' time.
     #[must_use]
     pub const fn epoch_offset_ns(&self) -> i128 {
         self.offset_ns
     }
 
-    /// Takes the records that are there, each once, and gives their pages back. Those of one core are in
-    /// their order. Where `take` fails, the rest of its page is lost to the caller.
+    /// Takes the available records, each once, and returns their pages. The records of one core are
+    /// in order. If `take` fails, the rest of its page is lost to the caller.
     ///
-    /// Returns whether there were any. Where there were none, the next call may be a millisecond later.
+    /// Returns whether there were any. If not, the next call may wait a millisecond.
     ///
     /// # Errors
-    /// That of `take`.
+    /// The error of `take`.
     pub fn drain<E>(
         &mut self,
         take: &mut dyn FnMut(&Record<'_>) -> Result<(), E>,
@@ -364,7 +366,8 @@ impl Capture {
         let mut has_come = false;
         for core in &mut self.cores {
             let mut last = Ok(());
-            // No more than there are pages: one core that copies on does not keep the others waiting.
+            // At most all pages: a core that copies continuously does not keep the other cores
+            // waiting.
             for _ in 0..core.full.capacity() {
                 let Some(mut page) = core.full.pop() else { break };
                 has_come = true;
@@ -373,7 +376,7 @@ impl Capture {
                     take(&Record { interface, ..record })
                 });
                 page.clear();
-                // There is room for all. Where the core has ended, it is freed with the ring.
+                // There is room for all. If the core has ended, the page is freed with the ring.
                 let _ = core.empty.push(page);
                 if last.is_err() {
                     break;
@@ -385,20 +388,22 @@ impl Capture {
         Ok(has_come)
     }
 
-    /// Ends it: no more packets are seen. What was copied up to now is still to be [drained](Self::drain).
+    /// Ends the capture: no more packets are seen. The packets copied up to now remain to be
+    /// [drained](Self::drain).
     pub fn stop(&mut self) {
         if !std::mem::replace(&mut self.is_stopped, true) {
             self.taps.lock().end(self.number);
         }
     }
 
-    /// Whether nothing more will come: it was stopped, or every core has ended, and all was drained.
+    /// Whether nothing more will come: the capture was stopped, or every core has ended, and all
+    /// records were drained.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let mut registry = self.taps.lock();
         registry.collect();
-        // In this order: a core that has ended hands nothing over any more. Where it ended before it had
-        // taken the capture up, that is all there is to see of it.
+        // In this order: a core that has ended sends nothing any more. If it ended before it began
+        // the capture, nothing more comes from it.
         let is_over = |core: &CoreRecords| {
             let is_gone = registry.cores[core.index].lane.home.is_closed();
             core.full.is_finished() || (is_gone && core.full.is_empty())
@@ -406,7 +411,7 @@ impl Capture {
         self.cores.iter().all(is_over)
     }
 
-    /// What it has counted up to now.
+    /// Its counts up to now.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();

@@ -1,4 +1,4 @@
-//! A core's side of captures: what sees its packets.
+//! A core's side of captures: it sees the core's packets.
 
 use super::Points;
 use super::page::Page;
@@ -11,7 +11,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// What control hands to a core: the beginning of a capture, or the end of that of this number.
+/// A message from control to a core: the beginning of a capture, or the end of the capture with
+/// this number.
 pub(super) enum Change {
     Begin(Box<Probe>),
     End(usize),
@@ -20,20 +21,20 @@ pub(super) enum Change {
 /// Control's end of a core's captures, for [`Taps::add`](super::Taps::add).
 pub struct Lane {
     pub(super) changes: Producer<Change>,
-    /// The probes of captures that have ended, to be freed.
+    /// The probes of captures that have ended, for control to free.
     pub(super) home: Consumer<Box<Probe>>,
-    /// The probes that the core has, or is to take up.
+    /// Number of probes that the core has, or is about to get.
     pub(super) probe_count: Arc<AtomicUsize>,
 }
 
-/// The captures of one core, which an engine [enters](hotloop_stage::tap::enter) for the core's thread. They are
-/// taken up, and go back, between bursts.
+/// The captures of one core, which an engine [enters](hotloop_stage::tap::enter) for the core's
+/// thread. They begin and end between bursts.
 pub struct CoreTap {
     state: RefCell<State>,
     probe_count: Arc<AtomicUsize>,
 }
 
-/// Dropped in this order: once control sees `home` closed, all pages have been handed over.
+/// Dropped in this order: once control sees `home` closed, all pages have been sent.
 struct State {
     probes: [Option<Box<Probe>>; CAPTURE_COUNT_MAX],
     changes: Consumer<Change>,
@@ -45,7 +46,7 @@ impl CoreTap {
     /// A core's captures, and control's end of them.
     #[must_use]
     pub fn new() -> (Rc<Self>, Lane) {
-        // Each capture of a core begins and ends before the next of its number begins.
+        // A capture of a core begins and ends before the next capture with its number begins.
         let (changes_tx, changes) = ring(2 * CAPTURE_COUNT_MAX);
         let (home, home_rx) = ring(CAPTURE_COUNT_MAX);
         let probe_count = Arc::<AtomicUsize>::default();
@@ -55,14 +56,16 @@ impl CoreTap {
         (Rc::new(Self { state: RefCell::new(state), probe_count }), lane)
     }
 
-    /// Whether a capture of this core runs or is to begin: where none does, it has nothing to take up.
+    /// Whether a capture of this core runs or is about to begin: otherwise the core has nothing to
+    /// do here.
     #[inline(always)]
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.probe_count.load(Relaxed) != 0
     }
 
-    /// Between bursts: begins and ends captures, and hands over what a capture waits for.
+    /// Call this between bursts: begins and ends captures, and sends the pages that a capture waits
+    /// for.
     #[inline]
     pub fn maintain(&self) {
         let mut state = self.state.borrow_mut();
@@ -89,7 +92,7 @@ impl Tap for CoreTap {
         state.take_up();
         let captures = sight.counters.captures();
         let number = captures.trailing_zeros() as usize;
-        // Several captures have hardly a need in common.
+        // Several captures rarely have a need in common.
         let only = state.probes.get(number).filter(|_| captures.is_power_of_two());
         let filter = only.and_then(Option::as_ref).and_then(|probe| probe.filter.as_ref());
         Interest { captures, needs: filter.and_then(|filter| filter.needs()) }
@@ -127,7 +130,7 @@ impl State {
                 Change::End(number) => {
                     if let Some(mut probe) = self.probes[number].take() {
                         probe.hand_over();
-                        // There is room: no number is given again before its probe is home.
+                        // There is room: a number isn't used again before its probe is home.
                         let _ = self.home.push(probe);
                         self.probe_count.fetch_sub(1, Relaxed);
                     }
@@ -137,18 +140,18 @@ impl State {
     }
 }
 
-/// What a capture has counted on one core, in packets.
+/// The counts of a capture on one core, in packets.
 #[derive(Debug, Default)]
 pub(super) struct ProbeCounts {
-    /// Those that it saw.
+    /// Packets that it saw.
     pub seen: Counter,
-    /// Of these, those that the filter wants.
+    /// The part of `seen` that the filter wants.
     pub wanted: Counter,
-    /// Of these, those that the sampling left out.
+    /// The part of `wanted` that the sampling left out.
     pub left_out: Counter,
-    /// Of these, those for which no page was free.
+    /// Of the others, packets without a free page.
     pub lost: Counter,
-    /// Whether the capture has taken all there was and waits for more.
+    /// Whether the capture has taken all records and waits for more.
     pub is_awaited: AtomicBool,
 }
 
@@ -158,11 +161,11 @@ pub(super) struct Probe {
     pub points: Arc<Points>,
     pub filter: Option<Arc<dyn Filter>>,
     pub snap_bytes: usize,
-    /// One packet of so many is kept.
+    /// One packet in this many is kept.
     pub sample: u32,
-    /// How many are left out before the next that is kept.
+    /// Number of packets to leave out before the next one to keep.
     pub until_next: u32,
-    /// Whether packets say themselves when they were received.
+    /// Whether packets carry their time of reception.
     pub is_paced: bool,
     pub page: Option<Box<Page>>,
     pub empty: Consumer<Box<Page>>,
@@ -171,7 +174,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Sees `count` packets, of which all that it may want are `packets`.
+    /// Sees `count` packets. `packets` are all of them that it may want.
     fn see(&mut self, sight: &Sight<'_>, packets: &[Seen<'_>], count: usize) {
         if !self.points.has(sight.way) {
             return;
@@ -185,7 +188,7 @@ impl Probe {
         }
     }
 
-    /// Copies the packets whose bits are set.
+    /// Copies the packets with set bits.
     fn keep(&mut self, sight: &Sight<'_>, packets: &[Seen<'_>], mut wanted: u64) {
         self.counts.wanted.add(wanted.count_ones().into());
         while wanted != 0 {
@@ -226,7 +229,7 @@ impl Probe {
         }
     }
 
-    /// Hands the page over. There is room for all pages.
+    /// Sends the page. There is room for all pages.
     fn hand_over(&mut self) {
         if let Some(page) = self.page.take() {
             let _ = self.full.push(page);
@@ -235,7 +238,7 @@ impl Probe {
 }
 
 impl Drop for Probe {
-    /// Where the core has ended, what it copied last is still to be had.
+    /// If the core has ended, its last copies are still available.
     fn drop(&mut self) {
         self.hand_over();
     }

@@ -1,11 +1,12 @@
 //! Captures: copies of the packets that pass a running engine.
 //!
-//! Every source, every sink and every place that drops packets has a tap from the start. While nothing is
-//! captured, a place reads one byte of its own counters: once a burst at sources and sinks, once a drop
-//! elsewhere. [`Taps::capture`] begins a capture: each core gets a filter and empty pages through a ring,
-//! copies the packets that the filter wants, and hands full pages back through another. So a core neither
-//! allocates, frees, locks nor waits, and what becomes of a packet later never shows in its copy. Where no
-//! page is free, the record is lost and counted, and the packet goes on.
+//! Every source, every sink and every place that drops packets has a tap from the start. While
+//! nothing is captured, a place reads one byte of its own counters: once per burst at sources and
+//! sinks, once per drop elsewhere. [`Taps::capture`] begins a capture: each core gets a filter and
+//! empty pages through a ring, copies the packets that the filter wants, and returns full pages
+//! through another ring. So a core neither allocates, frees, locks nor waits, and later changes of
+//! a packet never show in its copy. If no page is free, the record is lost and counted, and the
+//! packet goes on.
 
 mod capture;
 mod core;
@@ -20,43 +21,43 @@ use hotloop_stage::tap::{Filter, Way};
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest snap length, in bytes. No frame of Ethernet is longer, offloads included.
+/// The longest snap length, in bytes. No Ethernet frame is longer, offloads included.
 pub const SNAP_BYTES_MAX: usize = PAGE_BYTES;
 
-/// Where a capture sees packets.
+/// The points at which a capture sees packets.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Points {
-    /// As they come from a source.
+    /// At a source.
     pub receive: bool,
-    /// As they go to a sink, which may still refuse them.
+    /// At a sink, which may still refuse them.
     pub send: bool,
-    /// As they are dropped.
+    /// When they are dropped.
     pub drops: Drops,
 }
 
-/// Which dropped packets a capture sees. Those that a device itself can't send (`tx_refused`), and those
-/// lost to a panic, it does not see: nothing has them any more.
+/// The dropped packets that a capture sees. It never sees packets that a device itself can't send
+/// (`tx_refused`), nor packets lost to a panic: they are no longer accessible.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Drops {
-    /// None.
+    /// No drops.
     None,
-    /// All of them.
+    /// All drops.
     All,
-    /// Those that are dropped for one of these reasons.
+    /// Drops for one of these reasons.
     For(Vec<String>),
 }
 
 impl Points {
-    /// As they come from a source.
+    /// Packets from a source.
     pub const RECEIVE: Self = Self { receive: true, send: false, drops: Drops::None };
-    /// As they go to a sink.
+    /// Packets to a sink.
     pub const SEND: Self = Self { receive: false, send: true, drops: Drops::None };
-    /// As they are dropped, for whatever reason.
+    /// Dropped packets, for whatever reason.
     pub const DROP: Self = Self { receive: false, send: false, drops: Drops::All };
-    /// Everywhere.
+    /// All points.
     pub const ALL: Self = Self { receive: true, send: true, drops: Drops::All };
 
-    /// Whether packets are seen there.
+    /// Whether a capture with these points sees this event.
     #[must_use]
     pub fn has(&self, way: Way) -> bool {
         match way {
@@ -71,26 +72,26 @@ impl Points {
     }
 }
 
-/// What is to be captured.
+/// The configuration of a capture.
 #[derive(Clone)]
 pub struct CaptureConfig {
-    /// Where.
+    /// The points at which to capture.
     pub points: Points,
-    /// On which core, by its number in the order of the deployment; on all of them where there is none.
+    /// The number of the core, in the order of the deployment; `None` for all cores.
     pub core: Option<usize>,
-    /// Which packets; all of them where there is none.
+    /// The filter for packets; `None` for all packets.
     pub filter: Option<Arc<dyn Filter>>,
-    /// How many bytes of a packet are copied, at most [`SNAP_BYTES_MAX`].
+    /// Number of bytes to copy of each packet, at most [`SNAP_BYTES_MAX`].
     pub snap_bytes: usize,
-    /// Of so many wanted packets of a core, one is copied; 1 for all.
+    /// One wanted packet in this many is copied, on each core; 1 for all.
     pub sample: u32,
-    /// How many pages of [`PAGE_BYTES`] each core gets, at least 2: what it can copy while nobody takes
-    /// the copies away.
+    /// Number of pages of [`PAGE_BYTES`] for each core, at least 2: its capacity for copies until
+    /// they are collected.
     pub page_count: usize,
 }
 
 impl Default for CaptureConfig {
-    /// Everything that is received and sent, whole, with 8 MiB for each core.
+    /// All received and sent packets, whole, with 8 MiB for each core.
     fn default() -> Self {
         Self {
             points: Points { send: true, ..Points::RECEIVE },
@@ -118,14 +119,14 @@ impl fmt::Debug for CaptureConfig {
 /// A packet as a capture saw it.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Where: an index into [`Capture::interfaces`].
+    /// The place: an index into [`Capture::interfaces`].
     pub interface: usize,
-    /// What happened to it.
+    /// The event.
     pub way: Way,
-    /// When, by the engine's clock: [`Capture::epoch_offset_ns`] leads to the time of day.
+    /// The time, by the engine's clock: add [`Capture::epoch_offset_ns`] to get the time of day.
     pub at: Instant,
     /// The length of the whole packet in bytes.
     pub total_bytes: u32,
-    /// Its first bytes, as many as were to be copied.
+    /// Its first bytes, up to the snap length.
     pub data: &'a [u8],
 }

@@ -1,23 +1,23 @@
-//! The memory that records are copied into: pages, which go round between a core and the capture.
+//! The memory for copied records: pages, which circulate between a core and the capture.
 
 use super::Record;
 use hotloop_stage::Instant;
 use hotloop_stage::tap::{Seen, Way};
 
-/// The size of a page, in bytes of packets: the longest snap length fits into one.
+/// The size of a page, in bytes of packets: the longest snap length fits into one page.
 pub const PAGE_BYTES: usize = 256 << 10;
 
-/// As many bytes of a page as there is one record for, at most.
+/// Minimum number of a page's bytes per record.
 const BYTES_PER_RECORD: usize = 64;
 
-/// Records, one after the other. It never grows.
+/// Records, in sequence. A page never grows.
 #[derive(Debug)]
 pub struct Page {
     heads: Vec<Head>,
     bytes: Vec<u8>,
 }
 
-/// What is known of a record.
+/// The head of a record.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     /// The number of the place on its core.
@@ -29,7 +29,7 @@ struct Head {
 }
 
 impl Page {
-    /// An empty page, whose memory the system has given.
+    /// An empty page with memory that the system has already provided.
     pub fn new() -> Self {
         let head = Head {
             place: 0,
@@ -40,7 +40,7 @@ impl Page {
         };
         let mut page = Self { heads: Vec::new(), bytes: Vec::new() };
         page.heads.resize(PAGE_BYTES / BYTES_PER_RECORD, head);
-        // Written to, so that no core takes a page fault. Zeroes would be left to the system.
+        // Written to, so that no core takes a page fault. The system would provide zeroes lazily.
         page.bytes.resize(PAGE_BYTES, 1);
         page.clear();
         page
@@ -55,7 +55,7 @@ impl Page {
         self.heads.is_empty()
     }
 
-    /// Copies a packet up to `snap_bytes`. Says whether there was room.
+    /// Copies a packet up to `snap_bytes`. Returns whether there was room.
     pub fn push(
         &mut self,
         (place, way, at): (u32, Way, Instant),
