@@ -1,4 +1,4 @@
-//! What a frame says of a neighbour.
+//! The claim that a frame makes about a neighbour.
 
 use crate::entry::Key;
 use crate::link::Link;
@@ -10,30 +10,30 @@ use hotloop_packet::ip::{is_host, protocol};
 use hotloop_packet::nd::{self, NdMessage};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// That a station has an address, by its own account.
+/// A station's own claim to have an address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Claim {
     pub key: Key,
     /// The station; an advertisement to one that knows it may leave it out.
     pub mac: Option<MacAddress>,
     pub kind: Kind,
-    /// Whether it is a router, where the message says that.
+    /// Whether it is a router, if the message contains that.
     pub is_router: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
-    /// It answers a question of this station's.
+    /// The message answers a question of this station's.
     Answer,
-    /// It asks for this station.
+    /// The message asks for this station.
     Request,
-    /// It wasn't asked (RFC 5227, section 3; RFC 4861, section 7.2.6).
+    /// The message wasn't requested (RFC 5227, section 3; RFC 4861, section 7.2.6).
     Announcement,
     /// RFC 826, RFC 5227 or RFC 4861 forbids the message, or it is for another station.
     Invalid,
 }
 
-/// Whether a frame may be of ARP or neighbour discovery. It's a quick look, since most aren't.
+/// Whether a frame may be ARP or neighbour discovery. A quick check, since most frames aren't.
 #[inline(always)]
 pub(crate) fn may_be_one(frame: &[u8]) -> bool {
     let Some(start) = frame.first_chunk::<21>() else { return false };
@@ -46,20 +46,20 @@ pub(crate) fn may_be_one(frame: &[u8]) -> bool {
     }
 }
 
-/// Whether a frame's only tag is of no VLAN (802.1Q, section 9.6: a priority tag).
+/// Whether a frame's only tag has no VLAN (802.1Q, section 9.6: a priority tag).
 #[cold]
 fn has_priority_alone(frame: &[u8]) -> bool {
     ethernet::vlan(frame) == Some(0) && ethernet::l3_offset(frame) == Some(18)
 }
 
-/// Whether a frame's message is one of neighbour discovery that RFC 4861, section 7.1, forbids. It may be about any
-/// address.
+/// Whether a frame is a neighbour discovery message that RFC 4861, section 7.1, forbids. It may be
+/// about any address.
 pub(crate) fn is_forbidden(frame: &[u8]) -> bool {
     may_be_one(frame) && nd::is_message(frame) && NdMessage::of_frame(frame).is_none()
 }
 
 impl Claim {
-    /// What a frame says that came from this link. `None` where that is nothing.
+    /// The claim in a frame from this link. `None` if the frame makes no claim.
     pub fn of(link: &Link, frame: &[u8]) -> Option<Self> {
         if !may_be_one(frame) {
             return None;
@@ -81,7 +81,7 @@ impl Claim {
         Self { kind: Kind::Invalid, ..self }
     }
 
-    /// RFC 826; announcements are those of RFC 5227, section 3.
+    /// Follows RFC 826; announcements are those of RFC 5227, section 3.
     fn of_arp(
         (link, own): (&Link, Ipv4Addr),
         to: MacAddress,
@@ -96,7 +96,7 @@ impl Claim {
             arp::operation::REQUEST | arp::operation::REPLY if target == sender.address => {
                 Kind::Announcement
             }
-            // It asks for another station.
+            // The message asks for another station.
             arp::operation::REQUEST if to == MacAddress::BROADCAST => return None,
             _ => Kind::Invalid,
         };
@@ -104,7 +104,7 @@ impl Claim {
         Some(Self { key, mac: Some(sender.mac), kind, is_router: None })
     }
 
-    /// RFC 4861, section 7.2; what section 7.1 demands, [`NdMessage`] has checked.
+    /// Follows RFC 4861, section 7.2; [`NdMessage`] has checked the requirements of section 7.1.
     fn of_nd((link, own): (&Link, Ipv6Addr), to: MacAddress, message: &NdMessage) -> Option<Self> {
         let destination = message.destination();
         let is_reached = if destination == own {
@@ -125,7 +125,7 @@ impl Claim {
             let kind = if is_answer { Kind::Answer } else { Kind::Announcement };
             (message.target(), kind, Some(message.is_router()))
         };
-        // An address of IPv4 is ARP's.
+        // ARP handles IPv4 addresses.
         if address.to_ipv4_mapped().is_some() {
             return None;
         }

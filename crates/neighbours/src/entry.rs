@@ -1,4 +1,4 @@
-//! A place for one neighbour, which cores read and write without a lock.
+//! A slot for one neighbour, which cores read and write without a lock.
 
 use crate::link::LinkId;
 use hotloop_packet::ethernet::MacAddress;
@@ -10,16 +10,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 /// How long a neighbour is used without a question (RFC 4861, section 10: REACHABLE_TIME).
 pub(crate) const REFRESH_NS: u64 = 30_000_000_000;
 
-/// How long a neighbour is used that no longer answers.
+/// How long a neighbour is used after it stopped answering.
 pub(crate) const EXPIRY_NS: u64 = 60_000_000_000;
 
-/// When a neighbour was confirmed that is the system's to confirm.
+/// The confirmation time of a neighbour that the system confirms.
 pub(crate) const BY_SYSTEM_NS: u64 = u64::MAX;
 
 /// A neighbour: an address on a link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Key {
-    /// IPv4 as IPv6 maps it, the upper half first. No neighbour has the address `::`, which marks a free place.
+    /// IPv4 addresses in mapped IPv6 form, the upper half first. No neighbour has the address `::`,
+    /// which marks a free slot.
     halves: [u64; 2],
     pub link: LinkId,
 }
@@ -37,12 +38,12 @@ impl Key {
         self.v6().to_canonical()
     }
 
-    /// The address where it is known to be IPv4's.
+    /// The IPv4 address of a key that is known to have one.
     pub const fn v4(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.halves[1] as u32)
     }
 
-    /// The address where it is known to be IPv6's.
+    /// The IPv6 address of a key that is known to have one.
     pub const fn v6(&self) -> Ipv6Addr {
         Ipv6Addr::from_bits((self.halves[0] as u128) << 64 | self.halves[1] as u128)
     }
@@ -59,15 +60,15 @@ impl Key {
     }
 }
 
-/// The Ethernet address of a neighbour, in the low 48 bits, and what else is known of it. Zero: nothing.
+/// The Ethernet address of a neighbour, in the low 48 bits, with flags. Zero means unknown.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Station(u64);
 
 impl Station {
     const KNOWN: u64 = 1 << 48;
-    /// Another station says that it has the address, or this one has only asked for ours.
+    /// Another station claims to have the address, or this one has only asked for ours.
     const DOUBTED: u64 = 1 << 49;
-    /// It says that it is a router (RFC 4861, section 4.4).
+    /// The station claims to be a router (RFC 4861, section 4.4).
     const ROUTER: u64 = 1 << 50;
 
     pub const fn new(mac: MacAddress) -> Self {
@@ -97,7 +98,7 @@ impl Station {
     }
 }
 
-/// What a place held at one time.
+/// The contents of a slot at one time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Snapshot {
     pub version: u64,
@@ -118,7 +119,7 @@ impl Snapshot {
     }
 }
 
-/// A place. `version` is odd while it is being written, and moves on with every write.
+/// A slot. `version` is odd during a write, and grows with every write.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Entry {
@@ -127,17 +128,17 @@ pub(crate) struct Entry {
     station: AtomicU64,
     confirmed_ns: AtomicU64,
     link: AtomicU32,
-    /// What was [asked](crate::asked::Asked). Not covered by the version.
+    /// The state of the [questions](crate::asked::Asked). Not covered by the version.
     pub asked: AtomicU64,
-    /// Whether it was asked for since requests were taken. Not covered either.
+    /// Whether the address was requested since requests were last taken. Not covered either.
     pub is_requested: AtomicBool,
 }
 
 impl Entry {
-    /// What it holds, if that is of this neighbour.
+    /// The contents, if they belong to this neighbour.
     #[inline]
     pub fn read_of(&self, key: Key) -> Option<Snapshot> {
-        // Most places of a set are another's.
+        // Most slots of a set belong to another neighbour.
         if self.address[1].load(Relaxed) != key.halves[1] {
             return None;
         }
@@ -151,13 +152,13 @@ impl Entry {
         let key = Key { halves, link: LinkId(self.link.load(Relaxed)) };
         let station = Station(self.station.load(Relaxed));
         let confirmed_ns = self.confirmed_ns.load(Relaxed);
-        // The loads above come before the second look at the version.
+        // The loads above come before the second read of the version.
         fence(Acquire);
         let is_whole = version.is_multiple_of(2) && self.version.load(Relaxed) == version;
         is_whole.then_some(Snapshot { version, key, station, confirmed_ns })
     }
 
-    /// Writes the place unless it has changed since it was seen. Returns whether it did.
+    /// Writes the slot unless it has changed since `seen`. Returns whether it did.
     pub fn write(&self, seen: Snapshot, new: Snapshot) -> bool {
         let version = seen.version.wrapping_add(1);
         if self.version.compare_exchange(seen.version, version, Relaxed, Relaxed).is_err() {

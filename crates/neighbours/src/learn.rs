@@ -1,4 +1,4 @@
-//! The stage that finds neighbours in what is received.
+//! The stage that finds neighbours in received packets.
 
 use crate::claim::may_be_one;
 use crate::link::Link;
@@ -7,16 +7,17 @@ use hotloop_packet::PacketBuf;
 use hotloop_stage::{Counter, Cx, Instant, NoDrops, Stage, Verdict};
 use std::sync::Arc;
 
-/// Shows packets to the [`Neighbours`], as [`learn_from`](Neighbours::learn_from) does, and passes all on.
+/// Shows packets to the [`Neighbours`], like [`learn_from`](Neighbours::learn_from), and passes all
+/// of them on.
 ///
-/// The gauges are counts of frames: `learned` and `changed`, of neighbours that became known or got another
-/// Ethernet address, `doubted`, of claims that made a neighbour be asked, and `refused`, of claims that were
-/// not believed.
+/// The gauges are counts of frames. `learned` and `changed`: the neighbour became known or got
+/// another Ethernet address; `doubted`: the claim caused a question to the neighbour; `refused`:
+/// the claim was not believed.
 #[derive(Debug)]
 pub struct Learn {
     neighbours: Arc<Neighbours>,
     links: Box<[Link]>,
-    /// As often as each of [`LESSONS`] was learned.
+    /// Number of times that each of [`LESSONS`] was learned.
     counts: [Arc<Counter>; LESSONS.len()],
 }
 
@@ -28,11 +29,11 @@ const LESSONS: [(Lesson, &str); 4] = [
 ];
 
 impl Learn {
-    /// Feeds these neighbours with what comes from these links. Packets of other ports teach nothing. A
-    /// station with addresses of both families is two links of one port.
+    /// Learns from packets of these links. Packets of other ports teach nothing. A station with
+    /// addresses of both families is two links of one port.
     ///
     /// # Panics
-    /// Two links are different VLANs of one port: frames have no tags here that tell them apart.
+    /// If two links are different VLANs of one port: frames have no tags here to distinguish them.
     #[must_use]
     pub fn new(neighbours: Arc<Neighbours>, links: impl IntoIterator<Item = Link>) -> Self {
         let links: Box<[Link]> = links.into_iter().collect();

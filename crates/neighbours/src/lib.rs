@@ -1,17 +1,17 @@
 //! The Ethernet addresses of neighbours: one store for all cores, and the stage that waits for them.
 //!
-//! [`Neighbours`] knows which Ethernet address an IP address has on its [`Link`]. ARP and neighbour
-//! discovery feed it, by the stage [`Learn`] or by [`Neighbours::learn_from`] in a stage that sees their
-//! messages anyway, and so does whatever else knows ([`Neighbours::learn`]). What of their messages is
-//! believed, [`Neighbours`] documents.
-//! [`Resolve`] writes that address into each packet on its way out, asks for one that isn't known,
-//! and holds a bounded number of packets until the answer comes. Where the system beside the program
-//! knows the neighbours, it is asked in place of the link ([`NextHop::of_system`]), and feeds
-//! them ([`Neighbours::set`]).
+//! [`Neighbours`] maps an IP address on a [`Link`] to its Ethernet address. ARP and neighbour
+//! discovery feed it, by the stage [`Learn`] or by [`Neighbours::learn_from`] in a stage that sees
+//! their messages anyway, and so can any other source ([`Neighbours::learn`]). [`Neighbours`]
+//! documents which messages are believed. [`Resolve`] writes the address into each outgoing packet,
+//! asks for an unknown one, and holds a bounded number of packets until the answer comes. If the
+//! system beside the program resolves the neighbours, it is asked instead of the link
+//! ([`NextHop::of_system`]), and feeds them ([`Neighbours::set`]).
 //!
-//! - It is made for network functions that send to neighbours on a link. It uses packets and the
+//! - This crate is for network functions that send to neighbours on a link. It uses packets and the
 //!   vocabulary of stages, and knows neither engine nor driver.
-//! - An address that a core reads is whole: one that was known for this neighbour, never a mixture of two.
+//! - An address that a core reads is whole: an address that was known for this neighbour, never a
+//!   mixture of two.
 //! - In steady state no core waits for another, locks or allocates.
 //!
 //! ```

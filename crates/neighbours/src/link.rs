@@ -1,4 +1,4 @@
-//! Links, and what is reached on them.
+//! Links, and next hops on them.
 
 use crate::entry::Key;
 use hotloop_packet::ethernet::{self, MacAddress};
@@ -6,7 +6,7 @@ use hotloop_packet::{NoRoom, PacketBuf, PortId, arp, nd};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Which link an address is on: a neighbour of one link is unknown on every other.
+/// The link of an address: a neighbour on one link is unknown on every other.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct LinkId(pub(crate) u32);
 
@@ -41,7 +41,7 @@ impl fmt::Display for LinkId {
     }
 }
 
-/// A link and the station that the program is there. Frames have no tag of the link's VLAN here: it is
+/// A link and the program's own station there. Frames have no tag of the link's VLAN here: it is
 /// removed before and added after.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Link<A = IpAddr> {
@@ -56,7 +56,7 @@ pub struct Link<A = IpAddr> {
 }
 
 impl<A> Link<A> {
-    /// What the link's neighbours are known by.
+    /// The link's identity, as part of its neighbours' keys.
     #[must_use]
     pub const fn id(&self) -> LinkId {
         LinkId::new(self.port, self.vlan)
@@ -75,21 +75,21 @@ impl From<Link<Ipv6Addr>> for Link {
     }
 }
 
-/// The station that a packet goes to next, and the one that it leaves from.
+/// The station that a packet goes to next, and the own station that it leaves from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NextHop {
     pub(crate) key: Key,
     pub(crate) own_mac: MacAddress,
-    /// The own address, of the neighbour's family; `None` where the system asks.
+    /// The own address, of the neighbour's family; `None` if the system asks.
     own: Option<IpAddr>,
 }
 
-/// Which stations a question for an address goes to.
+/// The stations that get a question for an address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Question {
-    /// All that may have the address: it is unknown, or the one that had it does not answer.
+    /// All that may have the address: it is unknown, or its last station does not answer.
     ToAll,
-    /// The one that had the address last, which is asked to confirm that.
+    /// The last station that had the address, to confirm it.
     To(MacAddress),
 }
 
@@ -101,16 +101,16 @@ impl NextHop {
         Self { key: Key::new(id, IpAddr::V4(address)), own_mac: link.mac, own }
     }
 
-    /// As [`v4`](Self::v4), for IPv6. Neighbour discovery asks for it.
+    /// Like [`v4`](Self::v4), for IPv6. Neighbour discovery asks for it.
     #[must_use]
     pub const fn v6(address: Ipv6Addr, link: Link<Ipv6Addr>) -> Self {
         let (id, own) = (link.id(), Some(IpAddr::V6(link.address)));
         Self { key: Key::new(id, IpAddr::V6(address)), own_mac: link.mac, own }
     }
 
-    /// A neighbour that the system asks for, not [`Resolve`](crate::Resolve), which notes requests for it
-    /// ([`Neighbours::take_requests`](crate::Neighbours::take_requests)). It's reached from the station
-    /// with this Ethernet address.
+    /// A neighbour that the system asks for, not [`Resolve`](crate::Resolve), which notes requests
+    /// for it ([`Neighbours::take_requests`](crate::Neighbours::take_requests)). Packets to it
+    /// leave from the station with this Ethernet address.
     #[must_use]
     pub const fn of_system(address: IpAddr, own_mac: MacAddress) -> Self {
         Self { key: Key::new(LinkId::SYSTEM, address), own_mac, own: None }
@@ -128,8 +128,7 @@ impl NextHop {
         self.key.link
     }
 
-    /// The link and the own station there, for [`Learn`](crate::Learn). `None` where the system
-    /// asks.
+    /// The link and the own station there, for [`Learn`](crate::Learn). `None` if the system asks.
     #[must_use]
     pub fn station(&self) -> Option<Link> {
         let (port, vlan) = self.key.link.numbers();
@@ -137,10 +136,11 @@ impl NextHop {
         Some(Link { port: PortId::new(port), vlan, mac: self.own_mac, address: self.own? })
     }
 
-    /// Appends the frame that asks for the neighbour to an empty packet; nothing where the system asks.
+    /// Appends the frame that asks for the neighbour to an empty packet; nothing if the system
+    /// asks.
     ///
     /// # Errors
-    /// [`NoRoom`] if the packet has no room for 86 bytes, or for 42 where the address is IPv4. It stays
+    /// [`NoRoom`] if the packet has no room for 86 bytes, or for 42 with an IPv4 address. It stays
     /// empty.
     pub fn write_question<P: PacketBuf>(
         &self,

@@ -7,42 +7,42 @@ use hotloop_stage::{Burst, BurstStage, Counter, Cx, Instant, Outgoing, Output, d
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How long a packet waits: three requests (RFC 4861, section 10: MAX_MULTICAST_SOLICIT).
+/// Maximum time that a packet waits: three requests (RFC 4861, section 10: MAX_MULTICAST_SOLICIT).
 const WAIT_NS: u64 = 3_000_000_000;
 
-/// How often waiting packets are looked at where no neighbour has become known.
+/// Interval of checks of waiting packets if no neighbour has become known.
 const LOOK_NS: u64 = 100_000_000;
 
 drop_reasons! {
-    /// Why [`Resolve`] drops.
+    /// Reasons for [`Resolve`] to drop.
     pub enum NeighbourDrop {
         /// The next hop did not answer within three seconds, or before the end.
         Unresolved = "unresolved",
-        /// As many packets wait as may: half of them for the same next hop, or all.
+        /// The maximum number of packets wait: half of them for the same next hop, or all.
         QueueFull = "neighbour_queue_full",
-        /// No route is for it: [`Next::NoRoute`].
+        /// The packet has no route: [`Next::NoRoute`].
         NoRoute = "no_route",
     }
 }
 
-/// Where a packet goes next.
+/// A packet's next hop.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Next {
-    /// It leaves as it is.
+    /// The packet leaves unchanged.
     AsIs,
-    /// To this neighbour.
+    /// The packet goes to this neighbour.
     To(NextHop),
-    /// Nowhere: it is dropped.
+    /// The packet is dropped, because it has no next hop.
     NoRoute,
 }
 
-/// Says where packets go next. A closure does as [`Resolve::new`] says.
+/// Selects packets' next hops. For a closure, see [`Resolve::new`].
 pub trait NextHops<T> {
-    /// Where a packet goes, whose way out it may set. A packet that waits is asked about again: where it
-    /// goes may have changed.
+    /// The next hop of a packet. May also set the packet's outlet. Called again for a packet that
+    /// waits, because its next hop may have changed.
     fn next(&mut self, item: &mut T) -> Next;
 
-    /// Takes up what has changed, between two bursts.
+    /// Applies changes, between two bursts.
     fn take_up(&mut self) {}
 }
 
@@ -53,12 +53,12 @@ impl<T, F: FnMut(&T) -> Option<NextHop>> NextHops<T> for F {
     }
 }
 
-/// Writes the Ethernet addresses of each packet: the neighbour's that it goes to next, and the
-/// station's own. A packet for a neighbour that isn't known waits for it, in the order of arrival.
+/// Writes the Ethernet addresses of each packet: the next neighbour's, and the station's own. A
+/// packet for an unknown neighbour waits for it, in order of arrival.
 ///
-/// Requests are packets that this stage creates, beside a packet that waits or whose neighbour should
-/// be asked again: they leave the way that the packet leaves. Where a capture's time is used, the waits
-/// are as long by that time.
+/// Requests are packets that this stage creates, for a packet that waits or with a neighbour that
+/// should be asked again: they leave the same way as the packet. With a capture's time, the waits
+/// are as long in that time.
 ///
 /// The gauges are `waiting` and `requests`.
 #[derive(Debug)]
@@ -67,8 +67,8 @@ pub struct Resolve<T, F> {
     next_hops: F,
     waiting: VecDeque<Waiting<T>>,
     waiting_max: usize,
-    /// The neighbours' count of changes when the waiting packets were last looked at, and when they
-    /// will be next.
+    /// The neighbours' count of changes at the last check of the waiting packets, and the time of
+    /// the next check.
     change_count: u64,
     look_at: Instant,
     waiting_gauge: Arc<Counter>,
@@ -83,15 +83,16 @@ struct Waiting<T> {
 }
 
 impl<T: Outgoing, F: FnMut(&T) -> Option<NextHop>> Resolve<T, F> {
-    /// Sends each packet to the neighbour that `next_hop` returns, and leaves a packet as it is for
-    /// which that is `None`. At most `waiting_max` packets wait, half of them for one neighbour.
+    /// Sends each packet to the neighbour that `next_hop` returns; a packet without one leaves
+    /// unchanged. At most `waiting_max` packets wait, half of them for one neighbour.
     pub fn new(neighbours: Arc<Neighbours>, waiting_max: usize, next_hop: F) -> Self {
         Self::by(neighbours, waiting_max, next_hop)
     }
 }
 
 impl<T: Outgoing, F: NextHops<T>> Resolve<T, F> {
-    /// As [`new`](Self::new), for next hops that change while packets wait, or that packets may lack.
+    /// Like [`new`](Self::new), for next hops that change while packets wait, and packets that may
+    /// have none.
     pub fn by(neighbours: Arc<Neighbours>, waiting_max: usize, next_hops: F) -> Self {
         Self {
             neighbours,
@@ -105,7 +106,7 @@ impl<T: Outgoing, F: NextHops<T>> Resolve<T, F> {
         }
     }
 
-    /// Holds a packet for a neighbour that isn't known.
+    /// Holds a packet for an unknown neighbour.
     fn hold(&mut self, cx: &mut Cx<'_, NeighbourDrop>, item: T, next_hop: NextHop) {
         let is_full = self.waiting.len() >= self.waiting_max;
         let same = self.waiting.iter().filter(|waiting| waiting.next_hop == next_hop);
@@ -116,7 +117,7 @@ impl<T: Outgoing, F: NextHops<T>> Resolve<T, F> {
         self.waiting.push_back(Waiting { item, next_hop, since: cx.now() });
     }
 
-    /// Asks for a neighbour, if that is due, the way that `item` leaves.
+    /// Asks for a neighbour, if that is due. The question leaves the same way as `item`.
     #[cold]
     fn ask(&self, now: Instant, item: &T, next_hop: &NextHop, out: &mut Output<'_, T>) {
         let Some(question) = self.neighbours.question(next_hop, now) else { return };
@@ -131,14 +132,14 @@ impl<T: Outgoing, F: NextHops<T>> Resolve<T, F> {
         }
     }
 
-    /// Whether the neighbour has become known for packets that wait: they go first.
+    /// Whether the neighbour has become known while packets wait for it: they go first.
     fn is_due(&self, next_hop: &NextHop) -> bool {
         !self.waiting.is_empty()
             && self.change_count != self.neighbours.change_count()
             && self.waiting.iter().any(|waiting| waiting.next_hop == *next_hop)
     }
 
-    /// Sends the packets that waited for neighbours which are known now, and drops those that waited too
+    /// Sends the packets of neighbours that have become known, and drops packets that waited too
     /// long.
     fn look(&mut self, cx: &mut Cx<'_, NeighbourDrop>, out: &mut Output<'_, T>) {
         let now = cx.now();
@@ -203,7 +204,7 @@ impl<T: Outgoing, F: NextHops<T>> BurstStage<T> for Resolve<T, F> {
                     }
                     out.push(item);
                 }
-                // Packets that waited for it go first.
+                // Packets that waited for the neighbour go first.
                 Some(_) => self.hold(cx, item, next_hop),
                 None => {
                     self.ask(now, &item, &next_hop, out);
@@ -242,7 +243,7 @@ impl<T: Outgoing, F: NextHops<T>> BurstStage<T> for Resolve<T, F> {
     }
 
     fn growth_max(&self) -> usize {
-        // A packet and a request; those that waited leave in `tick`.
+        // A packet and a request; packets that waited leave in `tick`.
         2
     }
 

@@ -1,4 +1,4 @@
-//! The neighbours that are known, shared by all cores without a lock.
+//! The known neighbours, shared by all cores without a lock.
 
 use crate::asked::Asked;
 use crate::claim::{Claim, Kind, is_forbidden};
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// The number of places that an address may have.
+/// The number of slots for an address.
 const SET_LEN: usize = 8;
 
-/// A neighbour whose Ethernet address is known.
+/// A neighbour with a known Ethernet address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Neighbour {
     /// The link that it is on.
@@ -27,21 +27,22 @@ pub struct Neighbour {
     pub mac: MacAddress,
     /// When it last answered.
     pub confirmed: Instant,
-    /// How sure that is.
+    /// The certainty of the Ethernet address.
     pub state: NeighbourState,
 }
 
-/// How sure it is that a neighbour has its Ethernet address (RFC 4861, section 7.3.2). It's used in every
-/// state.
+/// The certainty of a neighbour's Ethernet address (RFC 4861, section 7.3.2). The address is used
+/// in every state.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NeighbourState {
     /// It answered within 30 seconds.
     Reachable,
-    /// It has not answered for 30 seconds; the next packet makes it be asked.
+    /// It has not answered for 30 seconds; the next packet causes a question.
     Stale,
-    /// It is asked, since it has not answered for 30 seconds, or another station claims its address.
+    /// It is being asked, since it has not answered for 30 seconds, or another station claims its
+    /// address.
     Probing,
-    /// The system says so.
+    /// The system has set it.
     System,
 }
 
@@ -56,16 +57,18 @@ impl fmt::Display for NeighbourState {
     }
 }
 
-/// What a frame has taught.
+/// The lesson from a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lesson {
-    /// Nothing: it is neither ARP nor neighbour discovery, or says nothing new of a neighbour.
+    /// Nothing: the frame is neither ARP nor neighbour discovery, or contains nothing new about a
+    /// neighbour.
     Nothing,
-    /// Nothing: it claims a neighbour's address and is not believed.
+    /// Nothing: the frame claims a neighbour's address and is not believed.
     Refused,
-    /// Another station claims a neighbour's address: the neighbour will be asked whether it's still there.
+    /// Another station claims a neighbour's address: the neighbour will be asked whether it is
+    /// still there.
     Doubted,
-    /// A neighbour has answered, and its Ethernet address is as it was.
+    /// A neighbour has answered, and its Ethernet address is unchanged.
     Confirmed,
     /// A neighbour has become known.
     Learned,
@@ -73,42 +76,44 @@ pub enum Lesson {
     Changed,
 }
 
-/// The neighbours of a network function. All cores read it and any of them writes it, none waits for
-/// another: a core that meets a place which is just being written takes its address for unknown.
+/// The neighbours of a network function. All cores read the table and any core may write it; none
+/// waits for another: a core that finds a slot in the middle of a write treats its address as
+/// unknown.
 ///
-/// A requested address takes a place, and an address that answered keeps its own for a minute after its
-/// last answer; after half of that it is requested again. Where no place is left, one that has not
-/// answered makes room. So senders of packets to addresses where there is nothing cannot displace
-/// those that answer.
+/// A requested address gets a slot, and an address that answered keeps its own for a minute after
+/// its last answer; after half of that it is requested again. If no slot is left, an address that
+/// has not answered makes room. So packets to addresses without a station cannot displace addresses
+/// that answer.
 ///
 /// # What is believed
 ///
-/// - A neighbour is one of a [`Link`]: frames from other links say nothing of it. Nor do frames to other
-///   stations, and those that RFC 826, RFC 5227, or RFC 4861, section 7.1, forbids.
+/// - A neighbour belongs to a [`Link`]: frames from other links have no effect on it. Nor do frames
+///   to other stations, and frames that RFC 826, RFC 5227, or RFC 4861, section 7.1, forbids.
 /// - An address that was not asked for is never learned.
-/// - One that is not known is learned from the answer to a question, or from a request for the station's own
-///   address while there is no answer.
-/// - One that is known is confirmed by its answer alone. When another station claims it, in an answer,
-///   request or announcement, nothing changes, whatever override flag that has: the neighbour itself is asked
-///   by its Ethernet address, twice within 0.8 seconds, and packets go on to it. Only if it is silent, all
-///   stations are asked, and the first that answers has the address then. So the successor of a gateway
-///   that announces itself is in use about a second later.
+/// - An unknown address is learned from the answer to a question, or from a request for the
+///   station's own address while there is no answer.
+/// - A known address is confirmed only by its own station's answer. When another station claims it,
+///   in an answer, request or announcement, nothing changes, whatever its override flag: the
+///   neighbour itself is asked by its Ethernet address, twice within 0.8 seconds, and packets go on
+///   to it. Only if it is silent, all stations are asked, and the first that answers has the
+///   address then. So the successor of a gateway that announces itself is in use about a second
+///   later.
 ///
 /// Neither protocol proves anything: a station on the same link can answer for a neighbour that is
 /// silent.
 #[derive(Debug)]
 pub struct Neighbours {
     entries: Box<[Entry]>,
-    /// Random, so that no sender can choose addresses that share their places.
+    /// Random, so that no sender can choose addresses that share their slots.
     seeds: [u64; 2],
     change_count: AtomicU64,
-    /// Whether any place is requested of the system that was not taken yet.
+    /// Whether the system has untaken requests.
     has_requests: AtomicBool,
 }
 
 impl Neighbours {
-    /// Room for `capacity` neighbours, rounded up to a power of two, and at least 8. It takes 64 bytes
-    /// for each.
+    /// Makes room for `capacity` neighbours, rounded up to a power of two, and at least 8. Takes 64
+    /// bytes for each.
     #[must_use]
     pub fn new(capacity: usize) -> Arc<Self> {
         let count = capacity.next_power_of_two().max(SET_LEN);
@@ -125,35 +130,35 @@ impl Neighbours {
         self.find(Key::new(link, address)).find_map(|(_, seen)| seen.mac(now))
     }
 
-    /// What is known of a neighbour. `None` as for [`mac`](Self::mac).
+    /// The entry of a neighbour. `None` as for [`mac`](Self::mac).
     #[must_use]
     pub fn get(&self, link: LinkId, address: IpAddr, now: Instant) -> Option<Neighbour> {
         let mut found = self.find(Key::new(link, address));
         found.find_map(|(entry, seen)| neighbour(entry, &seen, now))
     }
 
-    /// The neighbours that are known.
+    /// The known neighbours.
     #[must_use]
     pub fn known(&self, now: Instant) -> Vec<Neighbour> {
         let entries = self.entries.iter().filter_map(|entry| Some((entry, entry.read()?)));
         entries.filter_map(|(entry, seen)| neighbour(entry, &seen, now)).collect()
     }
 
-    /// Notes that the system says that one of its neighbours has this Ethernet address: it does until it is
-    /// set again or [forgotten](Self::forget), whatever is received or [learned](Self::learn) of it.
+    /// Sets the Ethernet address of one of the system's neighbours. It stays until it is set again
+    /// or [forgotten](Self::forget), whatever is received or [learned](Self::learn) about it.
     pub fn set(&self, address: IpAddr, mac: MacAddress) {
         self.learn(LinkId::SYSTEM, address, mac, Instant::from_ns(BY_SYSTEM_NS));
     }
 
-    /// Takes a neighbour of the system's for unknown from now on.
+    /// Makes a neighbour of the system's unknown.
     pub fn forget(&self, address: IpAddr) {
         for (entry, seen) in self.find(Key::new(LinkId::SYSTEM, address)) {
             entry.write(seen, Snapshot { station: Station::default(), confirmed_ns: 0, ..seen });
         }
     }
 
-    /// The addresses that packets wait for, or that should be asked again, since the last call: for a
-    /// system that asks for them ([`NextHop::of_system`]). It is one read where there are none.
+    /// The addresses that packets wait for, or that should be asked again, since the last call: for
+    /// a system that asks for them ([`NextHop::of_system`]). Costs one read if there are none.
     #[must_use]
     pub fn take_requests(&self) -> Vec<IpAddr> {
         if !self.has_requests.load(Relaxed) || !self.has_requests.swap(false, Acquire) {
@@ -166,7 +171,7 @@ impl Neighbours {
         seen.filter(|key| key.link == LinkId::SYSTEM).map(|key| key.address()).collect()
     }
 
-    /// Notes that a neighbour has this Ethernet address, by a source that is trusted.
+    /// Sets a neighbour's Ethernet address, from a trusted source.
     pub fn learn(&self, link: LinkId, address: IpAddr, mac: MacAddress, now: Instant) {
         let (key, station) = (Key::new(link, address), Station::new(mac));
         let mut is_there = false;
@@ -181,8 +186,8 @@ impl Neighbours {
         }
     }
 
-    /// Takes in what a frame says that came from this link: see [what is believed](Self#what-is-believed).
-    /// Any frame may be given.
+    /// Learns from a frame from this link: see [what is believed](Self#what-is-believed). Any frame
+    /// may be passed.
     pub fn learn_from(&self, link: &Link, frame: &[u8], now: Instant) -> Lesson {
         let Some(claim) = Claim::of(link, frame) else {
             let is_forbidden = link.address.is_ipv6() && is_forbidden(frame);
@@ -198,8 +203,9 @@ impl Neighbours {
         lesson
     }
 
-    /// The question that should be asked now to find or keep this neighbour, and is nobody else's for some
-    /// time: the caller [writes](NextHop::write_question) and sends it. `None` if none is due.
+    /// The question that should be asked now to find or keep this neighbour. No other caller gets
+    /// it for some time: the caller [writes](NextHop::write_question) and sends it. `None` if none
+    /// is due.
     #[must_use]
     pub fn question(&self, next_hop: &NextHop, now: Instant) -> Option<Question> {
         let found = self.find(next_hop.key).next();
@@ -223,17 +229,17 @@ impl Neighbours {
         })
     }
 
-    /// How often a neighbour became known or changed its Ethernet address.
+    /// Number of times that a neighbour became known or changed its Ethernet address.
     #[inline]
     pub(crate) fn change_count(&self) -> u64 {
         self.change_count.load(Acquire)
     }
 
-    /// The places that an address may have.
+    /// The slots that an address may use.
     #[inline]
     fn places(&self, key: Key) -> &[Entry] {
         let set_count = self.entries.len() / SET_LEN;
-        // The count of sets is a power of two.
+        // The number of sets is a power of two.
         let first = (key.hash(&self.seeds) as usize & (set_count - 1)) * SET_LEN;
         &self.entries[first..first + SET_LEN]
     }
@@ -243,7 +249,7 @@ impl Neighbours {
         self.places(key).iter().filter_map(move |entry| Some((entry, entry.read_of(key)?)))
     }
 
-    /// Does what a lesson says. Returns whether it did: another core may have been faster.
+    /// Applies a lesson. Returns whether it did: another core may have been faster.
     fn follow(
         &self,
         lesson: Lesson,
@@ -274,7 +280,7 @@ impl Neighbours {
         }
     }
 
-    /// Gives a place the Ethernet address that its neighbour has now. Returns whether it did.
+    /// Stores the new Ethernet address of the neighbour in its slot. Returns whether it did.
     fn adopt(&self, entry: &Entry, seen: Snapshot, station: Station, now: Instant) -> bool {
         let is_change = seen.mac(now) != station.mac();
         let new = Snapshot { station, confirmed_ns: now.as_ns(), ..seen };
@@ -289,7 +295,7 @@ impl Neighbours {
         true
     }
 
-    /// Gives an address a place. One that isn't known takes none from one that is.
+    /// Finds a slot for an address. An unknown address takes none from a known one.
     fn insert(&self, key: Key, is_known: bool, now: Instant) -> Option<(&Entry, Snapshot)> {
         let seen = self.places(key).iter().filter_map(|entry| Some((entry, entry.read()?)));
         let rank =
@@ -325,7 +331,7 @@ fn neighbour(entry: &Entry, seen: &Snapshot, now: Instant) -> Option<Neighbour> 
     Some(Neighbour { link, address, mac: seen.mac(now)?, confirmed, state })
 }
 
-/// What a claim teaches about a neighbour of which this is known, and this was asked.
+/// The lesson of a claim about a neighbour, from the present entry and the open questions.
 fn judge(claim: &Claim, seen: &Snapshot, asked: Asked, now: Instant) -> Lesson {
     let is_answer = claim.kind == Kind::Answer && asked.is_open(now);
     let Some(known) = seen.mac(now) else {
@@ -339,7 +345,7 @@ fn judge(claim: &Claim, seen: &Snapshot, asked: Asked, now: Instant) -> Lesson {
         };
     };
     match claim.mac {
-        // RFC 4861, section 7.2.5: then it's the station that is known.
+        // RFC 4861, section 7.2.5: without an address, the claim is the known station's.
         None | Some(_) if claim.mac.is_none_or(|mac| mac == known) => {
             if is_answer {
                 Lesson::Confirmed

@@ -167,7 +167,7 @@ fn a_gateway_keeps_its_address_in_a_flood_of_claims() {
         }
         reached.dedup();
         assert_eq!(reached, [GATEWAY]);
-        // However many frames arrive, the question is sent every 0.4 s at most.
+        // However many frames arrive, a question is sent at most every 0.4 s.
         let asked = net.question_count() - asked_before;
         assert!((20..=26).contains(&asked), "{asked} questions in 10 s");
         assert!(net.count("refused") > 90_000, "{} refused", net.count("refused"));
@@ -257,7 +257,7 @@ fn only_an_answer_to_a_question_makes_an_address_known() {
     assert_eq!(net.run(Duration::from_secs(1)), [GATEWAY]);
 }
 
-/// Those of these frames that make the gateway known while it is being asked for.
+/// The subset of these frames that make the gateway known while it is being asked for.
 fn that_teach(
     of: impl Fn() -> Net,
     forged: Vec<(&'static str, bool, Vec<u8>)>,
