@@ -1,12 +1,12 @@
 //! A poll-mode packet engine: a network function is written once, as a chain of typed stages, and
-//! runs on as many cores as there are, with DPDK below it or with plain memory.
+//! runs on any number of cores, with DPDK below it or with plain memory.
 //!
-//! It is made for those who write load balancers, tunnel endpoints, filters and probes, and who want
-//! DPDK's speed without its ways to crash. There is no async runtime, no lock and no allocation on a
-//! packet's way; each core owns what it works on.
+//! It is for authors of load balancers, tunnel endpoints, filters and probes who want DPDK's speed
+//! without its ways to crash. There is no async runtime, no lock and no allocation on a packet's
+//! way; each core owns the data that it works on.
 //!
-//! This crate has no code of its own. It gathers the parts, each a module here, and [`prelude`] has
-//! what most programs name.
+//! This crate has no code of its own. It collects the parts, each a module here, and [`prelude`]
+//! has the names that most programs need.
 //!
 //! ```
 //! use hotloop::prelude::*;
@@ -28,21 +28,21 @@
 //!
 //! # A forwarder
 //!
-//! A graph starts at a [`source`](engine::source), goes through stages and ends in a sink. What makes
-//! a source, a stage or a sink is a *factory*: it runs on the core that will own what it makes.
+//! A graph starts at a [`source`](engine::source), goes through stages and ends in a sink. A
+//! *factory* makes each source, stage or sink: it runs on the core that will own the result.
 #![cfg_attr(feature = "dpdk", doc = include_str!("guide/forwarder.md"))]
 #![cfg_attr(not(feature = "dpdk"), doc = "Its code is on this page where feature `dpdk` is on.")]
 //!
 //! # Two phases, state per core
 //!
-//! A [`Stage`](stage::Stage) sees its packets one by one. A packet becomes one output or one counted
-//! drop; there is no third way, because the only way to make a [`Dropped`](stage::Dropped) is
-//! [`Cx::drop`](stage::Cx::drop). A [`BurstStage`](stage::BurstStage) sees a burst: where memory is slow,
-//! it first asks for the flows of all its packets at once, then works on one packet after the other with the key
-//! that it has made of it. What a stage found out travels in the packet's own memory and shows
-//! in its type: [`Classified`](stage::Classified) packets have a key, a hash and a shard. `shard_by`
-//! is a boundary, where packets go to the core that owns their flow; the same graph runs to completion
-//! on every core or as a pipeline.
+//! A [`Stage`](stage::Stage) sees its packets one by one. A packet becomes one output or one
+//! counted drop; there is no third way, because the only way to make a [`Dropped`](stage::Dropped)
+//! is [`Cx::drop`](stage::Cx::drop). A [`BurstStage`](stage::BurstStage) sees a burst: while memory
+//! is slow, it first requests the flows of all its packets at once, then processes the packets one
+//! after the other with the keys that it has made. A stage's findings are stored in the packet's
+//! own memory and show in its type: [`Classified`](stage::Classified) packets have a key, a hash
+//! and a shard. `shard_by` is a boundary, at which packets go to the core that owns their flow; the
+//! same graph runs to completion on every core or as a pipeline.
 #![doc = "```"]
 #![doc = include_str!("guide/balance_stage.txt")]
 #![cfg_attr(feature = "dpdk", doc = include_str!("guide/balance_graph.txt"))]
@@ -51,12 +51,13 @@
 //!
 //! # Several boundaries, exits, and graphs in parts
 //!
-//! A graph has as many boundaries as its author wants, each with an item type of its own. The section
-//! between two of them is a *group* of cores. [`handoff`](engine::Chain::handoff) is a boundary without
-//! a key: it keeps the order of packets. "Receive on one core, work on two, send on one" is therefore
-//! `pipeline([1, 2, 1])`. A stage that answers packets emits a [`Fork`](engine::Fork), and
-//! [`exit`](engine::Chain::exit) sends the answers out on the same core. A middle section is a function
-//! from chain to chain, so the graph that a test simulates is the graph that is deployed.
+//! A graph has as many boundaries as its author wants, each with an item type of its own. The
+//! section between two of them is a *group* of cores. [`handoff`](engine::Chain::handoff) is a
+//! boundary without a key: it keeps the order of packets. "Receive on one core, work on two, send
+//! on one" is therefore `pipeline([1, 2, 1])`. A stage that answers packets emits a
+//! [`Fork`](engine::Fork), and [`exit`](engine::Chain::exit) sends the answers out on the same
+//! core. A middle section is a function from chain to chain, so a test simulates the same graph
+//! that is deployed.
 #![doc = "```"]
 #![doc = include_str!("guide/groups.txt")]
 #![doc = "```"]
@@ -64,9 +65,9 @@
 //! # Several ports
 //!
 //! [`sources`](engine::sources) polls several queues, and a packet knows the port that received it:
-//! [`ingress`](packet::PacketBuf::ingress). [`outlets`](engine::outlets) are several sinks, each for a
-//! route. Setters of headers keep checksums right; [`packet::nat`] rewrites addresses and ports, those in
-//! quoted headers too.
+//! [`ingress`](packet::PacketBuf::ingress). [`outlets`](engine::outlets) are several sinks, one for
+//! each route. Setters of headers keep checksums right; [`packet::nat`] rewrites addresses and
+//! ports, including those in quoted headers.
 #![doc = "```"]
 #![doc = include_str!("guide/ports.txt")]
 #![doc = "```"]
@@ -100,9 +101,9 @@
 //!
 //! - `dpdk` (default): ports, queues and mbufs. Without it the crate builds, tests and documents on
 //!   machines that have no DPDK.
-//! - `ops`: what running a program takes: a control socket and `ctl`, signals, logging, capture files,
-//!   and with `dpdk` the devices that a command line names.
-//! - `testing`: what tests of network functions need; for `[dev-dependencies]`.
+//! - `ops`: everything for running a program: a control socket and `ctl`, signals, logging, capture
+//!   files, and with `dpdk` the devices that a command line names.
+//! - `testing`: everything for tests of network functions; for `[dev-dependencies]`.
 
 #![forbid(unsafe_code)]
 
@@ -131,10 +132,10 @@ pub use hotloop_testing as testing;
 
 pub use hotloop_stage::{Error, drop_reasons, log};
 
-/// What fails here fails with an [`Error`], unless said otherwise.
+/// Functions return an [`Error`] on failure, unless they name another type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The sample of the README, so that it compiles.
+/// The README's sample, included here to be compiled.
 #[cfg(all(doctest, feature = "dpdk"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

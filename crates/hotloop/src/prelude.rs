@@ -1,4 +1,4 @@
-//! What most network functions name: `use hotloop::prelude::*`.
+//! The names that most network functions need: `use hotloop::prelude::*`.
 
 pub use hotloop_arena::Arena;
 pub use hotloop_engine::{
@@ -16,7 +16,7 @@ pub use hotloop_stage::{
 #[cfg(feature = "dpdk")]
 pub use hotloop_dpdk::{Eal, Mbuf, Port};
 
-/// A packet as ports receive and send it.
+/// A packet, in the type that ports receive and send.
 #[cfg(feature = "dpdk")]
 pub type Packet = Mbuf;
 

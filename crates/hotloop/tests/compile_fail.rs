@@ -1,9 +1,9 @@
-//! What the compiler refuses. The message of each case is committed beside it, and each has a twin,
-//! one line different, that compiles: so it is that line which is refused. The twins are modules of
-//! this program.
+//! Programs that the compiler must refuse. The message of each case is committed beside it, and
+//! each has a twin, one line different, that compiles, which proves that the compiler refuses that
+//! line. The twins are modules of this program.
 //!
-//! Messages that have changed are read, and then written anew by
-//! `TRYBUILD=overwrite cargo test -p hotloop --test compile_fail`.
+//! Read messages that have changed, and then write them anew with `TRYBUILD=overwrite cargo test -p
+//! hotloop --test compile_fail`.
 
 #![allow(dead_code, reason = "the twins are only to compile")]
 
@@ -63,7 +63,7 @@ fn each_case_has_a_message_and_a_twin_that_differs_in_one_line() {
         let name = path.file_name().and_then(|name| name.to_str()).expect("names are text");
         texts.insert(name.to_owned(), fs::read_to_string(&path).expect("files can be read"));
     }
-    // A case, its message, its twin, and nothing else.
+    // Only the case, its message and its twin.
     assert_eq!(texts.len(), 3 * CASES.len(), "{:?}", texts.keys());
     for (case, twin) in CASES {
         let message = &texts[&format!("{case}.stderr")];
