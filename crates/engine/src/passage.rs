@@ -9,7 +9,7 @@ pub struct Passage {
     pub received: u64,
     /// Packets that it emitted.
     pub emitted: u64,
-    /// Packets among those that it created.
+    /// The part of `emitted` that it created.
     pub created: u64,
     /// Packets that it dropped, by reason.
     pub dropped: u64,

@@ -17,15 +17,16 @@ pub(super) struct Other {
 }
 
 impl ServiceTable {
-    /// Another table that peers may choose backends by: the one that is being prepared, or the one before this one. What
-    /// it places elsewhere is an exception, too.
+    /// Another table that peers may use to choose backends: the one that is being prepared, or the
+    /// previous one. A connection that it places elsewhere is an exception, too.
     #[inline(always)]
     #[must_use]
     pub fn other(&self) -> Option<&Arc<Self>> {
         self.other.as_ref().map(|it| &it.table)
     }
 
-    /// This table with an `other`, from which it takes what that one has itself. It has a number of its own.
+    /// This table with an `other`, without the other table's own `other`. The result has a serial
+    /// of its own.
     #[must_use]
     pub fn with_other(&self, other: Option<Arc<Self>>) -> Self {
         let alone = |other: Arc<Self>| match other.other {
