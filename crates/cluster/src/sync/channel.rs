@@ -1,4 +1,4 @@
-//! A TCP connection to another node, with TLS or without, which never waits.
+//! A TCP connection to another node, with TLS or without, that never blocks.
 
 use mio::net::TcpStream;
 use rustls::Connection;
@@ -12,10 +12,10 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Whether the connection is there, as connect(2) says it for sockets that don't block.
+    /// Whether the connection is established, by connect(2)'s rule for sockets that don't block.
     ///
     /// # Errors
-    /// Why it will never be.
+    /// If it can't be established.
     pub fn is_connected(&self) -> io::Result<bool> {
         if let Some(error) = self.stream.take_error()? {
             return Err(error);
@@ -26,7 +26,7 @@ impl Channel {
         }
     }
 
-    /// Reads what is there, up to the length of `buffer`. Returns how many bytes.
+    /// Reads the available bytes, up to the length of `buffer`. Returns their number.
     ///
     /// # Errors
     /// [`ErrorKind::WouldBlock`] if there is nothing, and [`ErrorKind::UnexpectedEof`] at the end.
@@ -38,10 +38,10 @@ impl Channel {
         if count == 0 { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(count) }
     }
 
-    /// Writes as much of `bytes` as there is room for. Returns how many bytes.
+    /// Writes as much of `bytes` as there is room for. Returns the number of bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`] if there is room for none.
+    /// [`ErrorKind::WouldBlock`] if there is no room.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else {
             return if bytes.is_empty() { Ok(0) } else { self.stream.write(bytes) };
@@ -63,7 +63,7 @@ impl Channel {
         }
     }
 
-    /// Whether all that was written is in the kernel's hands.
+    /// Whether the kernel has all written bytes.
     pub fn is_flushed(&self) -> bool {
         self.tls.as_ref().is_none_or(|tls| !tls.wants_write())
     }
@@ -76,14 +76,14 @@ fn read_tls(tls: &mut Connection, stream: &mut TcpStream, buffer: &mut [u8]) -> 
             read => return read,
         }
         if !tls.wants_read() {
-            // It has to write first.
+            // The channel must write first.
             return Err(ErrorKind::WouldBlock.into());
         }
         if tls.read_tls(stream)? == 0 {
             return Ok(0);
         }
         if let Err(error) = tls.process_new_packets() {
-            // The alert that says why. Nothing comes after it, wherever it goes.
+            // The alert with the reason. Nothing comes after it, so a failure doesn't matter.
             let _ = tls.write_tls(stream);
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }

@@ -1,4 +1,4 @@
-//! One connection, from its first byte: greetings, then frames.
+//! One connection, from its first byte: first greetings, then frames.
 
 use super::channel::Channel;
 use super::peers::{Peers, SessionId, refused};
@@ -10,39 +10,41 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-/// How long connecting, TLS and greetings may take together, in milliseconds.
+/// Maximum time for connecting, TLS and greetings together, in milliseconds.
 pub const GREETING_MS_MAX: u64 = 5_000;
 
-/// After so many milliseconds without a byte of a peer, which sends something each second, it is gone.
+/// A peer sends something each second. After this many milliseconds without a byte, it counts as
+/// gone.
 const SILENCE_MS_MAX: u64 = 5_000;
 
-/// How long the last words may take, in milliseconds.
+/// Maximum time for the last message, in milliseconds.
 const FAREWELL_MS_MAX: u64 = 1_000;
 
-/// How many bytes wait in memory for the socket to take them, and one frame more.
+/// Maximum number of bytes that wait in memory for the socket, plus one frame.
 const OUTPUT_BYTES_MAX: usize = 2 * FRAME_BYTES_MAX;
 
-/// How many times a connection reads in one turn, so that none keeps the thread from the others.
+/// Maximum number of reads of a connection in one turn, so that the thread gets to the other
+/// connections.
 const READS_PER_TURN: usize = 16;
 
-/// How far a connection has come.
+/// The stage of a connection.
 #[derive(Clone, Debug)]
 enum Stage {
     Connecting,
     Greeting,
     Session(SessionId),
-    /// All that is left is to send the reason.
+    /// Only the reason is left to send.
     Leaving(String),
 }
 
-/// Why a connection is over.
+/// The end of a connection.
 #[derive(Debug)]
 pub struct Over {
     /// The peer, if the node on the other side is known to be one.
     pub peer: Option<PeerId>,
     /// The session, if there was one.
     pub session: Option<SessionId>,
-    /// Why; empty where another connection took its place.
+    /// The reason; empty if another connection took its place.
     pub why: String,
 }
 
@@ -50,11 +52,11 @@ pub struct Over {
 #[derive(Debug)]
 pub struct Connection {
     channel: Channel,
-    /// Where it comes from, or goes to.
+    /// The other end's address.
     pub ip: IpAddr,
     /// The peer that this node connected to.
     expected: Option<PeerId>,
-    /// Who the other side says it is.
+    /// The peer that the other side claims to be.
     claimed: Option<PeerId>,
     stage: Stage,
     until_ms: u64,
@@ -64,10 +66,10 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Begins to talk over a connection; `expected` is the peer that this node connects to.
+    /// Begins to use a connection; `expected` is the peer that this node connects to.
     ///
     /// # Errors
-    /// TLS can't begin.
+    /// If TLS can't begin.
     pub fn new(
         (stream, ip): (TcpStream, IpAddr),
         expected: Option<(PeerId, &str)>,
@@ -92,7 +94,7 @@ impl Connection {
         })
     }
 
-    /// What to wait for.
+    /// The socket to wait for.
     pub const fn stream(&mut self) -> &mut TcpStream {
         &mut self.channel.stream
     }
@@ -102,21 +104,21 @@ impl Connection {
         self.expected
     }
 
-    /// Whether the other side has not said yet who it is.
+    /// Whether the other side has not identified itself yet.
     pub const fn is_unknown(&self) -> bool {
         self.expected.is_none() && !matches!(self.stage, Stage::Session(_))
     }
 
-    /// Goes on as far as the socket allows. Returns whether there is more to do at once.
+    /// Continues as far as the socket allows. Returns whether there is more to do at once.
     ///
     /// # Errors
-    /// The connection is over.
+    /// If the connection is over.
     pub fn advance(&mut self, peers: &Mutex<Peers>, now_ms: u64) -> Result<bool, Over> {
         let done = self.try_advance(peers, now_ms);
         done.map_err(|why| self.over(why))
     }
 
-    /// What is over with it, for this reason.
+    /// The end of this connection, with this reason.
     pub fn over(&self, why: String) -> Over {
         let session = match self.stage {
             Stage::Session(session) => Some(session),
@@ -131,7 +133,7 @@ impl Connection {
             if !self.channel.is_connected().map_err(|error| error.to_string())? {
                 return self.check_time(now_ms).map(|()| false);
             }
-            // Acknowledgements are small, and wait for nothing.
+            // Acknowledgements are small, and must not wait for more data.
             let _ = self.channel.stream.set_nodelay(true);
             self.stage = Stage::Greeting;
             if self.expected.is_some() {
@@ -161,7 +163,7 @@ impl Connection {
         })
     }
 
-    /// Reads what is there, and acts on it.
+    /// Reads the available bytes, and acts on them.
     fn receive(&mut self, peers: &Mutex<Peers>, now_ms: u64) -> Result<bool, String> {
         for _ in 0..READS_PER_TURN {
             if matches!(self.stage, Stage::Leaving(_)) {
@@ -188,7 +190,8 @@ impl Connection {
         Ok(true)
     }
 
-    /// Acts on the frames that are whole. False if there is no room for what they say: then it reads no more.
+    /// Acts on complete frames. Returns false if there is no room for their contents: then the
+    /// connection stops reading.
     fn take_frames(&mut self, peers: &Mutex<Peers>, now_ms: u64) -> Result<bool, String> {
         let input = std::mem::take(&mut self.input);
         let mut used_bytes = 0;
@@ -200,7 +203,7 @@ impl Connection {
                 && !peers.can_receive(session.peer)
             {
                 has_room = false;
-                // It isn't silent: nobody listens.
+                // The peer isn't silent: this node doesn't read.
                 self.until_ms = now_ms + SILENCE_MS_MAX;
                 break Ok(());
             }
@@ -266,7 +269,7 @@ impl Connection {
         peers.greet(hello, self.expected, now_ms)
     }
 
-    /// Writes what is due.
+    /// Writes the data that is due.
     fn send(&mut self, peers: &Mutex<Peers>, now_ms: u64) -> Result<(), String> {
         loop {
             if let Stage::Session(session) = self.stage

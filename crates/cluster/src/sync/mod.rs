@@ -1,59 +1,76 @@
-//! Sessions that all nodes of a cluster know: those that the configuration alone does not tell.
+//! Sessions that all nodes of a cluster know: those that don't follow from the configuration.
 //!
-//! Several balancers of one configuration choose backends alike, so a node needs to know of another's
-//! connections only the *exceptions*: those that are on another backend than the configuration in force says. Each
-//! node names its exceptions to all its peers, over one TCP connection for each pair, which the node with the lesser name
-//! opens, with TLS on both sides unless the network is trusted.
+//! Several balancers with one configuration choose backends alike, so a node must know only the
+//! *exceptions* among another node's connections: those on another backend than the current
+//! configuration chooses. Each node sends its exceptions to all its peers, over one TCP connection
+//! for each pair. The node with the lesser name opens the connection, with TLS on both sides unless
+//! the network is trusted.
 //!
-//! [`Sync`] is the thread that talks to peers. Its owner, the control thread, hands it the [`Change`]s of this
-//! node's exceptions, enters those of peers, and gives pages of a walk over all exceptions when a peer needs a
-//! snapshot: when it is new, when it comes back, and when more changes waited for it than the queue for it
-//! holds. So nothing is dropped silently, and a peer that stops reading delays nobody.
+//! [`Sync`] is the thread that talks to peers. Its owner, the control thread, passes it the
+//! [`Change`]s of this node's exceptions and enters those of peers. When a peer needs a snapshot,
+//! the owner supplies pages of a walk over all exceptions: for a new peer, for one that comes back,
+//! and after more changes waited for it than its queue holds. So nothing is dropped silently, and a
+//! peer that stops reading delays no other peer.
 //!
 //! # What the owner has to do
-//! - Offer changes, and give pages, in the order in which a worker said them.
-//! - When a packet makes a connection of a peer this node's own: offer a [`Claim`](Change::Claim) if it is an exception
-//!   here, else an [`End`](Change::End); in both cases it has moved once more: add 1 to [`Record::moves`], modulo
-//!   [`MOVES`]. So all nodes agree on which of them owns it, whatever their clocks say and however late messages
-//!   are. A connection ends when no node claims it any more: so a claim must come before the end of a connection that
+//! - Offer changes, and supply pages, in the order in which a worker reported them.
+//! - When a packet makes a peer's connection this node's own: offer a [`Claim`](Change::Claim) if
+//!   the connection is an exception here, else an [`End`](Change::End). In both cases the
+//!   connection has moved once more: add 1 to [`Record::moves`], modulo [`MOVES`]. So all nodes
+//!   agree on its owner, whatever their clocks show and however late messages are. A connection
+//!   ends when no node claims it any more, so a claim must come before the end of a connection that
 //!   was a peer's.
-//! - Claim again when it becomes established or is closing, and where the last packet that peers know of came a third of
-//!   its idle timeout ago, and another one has come since.
-//! - Offer an end when a connection of its own was an exception, and is forgotten, or is none any more; not when it only
-//!   timed out, as it does everywhere. One that is [closing](hotloop_balancer::connection::State::Closing) need not end at
-//!   once: claimed so, with the time that is left of it, it goes on as long as its client has only closed its half.
-//! - Name in the pages of a walk all of its own exceptions, and all that it entered for peers. Those of nodes that are
-//!   away, or have restarted, are then sent to the peer.
-//! - Enter an end only where what is there is remote, and decide on claims by [`merge`]. What is closing is no exception to
-//!   that: the end of a node from which it has moved says nothing of its last packets. Remote connections stay when the
-//!   configuration says the same: their owners end them.
-//! - Where a SYN begins a connection in the place of a peer's, and it is no exception, offer a claim before the end: other
-//!   nodes may have that one, too, also as closing.
-//! - Take no packets, once started, as long as a peer [goes by](Sync::is_behind) a newer configuration.
-//! - Call [`Sync::set_epoch`] before any worker goes by a configuration, and [`Sync::enter_epoch`] once all do.
+//! - Claim a connection again when it becomes established or is closing, and when the last packet
+//!   that peers know of came a third of its idle timeout ago and another one has come since.
+//! - Offer an end when one of this node's own connections was an exception, and is forgotten or is
+//!   no exception any more; but not after a mere timeout, because it times out everywhere. A
+//!   [closing](hotloop_balancer::connection::State::Closing) connection need not end at once: if it
+//!   is claimed as closing, with its remaining time, it continues while its client has closed only
+//!   its half.
+//! - List in the pages of a walk all of this node's own exceptions, and all connections that it
+//!   entered for peers. Those of nodes that are away, or have restarted, are then sent to the peer.
+//! - Enter an end only if the local entry is remote, and decide on claims by [`merge`]. The same
+//!   holds for a closing entry: the end from a node that the connection has left says nothing about
+//!   its last packets. Remote connections stay when the configuration chooses the same backend:
+//!   their owners end them.
+//! - If a SYN begins a connection in the place of a peer's, and the new one is no exception, offer
+//!   a claim before the end: other nodes may have the peer's connection, too, possibly as closing.
+//! - Take no packets, once started, while a peer [uses](Sync::is_behind) a newer configuration.
+//! - Call [`Sync::set_epoch`] before any worker uses a configuration, and [`Sync::enter_epoch`]
+//!   once all do.
 //!
 //! # Epochs
-//! A frame carries the revision of the configuration that the first of its sender's workers goes by. Claims count whatever
-//! it is. An end under a newer one waits until all workers of this node go by that configuration too: the
-//! connection may only have become what the newer configuration says, and must be known as long as the older one
-//! holds here. Where nodes have no revision in common, it is 0 everywhere, and nothing waits.
+//! A frame carries the revision of the configuration used by the most advanced of its sender's
+//! workers. Claims count under any revision. An end under a newer one waits until all workers of
+//! this node use that configuration, too: the connection may only have become the newer
+//! configuration's choice, and must be known while the older one is in use here. If nodes have no
+//! revision in common, it is 0 everywhere, and nothing waits.
 //!
 //! # Changes of the configuration
-//! A connection that begins at a node with the newer configuration, or one that is being prepared, is an exception
-//! for peers with the older one. So workers compare connections with two tables as long as there may be two
-//! ([`ServiceTable::other`](hotloop_balancer::services::ServiceTable::other)). A change is prepared once workers have looked through all
-//! connections with both, and each peer has entered what was [offered](Sync::watermark) up to then.
+//! A connection that begins at a node with the newer configuration, or with one that is being
+//! prepared, is an exception for peers with the older one. So workers compare connections with two
+//! tables while there may be two
+//! ([`ServiceTable::other`](hotloop_balancer::services::ServiceTable::other)). A change is prepared
+//! once workers have examined all connections with both tables, and each peer has entered
+//! everything that was [offered](Sync::watermark) until then.
 //!
 //! # What is promised
-//! A packet of a connection goes to its backend by whichever node it comes, if all nodes had entered
-//! each other's snapshots and changes ([`PeerStatus::is_caught_up`]) before the change that moved it. Not so a
-//! connection that moves to another node and is silent until the table changes: nobody there knows that it exists. And
-//! a client that uses a port again, while a node that knows the connection before it has not heard that it has
-//! ended, may be taken for that connection: so where that connection moved, and not all nodes were in sync when it
-//! ended, as an earlier owner's claim may arrive after the end; where it ended while some nodes went by an older
-//! configuration, which hold the end; where nodes lose each other before all have heard of the new connection; and
-//! where a packet of it came to a node that did not know it and that compared connections with two tables: it may have
-//! claimed in error what nobody ends.
+//! A packet of a connection goes to its backend through any node, if all nodes had entered each
+//! other's snapshots and changes ([`PeerStatus::is_caught_up`]) before the change that moved it.
+//! This promise has two gaps.
+//!
+//! A connection that moves to another node and is silent until the table changes is not known
+//! there.
+//!
+//! A client may use a port again while a node that knows the previous connection has not learned of
+//! its end. The new connection may then be taken for the previous one in four cases:
+//!
+//! - The previous connection had moved, and not all nodes were in sync when it ended: an earlier
+//!   owner's claim may arrive after the end.
+//! - It ended while some nodes used an older configuration, and those hold the end.
+//! - Nodes lose contact before all of them have learned of the new connection.
+//! - A packet of it came to a node that did not know it and compared connections with two tables:
+//!   that node may have made a wrong claim that no node ends.
 
 mod channel;
 mod connection;
@@ -86,7 +103,7 @@ pub use tls::Tls;
 use transport::{Shared, Transport, lock};
 use wire::NodeState;
 
-/// One of the peers, by its place in the configuration.
+/// One of the peers, by its index in the configuration.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct PeerId(usize);
 
@@ -101,7 +118,8 @@ pub enum StartError {
     System(String),
 }
 
-/// The thread that talks to the peers of a node. Dropping this ends it, and all connections.
+/// The thread that talks to the peers of a node. Dropping this value ends the thread and all
+/// connections.
 #[derive(Debug)]
 pub struct Sync {
     shared: Arc<Shared>,
@@ -114,11 +132,12 @@ pub struct Sync {
 impl Sync {
     /// Listens, and begins to connect to peers.
     ///
-    /// It runs where the calling thread may: call this from one that isn't bound to a core that polls.
+    /// The thread runs on the calling thread's CPUs: call this from a thread that isn't bound to a
+    /// core that polls.
     ///
     /// # Errors
-    /// A file of `cluster` can't be used, or its address can't be listened at; or the kernel allows no more threads
-    /// or files.
+    /// If a file of `cluster` can't be used, if the node can't listen at its address, or if the
+    /// kernel allows no more threads or files.
     pub fn start(cluster: &Cluster, balancer: &Balancer) -> Result<Self, StartError> {
         let failed = |error: std::io::Error| StartError::System(format!("cluster: {error}"));
         let tls = Tls::load(&cluster.security)
@@ -159,110 +178,114 @@ impl Sync {
         Ok(Self { shared, waker, thread: Some(thread.map_err(failed)?), local_address, tls })
     }
 
-    /// Where it listens.
+    /// The address that the node listens at.
     #[must_use]
     pub const fn local_address(&self) -> SocketAddr {
         self.local_address
     }
 
-    /// What secures its connections; none where the network is trusted.
+    /// The TLS settings of its connections; `None` if the network is trusted.
     #[must_use]
     pub const fn tls(&self) -> Option<&Tls> {
         self.tls.as_ref()
     }
 
-    /// Secures connections by this from now on. Those that there are end, and are made anew at once: a certificate that
-    /// counts no more would otherwise do so for as long as its connection.
+    /// Secures connections with these settings from now on. Existing connections end, and are made
+    /// again at once: a certificate that is no longer valid would otherwise be used for as long as
+    /// its connection.
     pub fn renew(&mut self, tls: Tls) {
         *lock(&self.shared.renewed) = Some(tls.clone());
         self.tls = Some(tls);
         self.wake();
     }
 
-    /// Says this of the node to all peers.
+    /// Reports this state of the node to all peers.
     pub fn say(&self, state: NodeState) {
         if lock(&self.shared.peers).say(state) {
             self.wake();
         }
     }
 
-    /// Notes the revision of the configuration that what is [offered](Self::offer) from now on follows from, or 0
-    /// where nodes have none in common. Call this before any worker goes by it.
+    /// Sets the revision of the configuration for everything [offered](Self::offer) from now on, or
+    /// 0 if nodes have none in common. Call this before any worker uses that configuration.
     pub fn set_epoch(&self, epoch: u64) {
         lock(&self.shared.peers).set_epoch(epoch);
     }
 
-    /// Notes the revision of the configuration by which all workers go: ends that waited for it count. A worker that goes by
-    /// an older one needs the connections still that they end.
+    /// Sets the revision of the configuration that all workers use: ends that waited for it are
+    /// released. A worker with an older configuration still needs the connections that they end.
     pub fn enter_epoch(&self, epoch: u64) {
         lock(&self.shared.peers).enter_epoch(epoch);
     }
 
-    /// Whether a peer that is connected goes by a newer configuration. A node that has just started must get no packets
-    /// then: it would not know which of its connections its peers would place elsewhere.
+    /// Whether a connected peer uses a newer configuration. A node that has just started must get
+    /// no packets then: it would not know which of its connections its peers would place elsewhere.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         lock(&self.shared.peers).is_behind()
     }
 
-    /// What was offered up to now, for [`entered`](Self::entered).
+    /// A mark after everything offered up to now, for [`entered`](Self::entered).
     #[must_use]
     pub fn watermark(&self) -> Watermark {
         lock(&self.shared.peers).watermark()
     }
 
-    /// Which peers have not entered what was offered up to then. Of one that came back meanwhile, a whole snapshot counts.
+    /// The peers that have not entered everything up to the mark. For a peer that came back
+    /// meanwhile, a whole snapshot counts.
     #[must_use]
     pub fn entered(&self, watermark: &Watermark) -> Entered {
         lock(&self.shared.peers).entered(watermark)
     }
 
-    /// Queues changes of this node's own exceptions for all peers. Never waits: a peer for which more waits
-    /// than the queue holds gets a new snapshot.
+    /// Queues changes of this node's own exceptions for all peers. Never waits: a peer with more
+    /// waiting changes than the queue holds gets a new snapshot.
     pub fn offer(&self, changes: &[Change]) {
         let now_ms = self.shared.now_ms();
         lock(&self.shared.peers).offer(changes, now_ms);
         self.wake();
     }
 
-    /// Appends up to `count_max` changes of peers to `imports`, for this node to enter. What the call before this
-    /// one appended has been entered, and is acknowledged: call this even when there is nothing to take.
+    /// Appends up to `count_max` changes of peers to `imports`, for this node to enter. The changes
+    /// of the previous call count as entered, and are acknowledged: call this even if there is
+    /// nothing to take.
     pub fn take_imports(&self, imports: &mut Vec<Change>, count_max: usize) {
         if lock(&self.shared.peers).take_imports(imports, count_max) {
             self.wake();
         }
     }
 
-    /// The walk of which a peer wants the next page now, if one does. A walk with a number that was not
-    /// there before begins at the beginning, with what workers say from now on.
+    /// The walk that a peer needs the next page of now, if any. A walk with a new number begins at
+    /// the beginning, with changes that workers report from now on.
     #[must_use]
     pub fn snapshot_wanted(&self) -> Option<Walk> {
         let now_ms = self.shared.now_ms();
         lock(&self.shared.peers).snapshot_wanted(now_ms)
     }
 
-    /// Whether the peer has room for the next page of a walk: wait with it until it does. `None` where the walk is
-    /// over, because its connection is or its queue overflowed.
+    /// Whether the peer has room for the next page of a walk: if not, wait. `None` if the walk is
+    /// over, because its connection is over or its queue overflowed.
     #[must_use]
     pub fn has_room_for(&self, walk: Walk) -> Option<bool> {
         lock(&self.shared.peers).has_room_for(walk)
     }
 
-    /// Has a new snapshot begin for each peer: call this where changes of this node's own exceptions were
+    /// Begins a new snapshot for each peer: call this if changes of this node's own exceptions were
     /// lost.
     pub fn resync(&self) {
         lock(&self.shared.peers).resync();
     }
 
-    /// Gives the next page of a walk: exceptions of this node's `own`, and all that it has `entered` for peers
-    /// and still has as remote, exceptions or not. Does nothing where the walk is no longer wanted.
+    /// Supplies the next page of a walk: this node's exceptions (`own`), and all remote connections
+    /// that it has `entered` for peers, exceptions or not. Does nothing if the walk is no longer
+    /// wanted.
     pub fn give_page(&self, walk: Walk, own: &[Record], entered: &[Record], is_last: bool) {
         let now_ms = self.shared.now_ms();
         lock(&self.shared.peers).give_page(walk, (own, entered), is_last, now_ms);
         self.wake();
     }
 
-    /// How all peers stand, in the order of the configuration.
+    /// The state of all peers, in the order of the configuration.
     #[must_use]
     pub fn status(&self) -> Vec<PeerStatus> {
         let now_ms = self.shared.now_ms();
@@ -270,7 +293,7 @@ impl Sync {
     }
 
     fn wake(&self) {
-        // Without it the thread goes on a little later.
+        // If this fails, the thread continues a little later.
         let _ = self.waker.wake();
     }
 }
@@ -280,25 +303,25 @@ impl Drop for Sync {
         self.shared.is_over.store(true, Relaxed);
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say; had it panicked, the message would be on stderr.
+            // The thread has no result; if it panicked, the message is on stderr.
             let _ = thread.join();
         }
     }
 }
 
-/// A number that no other run of the program has.
+/// A number that no other run of the program uses.
 fn incarnation() -> std::io::Result<u64> {
     Ok(u64::from_ne_bytes(random_bytes()?).max(1))
 }
 
-/// By which what a map has kept comes in an order that is the same each time: so simulations go alike again.
+/// Sort key for the contents of maps, so that simulations are repeatable.
 fn in_order(key: &FlowKey) -> (IpAddr, u16, IpAddr, u16, u8) {
     let ports = (key.source_port(), key.destination_port());
     (key.source(), ports.0, key.destination(), ports.1, key.protocol())
 }
 
-/// A digest (SHA-256) of what must be equal for nodes to choose alike, whatever services they have. It says
-/// nothing of the key, which has 128 bits.
+/// A digest (SHA-256) of the settings that must be equal for nodes to choose alike, whatever
+/// services they have. It reveals nothing of the key, which has 128 bits.
 fn digest(balancer: &Balancer) -> [u8; 16] {
     let key = balancer.hash_key.as_ref().map_or_else(|| "public".into(), HashKey::to_hex);
     let text = format!("ipip-lb {key} {}", balancer.maglev_slots);

@@ -1,7 +1,7 @@
-//! Which node a connection of others is of: the one with the best claim.
+//! The owner of each remote connection: the node with the best claim.
 //!
-//! Only that node may end it here, and where its snapshot no longer names the connection, it has ended while
-//! the two nodes couldn't talk.
+//! Only the owner may end the connection here. If the owner's snapshot no longer lists it, it ended
+//! while the two nodes couldn't talk.
 
 use super::PeerId;
 use hotloop::packet::flow_key::FlowKey;
@@ -11,26 +11,27 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 
-/// How many connections are followed, about 100 bytes each. What peers claim beyond that is entered all the same; but an
-/// end of it that gets lost in a cut connection is noticed by its idle timeout alone.
+/// Maximum number of connections to follow, about 100 bytes each. Claims beyond that are entered
+/// all the same, but if such a connection's end is lost in a cut connection, only its idle timeout
+/// removes it.
 pub const FOLLOWED_MAX: usize = 1 << 22;
 
-/// From one look at what has timed out to the next, in milliseconds.
+/// Interval of checks for timed-out connections, in milliseconds.
 const EXPIRY_MS: u64 = 60_000;
 
-/// A node from its start to its end, as far as this node could tell runs of it apart.
+/// A node from its start to its end, as far as this node could distinguish its runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Owner {
     /// The node.
     pub peer: PeerId,
-    /// Counts its starts, from 1; 0 for all that it claimed before the last one.
+    /// Number of its starts, from 1; 0 for everything that it claimed before the last one.
     pub lifetime: u16,
-    /// The place of the node's name among those of all peers.
+    /// The rank of the node's name among the names of all peers.
     pub rank: u8,
 }
 
 impl Owner {
-    /// Its bit among claimants: there are fewer peers than bits. None for a run of it that is over.
+    /// Its bit among claimants: there are fewer peers than bits. No bit for a run that is over.
     const fn bit(self) -> u32 {
         if self.lifetime == 0 { 0 } else { 1 << self.peer.0 }
     }
@@ -39,24 +40,26 @@ impl Owner {
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     owner: Owner,
-    /// The peers that claim it, one bit each: the owner, unless that is gone, and those with lesser claims.
+    /// The peers that claim the connection, one bit each: the owner, unless it is gone, and peers
+    /// with lesser claims.
     claimants: u32,
-    /// Those that have named it since their last snapshots began.
+    /// The claimants that have listed it since their last snapshots began.
     named: u32,
     state: State,
     backend: IpAddr,
     since_ms: i64,
     until_ms: i64,
-    /// As its owner says, unless that is an heir.
+    /// The number of moves in the owner's claim, unless the owner is an heir.
     moves: u8,
-    /// Whether a better claim was withdrawn since the owner's, so that the owner's `moves` are not known.
+    /// Whether a better claim was withdrawn since the owner's, so that the owner's `moves` are
+    /// unknown.
     is_heir: bool,
-    /// The number of the last claim among all imports, for this node to enter.
+    /// The number of the last claim among all imports for this node to enter.
     import: u64,
 }
 
-/// By how much two ages of one connection may differ, in milliseconds: claims get older under way, each time that they are
-/// relayed.
+/// Maximum difference between two ages of one connection, in milliseconds: claims get older under
+/// way, each time that they are relayed.
 const AGE_MARGIN_MS: i64 = 3_000;
 
 impl Claim {
@@ -74,13 +77,14 @@ impl Claim {
         }
     }
 
-    /// Leaves it to another node, which has claimed it, too.
+    /// Passes the connection to another node, which has claimed it, too.
     const fn inherit(&mut self, owner: Owner) {
         (self.owner, self.is_heir) = (owner, true);
     }
 
-    /// Whether the owner is another node than that of `known`, to which the connection, on the same backend, has moved
-    /// since, or of two with equal counts, the one that keeps it.
+    /// Whether this claim's owner takes the connection over from the owner of `known`: the
+    /// connection, on the same backend, has moved there since, or both have equal counts of moves
+    /// and this owner keeps it.
     const fn takes_over(&self, known: &Self) -> bool {
         let is_behind = is_ahead(known.moves, self.moves);
         let wins_tie = !is_behind && self.owner.rank < known.owner.rank;
@@ -96,9 +100,10 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Notes a claim by `owner`, which that node has named itself or another node has relayed. The connection becomes
-    /// that node's unless another one has the better claim, as [`merge`] says, and is not gone. Returns whether it was
-    /// that node's, on another backend: then it is another connection, and the end of the one before is lost.
+    /// Notes a claim by `owner`, which that node or another node has sent. The connection becomes
+    /// that node's unless another node has the better claim, by [`merge`]'s rules, and is not gone.
+    /// Returns whether it was that node's on another backend: then it is another connection, and
+    /// the end of the previous one is lost.
     pub fn claimed(
         &mut self,
         record: &Record,
@@ -153,12 +158,12 @@ impl Owners {
                 } else if known.owner == owner || known.is_heir {
                     entry.insert(joint);
                 } else if claim.takes_over(&known) {
-                    // The other nodes leave it to this one when they hear of it.
+                    // The other nodes leave the connection to this one when they learn of it.
                     entry.insert(claim);
                 } else if is_gone() {
                     entry.insert(joint);
                 } else if since_ms > known.since_ms + AGE_MARGIN_MS {
-                    // Another connection of the same port, which the node may have alone.
+                    // Another connection of the same port, which perhaps only this node has.
                     entry.insert(Claim { claimants, named, ..known });
                 }
                 is_another
@@ -166,20 +171,22 @@ impl Owners {
         }
     }
 
-    /// Notes the number of a claim that was noted last, among all imports.
+    /// Notes the import number of the last claim.
     pub fn enters(&mut self, key: &FlowKey, import: u64) {
         if let Some(claim) = self.claims.get_mut(key) {
             claim.import = import;
         }
     }
 
-    /// Which node a connection is of, and whether that has named it since its last snapshot began.
+    /// The owner of a connection, and whether it has listed the connection since its last snapshot
+    /// began.
     pub fn of(&self, key: &FlowKey) -> Option<(Owner, bool)> {
         let claim = self.claims.get(key)?;
         Some((claim.owner, claim.named & claim.owner.bit() != 0))
     }
 
-    /// Withdraws a node's claim. True if that ends the connection: no other node claims it, or nobody that can end it does.
+    /// Withdraws a node's claim. Returns true if that ends the connection: no other node claims it,
+    /// or only nodes that can't end it.
     pub fn withdraw(
         &mut self,
         from: Owner,
@@ -201,8 +208,9 @@ impl Owners {
         self.claims.remove(key);
     }
 
-    /// Forgets a connection that this node claims. False, and it does not, unless this node has entered so many imports,
-    /// and with these all claims of peers to it: with another one, the connection may become a peer's again.
+    /// Forgets a connection that this node claims. Does nothing and returns false unless this node
+    /// has entered this many imports, and with them all claims of peers to the connection: a later
+    /// claim might make the connection a peer's again.
     pub fn forget_entered(&mut self, key: &FlowKey, entered_count: u64) -> bool {
         let is_entered = self.claims.get(key).is_none_or(|claim| claim.import <= entered_count);
         if is_entered {
@@ -211,13 +219,13 @@ impl Owners {
         is_entered
     }
 
-    /// A node names all of its connections anew.
+    /// Begins a node's snapshot, which lists all of its connections.
     pub fn begin_snapshot(&mut self, owner: Owner) {
         self.claims.values_mut().for_each(|claim| claim.named &= !owner.bit());
     }
 
-    /// A node has named all of its connections. What it did not name is that of another node that claims it; or else it has
-    /// ended, and is forgotten where `ended` says so.
+    /// Ends a node's snapshot. A connection that it did not list belongs to another node that
+    /// claims it; otherwise it has ended, and is forgotten if `ended` returns true.
     pub fn end_snapshot(
         &mut self,
         owner: Owner,
@@ -240,7 +248,7 @@ impl Owners {
         });
     }
 
-    /// Notes that a node has restarted: what it claimed before, it no longer knows, so that it can't end it.
+    /// Notes that a node has restarted: it no longer knows its earlier claims, and can't end them.
     pub fn orphan(&mut self, owner: Owner) {
         for claim in self.claims.values_mut() {
             claim.claimants &= !owner.bit();

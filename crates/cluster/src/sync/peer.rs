@@ -1,4 +1,4 @@
-//! One of the other nodes: what was heard of it, and what is known of it.
+//! One of the other nodes: its messages and its state.
 
 use super::PeerId;
 use super::owners::Owner;
@@ -6,32 +6,34 @@ use super::session::{Session, Snapshot};
 use super::wire::NodeState;
 use std::collections::VecDeque;
 
-/// How many imports of a peer wait for this node to enter them. When there are more, no more of that peer is read.
+/// Maximum number of a peer's imports that wait for this node to enter them. Beyond that, this node
+/// stops reading from the peer.
 pub const IMPORTS_MAX: usize = 1 << 15;
 
-/// What was sent to a peer and received from it, since this node started.
+/// Counts of messages to and from a peer, since this node started.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
     /// Changes and claims sent.
     pub sent: u64,
     /// Changes and claims received.
     pub received: u64,
-    /// Of those, how many counted for nothing: claims relayed of a node that this one hears itself, and ends of
-    /// connections that another node has claimed since.
+    /// The part of `received` without effect: relayed claims of a node that this one hears itself,
+    /// and ends of connections that another node has claimed since.
     pub superseded: u64,
-    /// Bytes of frames sent, without what TLS, TCP and IP add.
+    /// Bytes of frames sent, without the overhead of TLS, TCP and IP.
     pub sent_bytes: u64,
     /// Bytes of frames received.
     pub received_bytes: u64,
-    /// Snapshots sent: all their pages were gathered.
+    /// Snapshots sent, counted when all their pages were gathered.
     pub snapshots_sent: u64,
     /// Snapshots received.
     pub snapshots_received: u64,
-    /// How often more changes waited for the peer than the queue holds, so that a new snapshot was due.
+    /// Number of times that more changes waited for the peer than the queue holds, so that a new
+    /// snapshot became due.
     pub overflows: u64,
 }
 
-/// How a node stands with a peer.
+/// The relation to a peer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PeerState {
     /// There is no connection: see [`PeerStatus::last_error`].
@@ -42,40 +44,41 @@ pub enum PeerState {
     InSync,
 }
 
-/// How a peer stands.
+/// The status of a peer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PeerStatus {
     /// Its name.
     pub name: String,
-    /// Where it listens, as configured.
+    /// The address that it listens at, from the configuration.
     pub address: String,
-    /// How this node stands with it.
+    /// This node's relation to the peer.
     pub state: PeerState,
     /// The revision of the configuration that was in force there when it sent its last frame.
     pub epoch: u64,
-    /// What it has said of itself since it was connected.
+    /// The peer's last report of its own state since it connected.
     pub said: Option<NodeState>,
     /// Whether this node has entered the peer's snapshot.
     pub has_its_snapshot: bool,
-    /// Whether the peer has entered all that this node knows: a snapshot, and all changes since.
+    /// Whether the peer has entered everything that this node knows: a snapshot, and all later
+    /// changes.
     pub is_caught_up: bool,
-    /// How many changes and claims it has not entered yet, of those that are gathered.
+    /// Number of gathered changes and claims that the peer has not entered yet.
     pub lag_records: usize,
-    /// For how long the first of them has been waiting, in milliseconds.
+    /// How long the oldest of them has been waiting, in milliseconds.
     pub lag_ms: u64,
-    /// How many of its changes and claims wait for this node to enter them.
+    /// Number of the peer's changes and claims that wait for this node to enter them.
     pub import_count: usize,
-    /// What was sent and received.
+    /// Counts of messages.
     pub counts: Counts,
-    /// Why there is no connection, or why the last one ended.
+    /// The reason that there is no connection, or that the last one ended.
     pub last_error: Option<String>,
 }
 
-/// A frame that has been received, not all of which has been entered.
+/// A received frame that has not been entered completely.
 #[derive(Clone, Copy, Debug)]
 struct Received {
     sequence: u64,
-    /// How many imports there were with it, since this node started.
+    /// The number of the peer's imports up to this frame, since this node started.
     import_count: u64,
     ends_snapshot: bool,
 }
@@ -85,22 +88,22 @@ struct Received {
 pub struct Peer {
     pub name: String,
     pub address: String,
-    /// The place of its name among those of all peers.
+    /// The rank of its name among the names of all peers.
     rank: u8,
-    /// Of the last session.
+    /// The number of the peer's run in the last session.
     pub incarnation: Option<u64>,
     pub lifetime: u16,
     pub session: Option<Session>,
-    /// Counts sessions, so that a connection that is over can't end its successor's.
+    /// Number of sessions, so that a connection that is over can't end its successor's session.
     pub session_number: u64,
-    /// Whether a snapshot has begun in this session, and not ended.
+    /// Whether a snapshot has begun in this session but not ended.
     pub is_in_snapshot: bool,
-    /// Whether one has ended.
+    /// Whether a snapshot has ended in this session.
     pub has_received_snapshot: bool,
-    /// Whether this node has also entered it.
+    /// Whether this node has also entered the snapshot.
     has_its_snapshot: bool,
     pub epoch: u64,
-    /// What it has said of itself in this session.
+    /// The peer's report of its own state in this session.
     pub state: Option<NodeState>,
     pub counts: Counts,
     pub last_error: Option<String>,
@@ -109,7 +112,7 @@ pub struct Peer {
     entered_count: u64,
     received: VecDeque<Received>,
     received_sequence: u64,
-    /// What is to be acknowledged.
+    /// The sequence number to acknowledge.
     entered_sequence: u64,
     acknowledged_sequence: u64,
 }
@@ -150,7 +153,7 @@ impl Peer {
         self.received.clear();
     }
 
-    /// Ends the session, if there is one. What was received of it is entered still.
+    /// Ends the session, if there is one. Received changes are still entered.
     pub fn end(&mut self) {
         (self.is_in_snapshot, self.has_received_snapshot) = (false, false);
         (self.has_its_snapshot, self.state) = (false, None);
@@ -159,20 +162,20 @@ impl Peer {
         }
     }
 
-    /// What the peer is as an owner of connections.
+    /// The peer as an owner of connections.
     pub const fn owner(&self, peer: PeerId) -> Owner {
         Owner { peer, lifetime: self.lifetime, rank: self.rank }
     }
 
-    /// Whether this node hears from it what becomes of its connections.
+    /// Whether this node receives the peer's changes.
     pub const fn is_heard(&self) -> bool {
         self.session.is_some() && (self.is_in_snapshot || self.has_received_snapshot)
     }
 
-    /// Checks that a frame is the next one, before anything of it is imported.
+    /// Checks that a frame is the next one, before any of it is imported.
     ///
     /// # Errors
-    /// Others should have come before it.
+    /// If other frames should have come before.
     pub const fn check_order(&self, sequence: u64) -> Result<(), &'static str> {
         if sequence == self.received_sequence + 1 {
             Ok(())
@@ -181,24 +184,24 @@ impl Peer {
         }
     }
 
-    /// Notes that a frame has come, of which all is imported.
+    /// Notes a frame with all of its contents imported.
     pub fn receive(&mut self, sequence: u64, ends_snapshot: bool) {
         self.received_sequence = sequence;
         let import_count = self.imported_count;
         self.received.push_back(Received { sequence, import_count, ends_snapshot });
     }
 
-    /// Notes that something of it waits for this node to enter it.
+    /// Notes that an import from the peer waits for this node to enter it.
     pub const fn imported(&mut self) {
         self.imported_count += 1;
     }
 
-    /// Notes that this node has taken something of it.
+    /// Notes that this node has taken an import from the peer.
     pub const fn taken(&mut self) {
         self.taken_count += 1;
     }
 
-    /// Notes that what was taken has been entered.
+    /// Notes that the taken imports have been entered.
     pub fn entered(&mut self) {
         self.entered_count = self.taken_count;
         let entered_count = self.entered_count;
@@ -208,12 +211,12 @@ impl Peer {
         }
     }
 
-    /// Whether there is room for what another frame imports.
+    /// Whether there is room for the imports of another frame.
     pub fn can_receive(&self) -> bool {
         self.import_count() < IMPORTS_MAX && self.received.len() < IMPORTS_MAX
     }
 
-    /// How much of it waits to be entered.
+    /// Number of its imports that wait to be entered.
     fn import_count(&self) -> usize {
         (self.imported_count - self.entered_count) as usize
     }

@@ -1,4 +1,4 @@
-//! All peers of a node: what it says to them, and what it hears. No sockets and no clocks: bytes and
+//! All peers of a node, with the messages to and from them. No sockets and no clocks: bytes and
 //! times come from outside, so that a simulation runs the same code as [`Sync`](super::Sync).
 
 mod imports;
@@ -15,23 +15,23 @@ use hotloop_balancer::exceptions::{Change, Record};
 use imports::Imports;
 pub use watermark::{Entered, Watermark};
 
-/// What a node is, to its peers.
+/// A node's identity for its peers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Local {
     /// Its name.
     pub node: String,
-    /// The number of this run of the program, which no other run has. Not 0.
+    /// The number of this run of the program, which no other run uses. Not 0.
     pub incarnation: u64,
-    /// A digest of what must be equal in all nodes.
+    /// A digest of the settings that must be equal in all nodes.
     pub digest: [u8; 16],
 }
 
-/// A snapshot that a peer is due.
+/// The walk for a snapshot that is due to a peer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Walk {
     /// The peer.
     pub peer: PeerId,
-    /// Another one than that of the last page says that the walk begins at the beginning.
+    /// A number that differs from the last page's means that the walk begins at the beginning.
     pub number: u64,
 }
 
@@ -50,10 +50,10 @@ pub struct Peers {
     peers: Vec<Peer>,
     owners: Owners,
     held: Held,
-    /// From which configuration follows what is said.
+    /// This node's state, with the configuration that its messages follow from.
     state: NodeState,
     epoch: u64,
-    /// By which all workers go.
+    /// The configuration that all workers use.
     entered_epoch: u64,
     walk_count: u64,
     /// The number of the walk for each peer.
@@ -62,7 +62,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// A node with peers, each with its name and the address that is shown for it.
+    /// A node with peers, each with its name and its address for display.
     pub fn new(local: Local, peers: impl IntoIterator<Item = (String, String)>) -> Self {
         let named: Vec<_> = peers.into_iter().collect();
         let rank = |name: &String| named.iter().filter(|(other, _)| other < name).count() as u8;
@@ -91,11 +91,11 @@ impl Peers {
         Frame { epoch: self.epoch, sequence: 0, message: Message::Hello(hello) }.encode(out);
     }
 
-    /// Begins a session with the node that said this. `expected` is the peer that this node
-    /// connected to; without one, the peer connected. A session that it had ends.
+    /// Begins a session with the node that sent this greeting. `expected` is the peer that this
+    /// node connected to; without one, the peer connected. An earlier session with the peer ends.
     ///
     /// # Errors
-    /// Why it is refused, to tell both sides.
+    /// The reason for a refusal, to report to both sides.
     pub fn greet(
         &mut self,
         hello: &Hello,
@@ -122,10 +122,11 @@ impl Peers {
         Ok(SessionId { peer, number: self.peers[peer.0].session_number })
     }
 
-    /// Which peer calls itself this.
+    /// The peer with this name.
     ///
     /// # Errors
-    /// It is none, or another than is `expected`, or one that this node connects to itself.
+    /// If there is none, if it differs from `expected`, or if this node connects to that peer
+    /// itself.
     fn identify(&self, name: &str, expected: Option<PeerId>) -> Result<PeerId, String> {
         let own = &self.local.node;
         let Some(peer) = self.named(name) else {
@@ -153,7 +154,7 @@ impl Peers {
         &self.peers[peer.0].name
     }
 
-    /// Whether this node connects to that peer: of two, the one with the lesser name does.
+    /// Whether this node connects to that peer: the node with the lesser name does.
     pub fn connects_to(&self, peer: PeerId) -> bool {
         self.local.node < self.peers[peer.0].name
     }
@@ -176,7 +177,7 @@ impl Peers {
         peer.session.is_some() && peer.session_number == session.number
     }
 
-    /// Ends a session, if it has no successor, for this reason.
+    /// Ends a session with this reason, if it has no successor.
     pub fn end(&mut self, session: SessionId, why: &str) {
         if self.is_current(session) {
             self.peers[session.peer.0].end();
@@ -184,7 +185,8 @@ impl Peers {
         }
     }
 
-    /// Notes why there is no session with a peer, if there is none. Returns whether that is news.
+    /// Notes the reason that there is no session with a peer, if there is none. Returns whether the
+    /// reason is new.
     pub fn fail(&mut self, peer: PeerId, why: &str) -> bool {
         let Peer { session, last_error: last, .. } = &mut self.peers[peer.0];
         let is_news = session.is_none() && last.as_deref() != Some(why);
@@ -194,15 +196,16 @@ impl Peers {
         is_news
     }
 
-    /// Whether there is room for what another frame of this peer says. Without room, leave it in the socket.
+    /// Whether there is room for the contents of another frame of this peer. If not, leave the
+    /// frame in the socket.
     pub fn can_receive(&self, peer: PeerId) -> bool {
         self.peers[peer.0].can_receive()
     }
 
-    /// Takes in a frame.
+    /// Processes a frame.
     ///
     /// # Errors
-    /// Why the session has to end.
+    /// The reason that the session must end.
     pub fn input(&mut self, peer: PeerId, frame: &Frame<'_>, now_ms: u64) -> Result<(), String> {
         self.peers[peer.0].epoch = frame.epoch;
         match &frame.message {
@@ -230,7 +233,7 @@ impl Peers {
             Message::Relayed { owner, incarnation, claims } => {
                 self.relayed(peer, (owner, *incarnation), *claims, now_ms);
             }
-            // Not in order with others: see above.
+            // These messages have no sequence: see above.
             Message::Hello(_) | Message::Refusal(_) | Message::State(_) | Message::Ack => {}
         }
         let ends_snapshot = matches!(frame.message, Message::SnapshotEnd);
@@ -238,7 +241,8 @@ impl Peers {
         Ok(())
     }
 
-    /// What it claimed before and not in its snapshot has ended while nothing was heard of it.
+    /// Connections that the peer claimed before and did not list in its snapshot ended while there
+    /// was no contact.
     fn end_snapshot(&mut self, id: PeerId, epoch: u64) -> Result<(), String> {
         let peer = &mut self.peers[id.0];
         if !std::mem::take(&mut peer.is_in_snapshot) {
@@ -291,7 +295,7 @@ impl Peers {
         self.owners.enters(&record.key, self.imports.count());
     }
 
-    /// A peer's claim ends, and with it the connection, unless another node claims that.
+    /// Ends a peer's claim and, unless another node claims it, the connection.
     fn end_claim(&mut self, from: PeerId, key: FlowKey) {
         let peers = &self.peers;
         let owner_of = |id: PeerId| peers[id.0].owner(id);
@@ -308,7 +312,8 @@ impl Peers {
         self.peers[id.0].owner(id)
     }
 
-    /// Claims of a node that the sender couldn't reach. Where this one hears it, it knows better.
+    /// Claims of a node that the sender couldn't reach. If this node is in contact with it, this
+    /// node's knowledge is better.
     fn relayed(
         &mut self,
         from: PeerId,
@@ -339,12 +344,12 @@ impl Peers {
                 None => Owner { lifetime: 0, ..self.owner(owner.unwrap_or(from)) },
             };
             let record = Record { wins_ties: *name < *self.local.node, ..record };
-            // The owner's next snapshot, which may have begun, names it or ends it.
+            // The owner's next snapshot, which may have begun, lists the connection or ends it.
             self.claim(from, (owner, false), record, now_ms);
         }
     }
 
-    /// Appends what is due to a peer, up to `bytes_max` bytes and one frame more.
+    /// Appends the messages due to a peer, up to `bytes_max` bytes plus one frame.
     pub fn output(&mut self, peer: PeerId, out: &mut Vec<u8>, bytes_max: usize, now_ms: u64) {
         let epoch = self.epoch;
         let before_bytes = out.len();
@@ -360,22 +365,23 @@ impl Peers {
         peer.counts.sent_bytes += (out.len() - before_bytes) as u64;
     }
 
-    /// Notes that a frame of a peer came, which had so many bytes.
+    /// Counts a frame of a peer with this many bytes.
     pub fn count_received(&mut self, peer: PeerId, frame_bytes: usize) {
         self.peers[peer.0].counts.received_bytes += frame_bytes as u64;
     }
 
-    /// Notes what this node says of itself from now on. Returns whether that is new.
+    /// Sets the state that this node reports from now on. Returns whether it is new.
     pub fn say(&mut self, state: NodeState) -> bool {
         std::mem::replace(&mut self.state, state) != state
     }
 
-    /// Notes the revision of the configuration that what is [offered](Self::offer) from now on follows from.
+    /// Sets the revision of the configuration for everything [offered](Self::offer) from now on.
     pub fn set_epoch(&mut self, epoch: u64) {
         self.epoch = epoch;
     }
 
-    /// Notes the revision of the configuration by which all workers go: ends that waited for it count.
+    /// Sets the revision of the configuration that all workers use: ends that waited for it are
+    /// released.
     pub fn enter_epoch(&mut self, epoch: u64) {
         if epoch == self.entered_epoch {
             return;
@@ -401,7 +407,7 @@ impl Peers {
         }
     }
 
-    /// The walk of which a peer wants the next page now, if one does.
+    /// The walk that a peer needs the next page of now, if any.
     pub fn snapshot_wanted(&mut self, now_ms: u64) -> Option<Walk> {
         let wants = |peer: &Peer| peer.session.as_ref().is_some_and(|it| it.has_room_for_page());
         let peer = PeerId(self.peers.iter().position(wants)?);
@@ -414,21 +420,21 @@ impl Peers {
         Some(Walk { peer, number: self.walks[peer.0] })
     }
 
-    /// Whether a peer has room for the next page of a walk; `None` where the walk is over.
+    /// Whether a peer has room for the next page of a walk; `None` if the walk is over.
     pub fn has_room_for(&self, walk: Walk) -> Option<bool> {
         let session = self.peers[walk.peer.0].session.as_ref()?;
         let is_current = self.walks[walk.peer.0] == walk.number;
         (is_current && session.snapshot() == Snapshot::Begun).then(|| session.has_room_for_page())
     }
 
-    /// Has a new snapshot begin for each peer: changes of this node's own exceptions were lost.
+    /// Begins a new snapshot for each peer: changes of this node's own exceptions were lost.
     pub fn resync(&mut self) {
         let sessions = self.peers.iter_mut().filter_map(|peer| peer.session.as_mut());
         sessions.for_each(Session::restart);
     }
 
-    /// Adds a page to a snapshot: exceptions of this node's `own`, and all that it has `entered` for peers. Does
-    /// nothing where the walk is over, because the connection is.
+    /// Adds a page to a snapshot: this node's exceptions (`own`), and all connections that it has
+    /// `entered` for peers. Does nothing if the walk is over, because the connection is over.
     pub fn give_page(
         &mut self,
         walk: Walk,
@@ -453,8 +459,8 @@ impl Peers {
         self.peers[id.0].session = Some(session);
     }
 
-    /// The number and incarnation of the node for which a connection that was entered here is relayed to a peer; `None`
-    /// if its owner is the peer, or sends it itself.
+    /// The number and incarnation of the owner for which this node relays an entered connection to
+    /// a peer; `None` if the owner is the peer, or sends the connection itself.
     fn relayed_for(&self, peer: PeerId, key: &FlowKey) -> Option<(usize, u64)> {
         let (owner, _) = self.owners.of(key)?;
         let its = &self.peers[owner.peer.0];
@@ -465,19 +471,19 @@ impl Peers {
         (!is_sent).then(|| (owner.peer.0, its.incarnation.unwrap_or(0)))
     }
 
-    /// How all peers stand.
+    /// The status of all peers.
     pub fn status(&self, now_ms: u64) -> Vec<PeerStatus> {
         self.peers.iter().map(|peer| peer.status(now_ms)).collect()
     }
 }
 
-/// Whether nothing is heard of a node, or it has restarted since.
+/// Whether a node is out of contact, or has restarted since.
 fn is_gone(peers: &[Peer], owner: Owner) -> bool {
     let peer = &peers[owner.peer.0];
     owner.lifetime != peer.lifetime || !peer.is_heard()
 }
 
-/// What the status says of a refusal.
+/// The text for a refusal in the status.
 pub fn refused(reason: &str) -> String {
     format!("refused by the peer: {reason}")
 }

@@ -1,26 +1,26 @@
-//! What goes to one peer, and what of it has been entered there, from the greeting of a connection to its end.
+//! Messages to one peer, and its acknowledgements, from the greeting of a connection to its end.
 //!
-//! All goes through one bounded queue, in its order: the pages of a snapshot, and changes that happen
-//! meanwhile. When it overflows, it is emptied and a new snapshot is due, which says all that was in it. Of what
-//! left the queue, a window of frames waits for acknowledgement.
+//! Everything goes through one bounded queue, in order: the pages of a snapshot, and changes that
+//! happen meanwhile. When the queue overflows, it is emptied and a new snapshot is due, which
+//! covers its contents. A window of frames that have left the queue waits for acknowledgement.
 
 use super::wire::{Frame, Gathered, Message, NodeState};
 use hotloop_balancer::exceptions::{Change, Record};
 use std::collections::VecDeque;
 
-/// How many changes and claims of snapshots wait for one peer: about 5 MB.
+/// Maximum number of changes and snapshot claims that wait for one peer: about 5 MB.
 pub const QUEUE_MAX: usize = 1 << 16;
 
-/// Up to how many a snapshot fills the queue. The rest is for changes.
+/// Maximum number of items that a snapshot may fill the queue to. The rest is for changes.
 const SNAPSHOT_QUEUE_MAX: usize = QUEUE_MAX / 2;
 
-/// How many frames wait for acknowledgement.
+/// Maximum number of frames that wait for acknowledgement.
 const WINDOW_FRAMES: usize = 16;
 
-/// How often a [`Message::State`] is sent that says nothing new, in milliseconds.
+/// Interval of [`Message::State`] without news, in milliseconds.
 const STATE_MS: u64 = 1_000;
 
-/// What waits to be sent.
+/// An item that waits to be sent.
 #[derive(Clone, Copy, Debug)]
 enum Item {
     SnapshotBegin,
@@ -30,10 +30,10 @@ enum Item {
     Relayed(usize, u64, Record),
 }
 
-/// Where a snapshot for the peer stands.
+/// The state of a snapshot for the peer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Snapshot {
-    /// One is due.
+    /// A snapshot is due.
     Due,
     /// Pages are being gathered.
     Begun,
@@ -41,32 +41,32 @@ pub enum Snapshot {
     Gathered,
 }
 
-/// Frames of a kind that are acknowledged.
+/// Frames of an acknowledged kind.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     sequence: u64,
-    /// How many items were queued up to its last one, since the session began.
+    /// Number of items queued up to its last one, since the session began.
     item_count: u64,
     record_count: usize,
-    /// Since when its first record waits.
+    /// When its first record began to wait.
     since_ms: u64,
 }
 
-/// A connection with a peer that has said who it is.
+/// A connection with a peer that has identified itself.
 #[derive(Debug)]
 pub struct Session {
     queue: VecDeque<(u64, Item)>,
     snapshot: Snapshot,
-    /// How many items were queued since the session began, those among them that an overflow removed.
+    /// Number of items queued since the session began, including those that an overflow removed.
     queued_count: u64,
-    /// Which of them ended the last snapshot.
+    /// The number of the item that ended the last snapshot.
     snapshot_end: u64,
-    /// Up to which of them the peer has entered all.
+    /// The number of the item up to which the peer has entered everything.
     entered_count: u64,
     in_flight: VecDeque<Sent>,
     in_flight_records: usize,
     sequence: u64,
-    /// What this node is to say of itself, what it has said, and when.
+    /// The state to report, the last reported state, and the time of that report.
     state: NodeState,
     said: Option<NodeState>,
     said_ms: u64,
@@ -76,7 +76,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// One that begins with a snapshot.
+    /// A session that begins with a snapshot.
     pub fn new(now_ms: u64) -> Self {
         Self {
             queue: VecDeque::new(),
@@ -95,9 +95,9 @@ impl Session {
         }
     }
 
-    /// Queues a change. False if the queue overflows: then a new snapshot is due.
+    /// Queues a change. Returns false if the queue overflows: then a new snapshot is due.
     pub fn offer(&mut self, change: Change, now_ms: u64) -> bool {
-        // Of a snapshot that is due, a walk that has not begun yet says it.
+        // If a snapshot is due, its walk has not begun yet, and will cover the change.
         self.snapshot == Snapshot::Due || self.push(Item::Change(change), now_ms)
     }
 
@@ -112,13 +112,14 @@ impl Session {
         has_room
     }
 
-    /// Has a new snapshot begin, for lack of what has changed. Like an overflow, it replaces all that waits.
+    /// Begins a new snapshot, because changes were lost. Like an overflow, it replaces all waiting
+    /// items.
     pub fn restart(&mut self) {
         self.queue.clear();
         self.snapshot = Snapshot::Due;
     }
 
-    /// Where the snapshot for this peer stands.
+    /// The state of the snapshot for this peer.
     pub const fn snapshot(&self) -> Snapshot {
         self.snapshot
     }
@@ -135,8 +136,8 @@ impl Session {
         }
     }
 
-    /// Adds a claim to the snapshot: this node's, or that of another node, with its number and incarnation.
-    /// False if the queue overflows.
+    /// Adds a claim to the snapshot: this node's, or another node's with its number and
+    /// incarnation. Returns false if the queue overflows.
     pub fn add(&mut self, record: Record, owner: Option<(usize, u64)>, now_ms: u64) -> bool {
         let item = match owner {
             None => Item::Change(Change::Claim(record)),
@@ -145,7 +146,7 @@ impl Session {
         self.push(item, now_ms)
     }
 
-    /// Ends the snapshot. False if the queue overflows.
+    /// Ends the snapshot. Returns false if the queue overflows.
     pub fn end_snapshot(&mut self, now_ms: u64) -> bool {
         let is_queued = self.push(Item::SnapshotEnd, now_ms);
         if is_queued {
@@ -155,10 +156,10 @@ impl Session {
         is_queued
     }
 
-    /// The peer has entered all frames up to this sequence number.
+    /// Notes that the peer has entered all frames up to this sequence number.
     ///
     /// # Errors
-    /// No such frame was sent.
+    /// If no such frame was sent.
     pub fn acknowledge(&mut self, sequence: u64) -> Result<(), &'static str> {
         if sequence > self.sequence {
             return Err("acknowledged what was never sent");
@@ -170,41 +171,42 @@ impl Session {
         Ok(())
     }
 
-    /// How many changes and claims the peer has not entered yet, as far as they are gathered.
+    /// Number of gathered changes and claims that the peer has not entered yet.
     pub fn lag_records(&self) -> usize {
         self.queue.len() + self.in_flight_records
     }
 
-    /// For how long the first of them has been waiting, in milliseconds.
+    /// How long the oldest of them has been waiting, in milliseconds.
     pub fn lag_ms(&self, now_ms: u64) -> u64 {
         let sent = self.in_flight.front().map(|sent| sent.since_ms);
         let since = sent.or_else(|| self.queue.front().map(|&(since_ms, _)| since_ms));
         since.map_or(0, |since| now_ms.saturating_sub(since))
     }
 
-    /// How many items were queued since the session began.
+    /// Number of items queued since the session began.
     pub const fn queued_count(&self) -> u64 {
         self.queued_count
     }
 
-    /// Whether the peer has entered a snapshot, and all that was queued up to there: what an overflow removed is in
-    /// a later snapshot.
+    /// Whether the peer has entered a snapshot, and everything queued up to that item: a later
+    /// snapshot covers items that an overflow removed.
     pub fn has_entered(&self, queued_count: u64) -> bool {
         self.snapshot == Snapshot::Gathered
             && self.entered_count >= queued_count.max(self.snapshot_end)
     }
 
-    /// Whether the peer has entered all that this node knows.
+    /// Whether the peer has entered everything that this node knows.
     pub fn is_caught_up(&self) -> bool {
         self.snapshot == Snapshot::Gathered && self.queue.is_empty() && self.in_flight.is_empty()
     }
 
-    /// What this node is to say of itself from now on.
+    /// Sets the state to report from now on.
     pub const fn say(&mut self, state: NodeState) {
         self.state = state;
     }
 
-    /// Appends the next frame to `out`, if one is due. `names` are those of all peers, by number.
+    /// Appends the next frame to `out`, if one is due. `names` are the names of all peers, by
+    /// number.
     pub fn next_frame<'a>(
         &mut self,
         out: &mut Vec<u8>,
@@ -240,7 +242,7 @@ impl Session {
         false
     }
 
-    /// Takes from the queue what goes into one frame with the `first`. Returns how many items that are.
+    /// Takes the items from the queue that go into one frame with `first`. Returns their number.
     fn gather(&mut self, first: Item, now_ms: u64) -> usize {
         self.gathered.clear();
         let mut count = 0;
@@ -266,7 +268,7 @@ impl Session {
 }
 
 impl Item {
-    /// Whether both go into one frame.
+    /// Whether both may go into one frame.
     fn goes_with(&self, first: &Self) -> bool {
         match (first, self) {
             (Self::Relayed(number, incarnation, _), Self::Relayed(its_number, its, _)) => {

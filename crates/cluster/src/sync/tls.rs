@@ -23,33 +23,33 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How large a file of certificates or keys may be, in bytes: more is a mistake in its name.
+/// Maximum size of a file of certificates or keys, in bytes: a larger one is a mistake in the name.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A node's certificate, and what it trusts.
+/// A node's certificate, and the authorities that it trusts.
 #[derive(Clone, Debug)]
 pub struct Tls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
-    /// What verifies the certificates of servers and of clients.
+    /// The verifiers for certificates of servers and of clients.
     verifiers: (Arc<WebPkiServerVerifier>, Arc<dyn ClientCertVerifier>),
     files: Arc<Files>,
 }
 
-/// What is in the files.
+/// The contents of the files.
 #[derive(Debug, Eq, PartialEq)]
 struct Files {
-    /// This node's certificate first.
+    /// The chain of certificates, this node's first.
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     authorities: Vec<TrustAnchor<'static>>,
 }
 
 impl Tls {
-    /// Reads the files that a configuration names; none for a trusted network.
+    /// Reads the files that a configuration names; returns `None` for a trusted network.
     ///
     /// # Errors
-    /// A file can't be read, or isn't what it should be; with its path.
+    /// If a file can't be read, or has the wrong content; with its path.
     pub fn load(security: &Security) -> Result<Option<Self>, String> {
         let Security::Tls { certificate, key, authority } = security else { return Ok(None) };
         let roots = Arc::new(authorities(authority)?);
@@ -80,10 +80,12 @@ impl Tls {
         }))
     }
 
-    /// Reads the files of `cluster` again, of which this is what was in them before. None where they say the same still.
+    /// Reads the files of `cluster` again. `self` has their previous contents. Returns `None` if
+    /// they are unchanged.
     ///
     /// # Errors
-    /// As [`load`](Self::load); and that no peer with the same authorities would accept the certificate, and why.
+    /// Like [`load`](Self::load); and if no peer with the same authorities would accept the
+    /// certificate, with the reason.
     pub fn renewed(&self, cluster: &Cluster) -> Result<Option<Self>, String> {
         let read = Self::load(&cluster.security)?.filter(|it| it.files != self.files);
         if let (Some(tls), Security::Tls { certificate, .. }) = (&read, &cluster.security) {
@@ -94,7 +96,7 @@ impl Tls {
         Ok(read)
     }
 
-    /// Checks its own certificate as its peers do, on either side of a connection.
+    /// Checks the node's own certificate as its peers do, on either side of a connection.
     fn check_own(&self, node: &str) -> Result<(), String> {
         let (own, others) = self.files.chain.split_first().ok_or("has no certificate")?;
         let (name, now) = (server_name(node)?, UnixTime::now());
@@ -105,7 +107,7 @@ impl Tls {
         checked.map(drop).map_err(|error| why_not(&error))
     }
 
-    /// When the first of the certificates that it shows ends, in seconds since 1970 began.
+    /// When the first of its own certificates expires, in seconds since the beginning of 1970.
     #[must_use]
     pub fn not_after(&self) -> Option<u64> {
         self.files.chain.iter().filter_map(not_after).min()
@@ -114,7 +116,7 @@ impl Tls {
     /// The client's side of a connection to the peer of this name.
     ///
     /// # Errors
-    /// It can be no name in a certificate.
+    /// If the name can't be in a certificate.
     pub fn connect(&self, peer: &str) -> Result<Connection, String> {
         let name = server_name(peer)?;
         let connection = ClientConnection::new(Arc::clone(&self.client), name);
@@ -124,7 +126,7 @@ impl Tls {
     /// The server's side of a connection.
     ///
     /// # Errors
-    /// The settings contradict each other, which those of [`load`](Self::load) don't.
+    /// If the settings contradict each other, which settings from [`load`](Self::load) never do.
     pub fn accept(&self) -> Result<Connection, String> {
         let connection = ServerConnection::new(Arc::clone(&self.server));
         connection.map(Connection::from).map_err(|error| why_not(&error))
@@ -141,7 +143,7 @@ impl Files {
             .with_protocol_versions(&[&TLS13])?
             .with_webpki_verifier(verifier)
             .with_client_auth_cert(self.chain.clone(), self.key.clone_key())?;
-        // A session that is taken up again shows no certificate: one that expired would go unnoticed.
+        // A resumed session shows no certificate: an expired one would go unnoticed.
         client.resumption = Resumption::disabled();
         Ok(client)
     }
@@ -161,10 +163,11 @@ impl Files {
     }
 }
 
-/// Checks that the other side's certificate is for the peer of this name. A client's is compared with no name before.
+/// Checks that the other side's certificate is for this peer. Nothing has compared a client's
+/// certificate with a name before.
 ///
 /// # Errors
-/// The names that it is for.
+/// The names in the certificate.
 pub fn check_name(connection: &Connection, peer: &str) -> Result<(), String> {
     let chain = connection.peer_certificates().unwrap_or_default();
     let first = chain.first().ok_or("shows no certificate")?;
@@ -172,7 +175,8 @@ pub fn check_name(connection: &Connection, peer: &str) -> Result<(), String> {
     verify_server_name(&certificate, &server_name(peer)?).map_err(|error| why_not(&error))
 }
 
-/// When a certificate ends. Of one that has ended, the verifier says when that was: so it is asked as if all had.
+/// When a certificate expires. For an expired certificate, the verifier's error has that time, so
+/// the verifier is asked for a time after all expiry.
 fn not_after(certificate: &CertificateDer<'_>) -> Option<u64> {
     let certificate = ParsedCertificate::try_from(certificate).ok()?;
     let (none, end) = (RootCertStore::empty(), UnixTime::since_unix_epoch(Duration::MAX));
@@ -210,7 +214,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
         .map_err(|_| at(&"has no private key; write that of this node's certificate, in PEM"))
 }
 
-/// What an error of a connection between nodes says to an operator.
+/// An operator's text for an error of a connection between nodes.
 pub fn why_io(error: &io::Error) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     tls.map_or_else(|| error.to_string(), why_not)

@@ -1,4 +1,4 @@
-//! The thread that talks to all peers: it waits for all sockets at once and never for one.
+//! The thread that talks to all peers: it waits for all sockets at once and never for a single one.
 
 use super::PeerId;
 use super::connection::{Connection, Over};
@@ -13,17 +13,17 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many connections may be there that have not said who they are. One more ends the oldest.
+/// Maximum number of connections that have not identified themselves. One more ends the oldest.
 pub const UNKNOWN_MAX: usize = 32;
 
-/// How many connections are accepted in a turn.
+/// Maximum number of connections accepted in a turn.
 const ACCEPTED_PER_TURN: usize = 16;
 
-/// From a connection that failed to the next attempt, in milliseconds: at first, and at most.
+/// The time from a failed connection to the next attempt, in milliseconds: at first, and at most.
 const BACKOFF_MS: u64 = 100;
 const BACKOFF_MS_MAX: u64 = 5_000;
 
-/// The longest that the thread waits: what is due by time is due this late at most.
+/// The longest wait of the thread: scheduled work is at most this late.
 const WAIT: Duration = Duration::from_millis(100);
 
 const EVENTS_MAX: usize = 128;
@@ -31,16 +31,16 @@ const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
 const CONNECTIONS: usize = 2;
 
-/// What both threads use. Neither keeps it for longer than a few frames take.
+/// Locks the state of both threads. Neither keeps the lock for longer than a few frames take.
 pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the two threads share.
+/// The state that the two threads share.
 #[derive(Debug)]
 pub struct Shared {
     pub peers: Mutex<Peers>,
-    /// What is to secure connections from now on, where that is new.
+    /// New settings for securing connections, if there are any.
     pub renewed: Mutex<Option<Tls>>,
     pub is_over: AtomicBool,
     pub started: Instant,
@@ -69,7 +69,7 @@ pub struct Transport {
     poll: Poll,
     listener: TcpListener,
     tls: Option<Tls>,
-    /// By age.
+    /// The connections, by age.
     connections: BTreeMap<usize, Connection>,
     number: usize,
     dialed: BTreeMap<usize, Dialed>,
@@ -77,10 +77,11 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Listens, for peers at these addresses, by number; it connects to those that `connects_to` says.
+    /// Listens, for peers at these addresses, by number; connects to the peers selected by
+    /// `connects_to`.
     ///
     /// # Errors
-    /// The address can't be listened at, or the kernel allows no more files.
+    /// If the node can't listen at the address, or the kernel allows no more files.
     pub fn new(
         listen: SocketAddr,
         tls: Option<Tls>,
@@ -107,23 +108,23 @@ impl Transport {
         })
     }
 
-    /// What ends a wait from another thread.
+    /// Wakes the thread from another one.
     ///
     /// # Errors
-    /// The kernel allows no more files.
+    /// If the kernel allows no more files.
     pub fn waker(&self) -> io::Result<Waker> {
         Waker::new(self.poll.registry(), WAKER)
     }
 
-    /// Where it listens.
+    /// The address that the node listens at.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Talks until it is over.
+    /// Serves all connections until the node stops.
     pub fn work(mut self, shared: &Shared) {
         let mut events = Events::with_capacity(EVENTS_MAX);
         while !shared.is_over.load(Relaxed) {
@@ -142,7 +143,8 @@ impl Transport {
         }
     }
 
-    /// Ends all connections where other certificates are to secure them: each was accepted by those before.
+    /// Ends all connections if there are new certificates: each connection was accepted with the
+    /// previous ones.
     fn renew(&mut self, shared: &Shared, now_ms: u64) {
         let Some(tls) = lock(&shared.renewed).take() else { return };
         self.tls = Some(tls);
@@ -165,13 +167,14 @@ impl Transport {
                     self.evict(peers);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // One that is gone already; or no file is left, which the next turn meets again.
+                // The connection is gone already; or no file is left, and the next turn finds out
+                // again.
                 Err(_) => {}
             }
         }
     }
 
-    /// Ends the oldest of the connections that have not said who they are, if there are too many.
+    /// Ends the oldest unidentified connection, if there are too many.
     fn evict(&mut self, peers: &Mutex<Peers>) {
         let mut unknown = self.connections.iter().filter(|(_, it)| it.is_unknown());
         if unknown.clone().count() > UNKNOWN_MAX
@@ -224,7 +227,7 @@ impl Transport {
         }
     }
 
-    /// Lets all connections go on. Returns whether one of them has more to do at once.
+    /// Lets all connections continue. Returns whether one of them has more to do at once.
     fn advance(&mut self, peers: &Mutex<Peers>, now_ms: u64) -> bool {
         let mut has_more = false;
         let mut over = Vec::new();
@@ -280,7 +283,7 @@ impl Dialed {
     }
 }
 
-/// Notes why there is no session with a peer, and logs it once.
+/// Notes the reason that there is no session with a peer, and logs it once.
 fn report(peers: &Mutex<Peers>, peer: PeerId, why: &str) {
     let mut peers = lock(peers);
     if peers.fail(peer, why) {

@@ -1,12 +1,12 @@
-//! Frames, as they go between nodes.
+//! The format of frames between nodes.
 //!
-//! A frame is the length of what follows it (4 bytes), a kind (1), the sender's epoch (8), a sequence number
-//! (8), and a body by kind. Numbers are big-endian. The node that a frame is from is the one
-//! whose [`Hello`] opened the connection. The first fields of a Hello and all of a Refusal stay as they are in
-//! every version, so that nodes of two versions can say why they don't talk.
+//! A frame is the length of the rest (4 bytes), a kind (1), the sender's epoch (8), a sequence
+//! number (8), and a body by kind. Numbers are big-endian. A frame is from the node that sent the
+//! [`Hello`] at the beginning of the connection. The first fields of a Hello and all of a Refusal
+//! stay the same in every version, so that nodes of two versions can report why they don't talk.
 //!
-//! Decoding checks the length before anything else, never panics, and allocates nothing: a [`Frame`]
-//! borrows from the bytes that it was read from.
+//! Decoding checks the length before anything else, never panics, and allocates nothing: a
+//! [`Frame`] borrows from the bytes that it was read from.
 
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 use hotloop_balancer::connection::State;
@@ -16,41 +16,42 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The version of the protocol. Nodes of two versions don't talk.
 pub const VERSION: u16 = 1;
 
-/// The longest frame, in bytes, with its length.
+/// Maximum length of a frame, in bytes, including its length field.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest Hello or Refusal, in bytes, with its length: all that is read of somebody unknown.
+/// Maximum length of a Hello or Refusal, in bytes, including its length field: all that is read
+/// from an unknown sender.
 pub const GREETING_BYTES_MAX: usize = 512;
 
-/// The most bytes of a node's name.
+/// Maximum length of a node's name, in bytes.
 pub const NAME_BYTES_MAX: usize = 63;
 
-/// The most bytes of a Refusal's reason.
+/// Maximum length of a Refusal's reason, in bytes.
 const REASON_BYTES_MAX: usize = 400;
 
-/// The most bytes that a change takes.
+/// Maximum length of a change, in bytes.
 pub(super) const CHANGE_BYTES_MAX: usize = 2 + 4 + 32 + 16 + 8 + 1;
 
 const LENGTH_BYTES: usize = 4;
 const HEADER_BYTES: usize = LENGTH_BYTES + 1 + 8 + 8;
 
-/// What a Hello begins with, so that other protocols are recognised.
+/// The first bytes of a Hello, so that other protocols are recognised.
 const MAGIC: [u8; 4] = *b"IPLB";
 
-/// What a connection begins with, in both directions.
+/// The first message of a connection, in both directions.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Hello {
-    /// The version that the node speaks.
+    /// The protocol version of the node.
     pub version: u16,
     /// The node's name.
     pub node: String,
-    /// The number of this run of its program, which no other run has.
+    /// The number of this run of its program, which no other run uses.
     pub incarnation: u64,
-    /// A digest of what must be equal in all nodes.
+    /// A digest of the settings that must be equal in all nodes.
     pub digest: [u8; 16],
 }
 
-/// What a node says of itself.
+/// A node's report of its own state.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct NodeState {
     /// The [digest](hotloop_balancer::services::ServiceTable::digest) of its service table.
@@ -59,47 +60,48 @@ pub struct NodeState {
     pub is_ready: bool,
 }
 
-/// What is sent.
+/// A message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Message<'a> {
-    /// Who speaks. Of a Hello of another version, nothing but version and name is right.
+    /// The sender's identity. If the version differs, only version and name are valid.
     Hello(Hello),
-    /// Why the sender doesn't talk to the receiver; it closes the connection.
+    /// The reason that the sender doesn't talk to the receiver; the sender closes the connection.
     Refusal(&'a str),
-    /// What follows, up to [`SnapshotEnd`](Self::SnapshotEnd), names every exception of the sender.
+    /// The messages up to [`SnapshotEnd`](Self::SnapshotEnd) list every exception of the sender.
     SnapshotBegin,
-    /// Every exception of the sender has been named since [`SnapshotBegin`](Self::SnapshotBegin), or has ended.
+    /// Every exception of the sender has been listed since [`SnapshotBegin`](Self::SnapshotBegin),
+    /// or has ended.
     SnapshotEnd,
-    /// Changes of the sender's exceptions, in their order.
+    /// Changes of the sender's exceptions, in order.
     Changes(Changes<'a>),
     /// Claims of a third node, which the sender can't reach now.
     Relayed {
-        /// That node's name.
+        /// The third node's name.
         owner: &'a str,
-        /// Its [`Hello::incarnation`]; 0 for one that has restarted since.
+        /// Its [`Hello::incarnation`]; 0 if it has restarted since.
         incarnation: u64,
         /// The claims.
         claims: Changes<'a>,
     },
     /// The frames up to the sequence number of this one's header have been entered.
     Ack,
-    /// The sender is there, and says this of itself.
+    /// The sender is alive, and in this state.
     State(NodeState),
 }
 
 /// A frame.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Frame<'a> {
-    /// The revision of the configuration that was in force at the sender; 0 where there is none common to all.
+    /// The revision of the configuration in force at the sender; 0 if there is no common one.
     pub epoch: u64,
-    /// Of snapshots, changes and relayed claims: counts from 1 in each connection and direction. Of an
-    /// [`Message::Ack`]: the one that is acknowledged. Else 0.
+    /// The number of a snapshot, change or relayed claim, from 1 in each connection and direction; in
+    /// a [`Message::Ack`], the acknowledged number; else 0.
     pub sequence: u64,
-    /// What it says.
+    /// The message.
     pub message: Message<'a>,
 }
 
-/// Why bytes are no frame.
+/// The reason that bytes are not a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Malformed {
     /// The length is out of range.
@@ -108,19 +110,20 @@ pub enum Malformed {
     /// There is no such kind.
     #[error("a frame of the unknown kind {0}")]
     Kind(u8),
-    /// The body isn't what its kind says.
+    /// The body doesn't match its kind.
     #[error("a frame with a broken body")]
     Body,
-    /// It isn't this protocol.
+    /// The bytes are not in this protocol.
     #[error("a greeting of another protocol")]
     Magic,
 }
 
-/// Reads the frame that `bytes` begin with, and says how many bytes it takes. `None` if it isn't
-/// whole yet. `bytes_max` is how long it may be: [`GREETING_BYTES_MAX`] or [`FRAME_BYTES_MAX`].
+/// Reads the frame at the beginning of `bytes`. Returns the frame and its length, or `None` if it
+/// isn't complete yet. `bytes_max` is the maximum length: [`GREETING_BYTES_MAX`] or
+/// [`FRAME_BYTES_MAX`].
 ///
 /// # Errors
-/// These bytes, and any after them, are no frame.
+/// If these bytes, and any after them, are not a frame.
 pub fn decode(bytes: &[u8], bytes_max: usize) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
     let Some((length, rest)) = bytes.split_first_chunk() else { return Ok(None) };
     let frame_bytes = u64::from(u32::from_be_bytes(*length)) + LENGTH_BYTES as u64;
@@ -188,13 +191,13 @@ fn name<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
     text(reader.take(length)?).filter(|_| sound)
 }
 
-/// What an operator may read on a terminal.
+/// Text that is safe to print on an operator's terminal.
 fn text(bytes: &[u8]) -> Option<&str> {
     let is_plain = bytes.iter().all(|byte| (b' '..=b'~').contains(byte));
     std::str::from_utf8(bytes).ok().filter(|_| is_plain)
 }
 
-/// The changes of a frame, which were checked when it was decoded.
+/// The changes of a frame. They were checked when the frame was decoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Changes<'a>(&'a [u8]);
 
@@ -211,7 +214,7 @@ impl<'a> Changes<'a> {
         Ok(Self(bytes))
     }
 
-    /// The changes, in their order.
+    /// The changes, in order.
     pub fn iter(&self) -> impl Iterator<Item = Change> + use<'a> {
         let mut reader = Reader(self.0);
         std::iter::from_fn(move || reader.change())
@@ -222,7 +225,7 @@ const END: u8 = 0x80;
 const KEY_V6: u8 = 0x40;
 const BACKEND_V6: u8 = 0x20;
 
-/// What is left of a body.
+/// The rest of a body.
 #[derive(Clone, Copy)]
 struct Reader<'a>(&'a [u8]);
 
@@ -345,7 +348,7 @@ fn put_hello(out: &mut Vec<u8>, hello: &Hello) {
     out.extend(hello.digest);
 }
 
-/// A configuration lets through no longer name.
+/// A configuration allows no longer name.
 fn put_name(out: &mut Vec<u8>, name: &str) {
     out.push(name.len() as u8);
     out.extend_from_slice(name.as_bytes());
@@ -406,13 +409,13 @@ impl Gathered {
         self.0.len() + others + CHANGE_BYTES_MAX <= FRAME_BYTES_MAX
     }
 
-    /// What has been gathered.
+    /// The gathered changes.
     #[must_use]
     pub fn changes(&self) -> Changes<'_> {
         Changes(&self.0)
     }
 
-    /// Forgets it.
+    /// Forgets the gathered changes.
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,39 +1,41 @@
-//! What peers have said, on its way to the workers of this node.
+//! Changes from peers, on their way to the workers of this node.
 
 use super::{Peer, PeerId, Peers};
 use hotloop_balancer::exceptions::Change;
 use std::collections::VecDeque;
 
-/// What waits for this node to enter it, and how much did.
+/// The imports that wait for this node to enter them, and their numbers.
 #[derive(Debug, Default)]
 pub struct Imports {
-    /// From which peer, in the order in which it came: what one says of a connection may follow from what another said.
+    /// The changes with their peers, in order of arrival: one peer's change of a connection may
+    /// follow from another's.
     waiting: VecDeque<(PeerId, Change)>,
     taken_count: u64,
     entered_count: u64,
 }
 
 impl Imports {
-    /// How many there were up to now, which is the number of the last one.
+    /// Number of imports up to now, which is the number of the last one.
     pub fn count(&self) -> u64 {
         self.taken_count + self.waiting.len() as u64
     }
 
-    /// How many of them this node has entered.
+    /// Number of imports that this node has entered.
     pub const fn entered_count(&self) -> u64 {
         self.entered_count
     }
 }
 
 impl Peers {
-    /// Leaves a change of a peer for this node to enter.
+    /// Queues a change of a peer for this node to enter.
     pub(super) fn import(&mut self, from: PeerId, change: Change) {
         self.imports.waiting.push_back((from, change));
         self.peers[from.0].imported();
     }
 
-    /// Appends up to `count_max` changes of peers to `imports`. What the call before this one appended has been entered, and
-    /// is acknowledged. Returns whether there is an acknowledgement to send, or room for more.
+    /// Appends up to `count_max` changes of peers to `imports`. The changes of the previous call
+    /// count as entered, and are acknowledged. Returns whether there is an acknowledgement to send,
+    /// or room for more.
     pub fn take_imports(&mut self, imports: &mut Vec<Change>, count_max: usize) -> bool {
         self.peers.iter_mut().for_each(Peer::entered);
         let Imports { waiting, taken_count, entered_count } = &mut self.imports;
@@ -92,14 +94,14 @@ mod tests {
         hears(node, sequence, Message::Changes(gathered.changes()));
     }
 
-    /// Takes what there is to enter; what was taken before has been entered.
+    /// Takes the waiting imports; those taken before count as entered.
     fn take(node: &mut Peers) -> Vec<Change> {
         let mut imports = Vec::new();
         node.take_imports(&mut imports, QUEUE_MAX);
         imports
     }
 
-    /// Whether the peer, which comes back with nothing, gets the connection in a snapshot.
+    /// Whether the peer, which comes back with no entries, gets the connection in a snapshot.
     fn is_given_back(mut node: Peers) -> bool {
         node.begin(PEER, 3, 0);
         node.relayed_for(PEER, &record(0).key).is_some()

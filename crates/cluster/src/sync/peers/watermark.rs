@@ -1,39 +1,41 @@
-//! How far peers are: what they have entered of what was offered up to some moment, however much is offered after it,
-//! and whether they are further than this node.
+//! Progress of peers: how much they have entered of everything offered up to some moment, however
+//! much is offered later, and whether they are ahead of this node.
 
 use super::{Peer, Peers};
 
-/// What was offered up to some moment: for each peer, the number of its session, and how much of it.
+/// A mark after everything offered up to some moment: for each peer, the number of its session, and
+/// the number of items.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Watermark(Vec<Option<(u64, u64)>>);
 
-/// The peers that have not entered what was offered up to some moment, by name.
+/// The names of peers that have not entered everything up to a mark.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Entered {
-    /// With which there is no connection.
+    /// Peers without a connection.
     pub away: Vec<String>,
-    /// Which are still to enter some of it.
+    /// Peers that have not entered everything yet.
     pub waiting: Vec<String>,
 }
 
 impl Peers {
-    /// What was offered up to now, for each peer.
+    /// The mark after everything offered up to now, for each peer.
     pub fn watermark(&self) -> Watermark {
         let of =
             |peer: &Peer| peer.session.as_ref().map(|it| (peer.session_number, it.queued_count()));
         Watermark(self.peers.iter().map(of).collect())
     }
 
-    /// Whether a peer that is connected goes by a newer configuration than this node.
+    /// Whether a connected peer uses a newer configuration than this node.
     pub fn is_behind(&self) -> bool {
         self.peers.iter().any(|peer| peer.session.is_some() && peer.epoch > self.epoch)
     }
 
-    /// How far peers are with what was offered up to then: those that have not entered it, and those that are away.
+    /// Compares peers with a mark: returns those that have not entered everything, and those that
+    /// are away.
     pub fn entered(&self, watermark: &Watermark) -> Entered {
         let mut entered = Entered::default();
         for (peer, offered) in self.peers.iter().zip(&watermark.0) {
-            // Another session begins with a snapshot of all.
+            // Another session begins with a snapshot of everything.
             let same = offered.filter(|(number, _)| *number == peer.session_number);
             match &peer.session {
                 None => entered.away.push(peer.name.clone()),
@@ -56,14 +58,14 @@ mod tests {
         Change::End(FlowKey::new(client, "203.0.113.10:80".parse().unwrap(), 6).unwrap())
     }
 
-    /// One that has said what the node is: such frames have no numbers.
+    /// A session that has reported the node's state: such frames have no numbers.
     fn session() -> Session {
         let mut session = Session::new(0);
         assert!(session.next_frame(&mut Vec::new(), 0, |_| "", 0));
         session
     }
 
-    /// Sends all that waits, and returns the number of the last frame.
+    /// Sends all waiting items, and returns the number of the last frame.
     fn send(session: &mut Session, sequence: &mut u64) -> u64 {
         while session.next_frame(&mut Vec::new(), 0, |_| "", 0) {
             *sequence += 1;
