@@ -1,4 +1,4 @@
-//! What can go wrong with a store.
+//! Errors of a store.
 
 use crate::settings::StoreAddress;
 
@@ -12,26 +12,26 @@ pub struct StoreError {
     problem: String,
 }
 
-/// What kind of thing went wrong.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StoreErrorKind {
-    /// No member answered in time, or none that answered is in a state to.
+    /// No member answered in time, or no answering member can serve requests.
     Unreachable,
-    /// The store answered that it can't do what was asked.
+    /// The store answered that it can't carry out the request.
     Refused,
     /// The requested revision is no longer kept.
     Compacted,
-    /// What is in the store is no configuration, or none is.
+    /// The store's content is not a configuration, or it is empty.
     Content,
 }
 
 impl StoreError {
-    /// Of the store at this address.
+    /// An error of the store at this address.
     pub fn new(kind: StoreErrorKind, store: impl ToString, problem: impl Into<String>) -> Self {
         Self { kind, store: store.to_string(), problem: problem.into() }
     }
 
-    /// What kind of thing went wrong.
+    /// The kind of this error.
     #[must_use]
     pub const fn kind(&self) -> StoreErrorKind {
         self.kind

@@ -1,8 +1,8 @@
-//! A client of etcd's JSON gateway (`/v3/…`), as far as a store needs one: without TLS, and without
-//! etcd's users.
+//! A client of etcd's JSON gateway (`/v3/…`), with the functions that a store needs: without TLS,
+//! and without etcd's users.
 //!
-//! Members are tried in turn, first the one that answered last. Each call has a deadline, and each
-//! answer a greatest length.
+//! Members are tried in turn, beginning with the one that answered last. Each call has a deadline,
+//! and each answer a maximum length.
 
 use super::error::{StoreError, StoreErrorKind};
 use super::gateway::{self, Answer, Key};
@@ -16,14 +16,14 @@ use std::time::Duration;
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
-/// How long things may take, and how much may come.
+/// Limits on the time of calls and the length of answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// How long a member may take to accept a connection.
+    /// Maximum time for a member to accept a connection.
     pub connect: Duration,
-    /// How long a call of one member may take, its answer included.
+    /// Maximum time for a call of one member, including its answer.
     pub call: Duration,
-    /// How long the answer to a call may be, in bytes.
+    /// Maximum length of the answer to a call, in bytes.
     pub answer_bytes_max: u64,
 }
 
@@ -50,7 +50,7 @@ impl Etcd {
     #[must_use]
     pub fn new(address: StoreAddress, bounds: Bounds) -> Self {
         let config = Agent::config_builder()
-            // What the environment says of proxies is not meant for this.
+            // The environment's proxies are not for this connection.
             .proxy(None)
             .max_redirects(0)
             .http_status_as_error(false)
@@ -59,34 +59,33 @@ impl Etcd {
         Self { address, bounds, agent: config.build().into(), member: Cell::new(0) }
     }
 
-    /// Where it is.
+    /// The store's address.
     #[must_use]
     pub const fn address(&self) -> &StoreAddress {
         &self.address
     }
 
-    /// The first `limit` values of keys, in order, as of `revision`, or now where that is 0.
+    /// The first `limit` values of keys, in order, as of `revision`, or now if that is 0.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Compacted`] where the revision is no longer kept, and whatever else a call
-    /// can say.
+    /// [`StoreErrorKind::Compacted`] if the revision is no longer kept, and every error of a call.
     pub fn page(&self, keys: Key<'_>, revision: i64, limit: usize) -> Result<Page, StoreError> {
         let mut request = keys.to_json();
-        // Numbers of 64 bits are strings in etcd's JSON.
+        // In etcd's JSON, 64-bit numbers are strings.
         request["revision"] = revision.to_string().into();
         request["limit"] = limit.to_string().into();
         let answer = self.call("/v3/kv/range", &request)?;
         gateway::page(&answer).ok_or_else(|| self.nonsense(&answer))
     }
 
-    /// Does all operations at once if all conditions hold, or else nothing; returns whether they held,
-    /// and the store's revision after that.
+    /// Does all operations at once if all conditions hold, or else nothing; returns whether they
+    /// held, and the store's revision after that.
     ///
-    /// Where an answer gets lost on its way, another member is asked to do it again: of a transaction
-    /// that changes what its own conditions are about, this then says that they did not hold.
+    /// If an answer gets lost, another member is asked to do the same again: for a transaction that
+    /// changes the keys of its own conditions, the result is then that they did not hold.
     ///
     /// # Errors
-    /// Whatever a call can say.
+    /// Every error of a call.
     pub fn transact(
         &self,
         conditions: &[Condition<'_>],
@@ -99,23 +98,24 @@ impl Etcd {
         Ok((answer["succeeded"].as_bool().unwrap_or(false), revision))
     }
 
-    /// A new lease: keys that are put with it go away `ttl_s` seconds after it was last kept alive.
+    /// Makes a new lease: keys that are put with it disappear `ttl_s` seconds after it was last
+    /// kept alive.
     ///
     /// # Errors
-    /// Whatever a call can say.
+    /// Every error of a call.
     pub fn grant(&self, ttl_s: u32) -> Result<i64, StoreError> {
         let answer = self.call("/v3/lease/grant", &json!({ "TTL": ttl_s.to_string() }))?;
         gateway::number(&answer["ID"]).ok_or_else(|| self.nonsense(&answer))
     }
 
-    /// Keeps a lease alive; returns for how many seconds, 0 where it is over.
+    /// Keeps a lease alive; returns the number of seconds, 0 if the lease is over.
     ///
     /// # Errors
-    /// Whatever a call can say.
+    /// Every error of a call.
     pub fn keep_alive(&self, lease: i64) -> Result<i64, StoreError> {
         let answer = self.call("/v3/lease/keepalive", &json!({ "ID": lease.to_string() }))?;
         let result = &answer["result"];
-        // A number that is 0 is left out.
+        // The gateway omits a number that is 0.
         let ttl = result["TTL"].is_null().then_some(0).or_else(|| gateway::number(&result["TTL"]));
         ttl.filter(|_| result.is_object()).ok_or_else(|| self.nonsense(&answer))
     }
@@ -123,15 +123,15 @@ impl Etcd {
     /// Ends a lease, and with it its keys.
     ///
     /// # Errors
-    /// Whatever a call can say.
+    /// Every error of a call.
     pub fn revoke(&self, lease: i64) -> Result<(), StoreError> {
         self.call("/v3/lease/revoke", &json!({ "ID": lease.to_string() })).map(drop)
     }
 
-    /// Watches the keys from `revision` on, for `duration` at most.
+    /// Watches the keys starting at `revision`, for at most `duration`.
     ///
     /// # Errors
-    /// Whatever a call can say.
+    /// Every error of a call.
     pub fn watch(
         &self,
         keys: Key<'_>,
@@ -198,7 +198,7 @@ impl Etcd {
         Err(self.unreachable(&failures.join(", ")))
     }
 
-    /// What an operator reads of a call that failed.
+    /// An operator's text for a failed call.
     fn why(&self, error: &ureq::Error) -> String {
         match error {
             ureq::Error::Timeout(_) => "no answer in time".to_owned(),
@@ -219,7 +219,7 @@ impl Etcd {
         self.error(StoreErrorKind::Compacted, problem)
     }
 
-    /// An answer that has not what it must have.
+    /// The error for an answer without its required fields.
     fn nonsense(&self, answer: &Value) -> StoreError {
         let answer = excerpt(&answer.to_string());
         self.unreachable(&format!("an answer that is not etcd's: {answer}"))

@@ -1,11 +1,11 @@
-//! What each node's probes find down, in a store.
+//! The backends that each node's probes find down, in a store.
 //!
 //! ```text
-//! health/NAME    {"down": ["10.0.0.1 tcp 80"]}, under the node's lease; null where they are too many
+//! health/NAME    {"down": ["10.0.0.1 tcp 80"]}, under the node's lease; null if there are too many
 //! ```
 //!
-//! Nothing here may disturb the phases of a change, which go by the same lease: what the store refuses is said
-//! once, and this node's own findings count until it is taken.
+//! Nothing here may disturb the phases of a change, which use the same lease: if the store refuses
+//! a write, that is logged once, and only this node's own findings count until the write succeeds.
 
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd::{Etcd, KeyValue, Operation};
@@ -16,17 +16,17 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What the keys begin with, after the prefix of the store.
+/// The first part of the keys, after the prefix of the store.
 pub(super) const HEALTH: &str = "health/";
 
-/// The longest value, in bytes. etcd takes 1.5 MiB by default.
+/// Maximum length of a value, in bytes. etcd accepts 1.5 MiB by default.
 const VALUE_BYTES_MAX: usize = 1_000_000;
 
-/// From one reading to the next.
+/// Interval of readings.
 const READ_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What other nodes find, each known by the revision that last changed it; none where it is not readable, or too
-/// much.
+/// The findings of other nodes, each with the revision that last changed it; `None` if it is not
+/// readable, or too long.
 type Known = BTreeMap<String, (i64, Option<Arc<HashSet<String>>>)>;
 
 /// What another node's probes find.
@@ -45,7 +45,7 @@ pub(super) struct Findings {
     own: Option<Arc<HashSet<String>>>,
     is_written: bool,
     has_too_many: bool,
-    /// Whether the store has refused the last thing that was to be written, and whether that was said.
+    /// Whether the store has refused the last write, and whether that was logged.
     is_refused: bool,
     is_said: bool,
     is_unread: bool,
@@ -61,31 +61,31 @@ impl Findings {
         (self.is_written, self.is_refused) = (false, false);
     }
 
-    /// There may be something new in the store.
+    /// Notes that the store may have changed.
     pub const fn look(&mut self) {
         self.is_unread = true;
     }
 
-    /// The store is to be tried again, and looked at.
+    /// Makes the next exchange try the store again, and read it.
     pub const fn try_again(&mut self) {
         (self.is_refused, self.is_unread) = (false, true);
     }
 
-    /// The lease has ended, and with it what the store has of this node.
+    /// Notes that the lease has ended, and with it the store's entries of this node.
     pub const fn has_lost_lease(&mut self) {
         self.is_written = false;
     }
 
-    /// When there is something to do, if there is.
+    /// When the next work is due, if any.
     pub fn due(&self) -> Option<Instant> {
         self.is_unread.then(|| self.read.map_or_else(Instant::now, |read| read + READ_INTERVAL))
     }
 
-    /// Writes and reads what there is to, for the node of this name. Returns what the others find, unless this
-    /// node's own findings alone count, as the others do not know them.
+    /// Does the due writes and reads, for the node with this name. Returns the findings of the
+    /// others, or `None` if only this node's own findings count, as the others do not know them.
     ///
     /// # Errors
-    /// The store's, where it can't be reached.
+    /// The store's error, if it can't be reached.
     pub fn exchange(
         &mut self,
         etcd: &Etcd,
@@ -177,7 +177,8 @@ fn warn_of(key: &str) {
     );
 }
 
-/// The names in a value; [`None`] inside where they were too many. Nothing where no node has written it.
+/// The names in a value; [`None`] inside if there were too many. `None` if no node has written the
+/// value.
 fn parse(text: &str) -> Option<Option<HashSet<String>>> {
     let value: Value = serde_json::from_str(text).ok()?;
     let name = |it: &Value| it.as_str().map(str::to_owned);

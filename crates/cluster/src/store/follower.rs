@@ -1,4 +1,4 @@
-//! The thread that is this node's part in the phases of a change.
+//! The thread that takes this node's part in the phases of a change.
 
 use super::error::nothing_in;
 use super::error::{StoreError, StoreErrorKind};
@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How many things are done before the lease is looked after again.
+/// Maximum number of actions before the lease is checked again.
 const ACTIONS_MAX: usize = 16;
 
-/// What a member wants, which takes a configuration that was not read yet.
+/// An action of the member that needs a configuration which was not read yet.
 #[derive(Debug)]
 struct Unread {
     action: Action,
@@ -29,15 +29,15 @@ pub(super) struct Follower {
     etcd: Etcd,
     node: String,
     pace: Pace,
-    /// How long to wait when something goes wrong next.
+    /// The wait after the next error.
     wait: Duration,
     member: Member,
     lease: Lease,
-    /// What is to be done once the store can be read.
+    /// The action to take once the store can be read.
     unread: Option<Unread>,
-    /// What control was to go over to last.
+    /// The last configuration that control had to switch to.
     in_force: Option<Arc<Stored>>,
-    /// The proposal that was read last, with what `current` will say.
+    /// The last proposal that was read, with the future value of `current`.
     proposed: Option<(String, Arc<Stored>)>,
     findings: Findings,
     found: Arc<Mutex<Found>>,
@@ -99,7 +99,7 @@ impl Follower {
                     Signal::Find(own) => self.findings.find(own),
                     Signal::LookAtHealth => self.findings.look(),
                     Signal::Stop(stopping) => {
-                        // Without an answer, the store misses the node once the lease ends.
+                        // If this fails, the store drops the node once the lease ends.
                         let _ = self.lease.revoke(&self.etcd);
                         return drop(stopping);
                     }
@@ -112,7 +112,7 @@ impl Follower {
         }
     }
 
-    /// Does the node's part in a change, where that `is_due`, and exchanges what nodes find down.
+    /// Takes the node's part in a change, if that `is_due`, and exchanges findings.
     fn take_turns(&mut self, is_due: bool) -> Result<(), StoreError> {
         let done = if is_due { self.turn() } else { Ok(()) };
         match done {
@@ -121,7 +121,7 @@ impl Follower {
         }
     }
 
-    /// How long to wait after a turn that ended like this.
+    /// The wait after a turn with this result.
     fn wait_after(&mut self, done: Result<(), StoreError>) -> Duration {
         let error = match done {
             Ok(()) => {
@@ -130,12 +130,12 @@ impl Follower {
             }
             Err(error) => error,
         };
-        // What was read is no longer kept: what is there is.
+        // The requested revision is no longer kept: read the current one.
         if error.kind() == StoreErrorKind::Compacted {
             return self.pace.wait.0;
         }
         if error.kind() == StoreErrorKind::Refused {
-            // It may be the lease that the store does not know.
+            // The store may have lost the lease.
             self.lease.lose();
         }
         self.fail(&error);
@@ -144,7 +144,7 @@ impl Follower {
         wait
     }
 
-    /// Has the store know what this node finds down, and finds out what the others do.
+    /// Writes this node's findings to the store, and reads the findings of the others.
     fn exchange(&mut self, is_due: bool) -> Result<(), StoreError> {
         if is_due {
             self.findings.try_again();
@@ -159,7 +159,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Does what there is to do, until that is to wait.
+    /// Takes all actions that need no waiting.
     fn turn(&mut self) -> Result<(), StoreError> {
         for _ in 0..ACTIONS_MAX {
             if self.lease.keep(&self.etcd)? {
@@ -174,7 +174,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Does the next thing, by what the store has; returns whether there was one.
+    /// Takes the next action for this state of the store. Returns whether there was one.
     fn step(&mut self, seen: &Snapshot) -> Result<bool, StoreError> {
         if let Some(unread) = self.unread.take_if(|unread| !is_current(&unread.action, seen)) {
             tracing::debug!("no longer wanted: {:?}", unread.action);
@@ -205,7 +205,7 @@ impl Follower {
         Ok(true)
     }
 
-    /// Reads the configuration that an action is about, and hands it on.
+    /// Reads the configuration for an action, and passes it on.
     fn read(&mut self, action: &Action, pointer: &str) -> Result<(), StoreError> {
         let known = self.proposed.take().filter(|(known, _)| known == pointer);
         let text = match (known, action) {
@@ -223,7 +223,7 @@ impl Follower {
                 lock(&self.found).prepare = Some(Task::Prepare(at, stored));
             }
             Action::Adopt { revision, is_prepared, .. } => {
-                // A copy has a line end at its end.
+                // A copy ends with a line end.
                 let same_text =
                     self.in_force.as_ref().filter(|it| it.text.trim_end() == text.trim_end());
                 let is_prepared = is_prepared || same_text.is_some();
@@ -231,11 +231,11 @@ impl Follower {
                     let stored = Arc::new(Stored { name, revision, text });
                     self.in_force = Some(Arc::clone(&stored));
                     let mut found = lock(&self.found);
-                    // One that nobody took was not gone over to.
+                    // Control never switched to a task that it did not take.
                     let skipped = found.adopt.as_ref();
                     let is_prepared = is_prepared && !skipped.is_some_and(Task::is_unprepared);
                     found.adopt = Some(Task::Adopt { stored, is_prepared });
-                    // What was to be prepared before that is what is in force, or won't come.
+                    // An earlier proposal is either in force now, or is obsolete.
                     found.prepare = None;
                 }
             }
@@ -244,7 +244,8 @@ impl Follower {
         Ok(())
     }
 
-    /// What can't be read: of a proposal, that is the answer where trying again won't help.
+    /// Handles a configuration that can't be read: if it is proposed, the error is the answer,
+    /// unless another attempt may help.
     fn postpone(&mut self, unread: Unread, error: StoreError) -> Result<bool, StoreError> {
         if error.kind() != StoreErrorKind::Content {
             self.unread = Some(unread);
@@ -254,7 +255,7 @@ impl Follower {
             self.member.answer(at, Err(error.to_string()));
             return Ok(true);
         }
-        // Another one may have been committed, and with it these parts deleted.
+        // Another proposal may have been committed, and these parts deleted.
         if !is_current(&unread.action, &self.etcd.read()?) {
             return Ok(true);
         }
@@ -262,7 +263,7 @@ impl Follower {
         Err(error)
     }
 
-    /// The store was read, and there is nothing more to do.
+    /// Notes that the store was read, and nothing more is to do.
     fn has_read(&self, seen: &Snapshot) -> Result<(), StoreError> {
         let revision = seen.current().0;
         let nodes = seen.states().map(|(name, state)| (name.to_owned(), state)).collect();
@@ -310,12 +311,12 @@ impl Follower {
     }
 }
 
-/// Whether the store can't be used, rather than what is in it.
+/// Whether the error is the store's, not its content's.
 fn is_failure(error: &StoreError) -> bool {
     matches!(error.kind(), StoreErrorKind::Unreachable | StoreErrorKind::Refused)
 }
 
-/// Whether what an action is about is still what the store has.
+/// Whether the store still has the value that an action is about.
 fn is_current(action: &Action, seen: &Snapshot) -> bool {
     match action {
         Action::Prepare(at, pointer) => seen.proposed() == Some((*at, pointer)),

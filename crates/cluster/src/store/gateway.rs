@@ -1,29 +1,29 @@
-//! The JSON of etcd's gateway: keys and values are in base64, numbers of 64 bits are strings, and what
-//! is 0, false or empty is left out.
+//! The JSON of etcd's gateway: keys and values are in base64, 64-bit numbers are strings, and
+//! values that are 0, false or empty are omitted.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hotloop_balancer::excerpt::excerpt;
 use serde_json::{Value, json};
 
-/// gRPC's code for what was asked of a revision that is not there.
+/// gRPC's code for a request of a revision that doesn't exist.
 const OUT_OF_RANGE: i64 = 11;
 
-/// gRPC's codes by which a member says that another may do better: cancelled, deadline exceeded,
-/// internal, unavailable.
+/// gRPC's codes of a member if another may succeed: cancelled, deadline exceeded, internal,
+/// unavailable.
 const UNABLE: [i64; 4] = [1, 4, 13, 14];
 
-/// One key, or several.
+/// One key, or a range.
 #[derive(Clone, Copy, Debug)]
 pub enum Key<'a> {
-    /// This one.
+    /// This key.
     One(&'a str),
-    /// All from the first on, up to the second, which is not one of them.
+    /// All keys from the first on, up to the second, exclusive.
     From(&'a str, &'a str),
 }
 
 impl Key<'_> {
-    /// As requests have it.
+    /// The form in requests.
     pub fn to_json(self) -> Value {
         match self {
             Self::One(key) => json!({ "key": STANDARD.encode(key) }),
@@ -34,12 +34,12 @@ impl Key<'_> {
     }
 }
 
-/// What must hold for a transaction.
+/// A condition of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub enum Condition<'a> {
-    /// A key was last changed by this revision: 0 where there is none.
+    /// A key was last changed by this revision: 0 if the key doesn't exist.
     ChangedAt(&'a str, i64),
-    /// A key is there.
+    /// A key exists.
     Exists(&'a str),
 }
 
@@ -83,8 +83,8 @@ impl Operation<'_> {
     }
 }
 
-/// A key and its value. What another program has written there need be no text: each part of it that is none is
-/// U+FFFD here, which whoever reads the value does not understand, and names the key.
+/// A key and its value. A value from another program need not be text: invalid parts are U+FFFD
+/// here; the value's reader rejects them and names the key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KeyValue {
     /// The key.
@@ -98,7 +98,7 @@ pub struct KeyValue {
 /// Some keys and their values, in order.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Page {
-    /// The store's revision when it was read.
+    /// The store's revision at the time of reading.
     pub revision: i64,
     /// The keys and values.
     pub values: Vec<KeyValue>,
@@ -106,7 +106,7 @@ pub struct Page {
     pub has_more: bool,
 }
 
-/// What a member answered.
+/// A member's answer.
 #[derive(Debug)]
 pub(super) enum Answer {
     Json(Value),
@@ -137,17 +137,17 @@ impl Answer {
     }
 }
 
-/// A number of 64 bits.
+/// A 64-bit number.
 pub(super) fn number(value: &Value) -> Option<i64> {
     value.as_str()?.parse().ok()
 }
 
-/// The store's revision, of which each answer has word.
+/// The store's revision, which each answer contains.
 pub(super) fn revision(answer: &Value) -> Option<i64> {
     number(&answer["header"]["revision"])
 }
 
-/// The keys and values of an answer; nothing where it is not as it must be.
+/// The keys and values of an answer; `None` if the answer is invalid.
 pub(super) fn page(answer: &Value) -> Option<Page> {
     let none = Vec::new();
     let all = match &answer["kvs"] {

@@ -1,8 +1,8 @@
 //! A configuration as keys and values.
 //!
-//! A value of etcd is limited to 1.5 MB, and so is a transaction, of 128 operations at most. So the text
-//! is cut into parts, one for each service and one for what is between them, and these are written first,
-//! under a name that is new:
+//! A value of etcd is limited to 1.5 MB, and so is a transaction, of at most 128 operations. So the
+//! text is cut into parts, one for each service and one for the text between services, and these
+//! are written first, under a new name:
 //!
 //! ```text
 //! /ipip-lb/current                           {"generation":"5f3c…","parts":3,"bytes":812}
@@ -11,10 +11,11 @@
 //! /ipip-lb/parts/5f3c…/000002-service-dns
 //! ```
 //!
-//! One transaction then lets `current` name them, as [`phases`](super::phases) have it, and deletes all
-//! other parts. The revision of that transaction is the configuration's. A reader has `current` and all
-//! parts as of one revision, in order, and so exactly the text that was written. Parts that nothing names
-//! never change: whoever knows what `current` will say can read them before.
+//! One transaction then makes `current` refer to them, as defined by [`phases`](super::phases), and
+//! deletes all other parts. The revision of that transaction is the configuration's. A reader gets
+//! `current` and all parts as of one revision, in order, and so exactly the text that was written.
+//! Parts without a reference never change: a reader that knows the future value of `current` can
+//! read them in advance.
 
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd::Etcd;
@@ -25,42 +26,43 @@ use serde_json::{Value, json};
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
-/// How long a part may be, in bytes. etcd's own limit is for a whole request.
+/// Maximum length of a part, in bytes. etcd's own limit is for a whole request.
 pub const PART_BYTES_MAX: usize = 1_400_000;
 
-/// How long a whole configuration may be, in bytes.
+/// Maximum length of a whole configuration, in bytes.
 const TEXT_BYTES_MAX: usize = 256 << 20;
 
-/// How many parts are read at once.
+/// Number of parts to read at once.
 const PAGE_PARTS: usize = 256;
 
-/// How often something is read again that was compacted meanwhile.
+/// Number of attempts to read something that was compacted meanwhile.
 const TRIES: usize = 3;
 
-/// A configuration that is in a store, or was.
+/// A configuration that is or was in a store.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Stored {
-    /// What messages call its text: the store's address.
+    /// The name of its text in messages: the store's address.
     pub name: String,
-    /// The store's revision by which it was written.
+    /// The store's revision that wrote it.
     pub revision: i64,
     /// The text.
     pub text: String,
 }
 
-/// What a store has.
+/// The content of a store.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Reading {
-    /// The store's own revision: a watch from the next one on misses nothing.
+    /// The store's own revision: a watch that begins with the next one misses nothing.
     pub at: i64,
-    /// The configuration; nothing where it has none.
+    /// The configuration; `None` if the store has none.
     pub stored: Option<Stored>,
 }
 
-/// Reads what is in force.
+/// Reads the configuration in force.
 ///
 /// # Errors
-/// The store's, and where it has something else than a [`Generation`](super::Generation) has written.
+/// The store's error, and an error if its content was not written by
+/// [`Generation`](super::Generation).
 pub fn read(etcd: &Etcd) -> Result<Reading, StoreError> {
     for _ in 1..TRIES {
         match read_at(etcd, 0) {
@@ -71,19 +73,19 @@ pub fn read(etcd: &Etcd) -> Result<Reading, StoreError> {
     read_at(etcd, 0)
 }
 
-/// The revision of what is in force, whether it can be read or not; 0 where there is nothing.
+/// The revision in force, whether the configuration can be read or not; 0 if there is none.
 ///
 /// # Errors
-/// The store's.
+/// The store's error.
 pub fn revision(etcd: &Etcd) -> Result<i64, StoreError> {
     let page = etcd.page(Key::One(&current_key(etcd)), 0, 1)?;
     Ok(page.values.first().map_or(0, |current| current.changed_at))
 }
 
-/// Reads what was in force at a revision; 0 is now.
+/// Reads the configuration that was in force at a revision; 0 is now.
 ///
 /// # Errors
-/// As [`read`], and [`StoreErrorKind::Compacted`] where the store no longer knows.
+/// Like [`read`], and [`StoreErrorKind::Compacted`] if the store no longer has the revision.
 pub fn read_at(etcd: &Etcd, revision: i64) -> Result<Reading, StoreError> {
     let page = etcd.page(Key::One(&current_key(etcd)), revision, 1)?;
     let at = if revision == 0 { page.revision } else { revision };
@@ -93,11 +95,11 @@ pub fn read_at(etcd: &Etcd, revision: i64) -> Result<Reading, StoreError> {
     Ok(Reading { at, stored: Some(Stored { name, revision: current.changed_at, text }) })
 }
 
-/// Reads the text that `current` names, or will name, where `key`, without the prefix of the store, says
-/// `pointer`: as of the revision `at`, or now where that is 0.
+/// Reads the text that the value `pointer` of `key`, a key without the prefix of the store, refers
+/// to: as of the revision `at`, or now if that is 0.
 ///
 /// # Errors
-/// As [`read_at`].
+/// Like [`read_at`].
 pub fn text_of(etcd: &Etcd, (key, pointer): (&str, &str), at: i64) -> Result<String, StoreError> {
     let prefix = etcd.address().prefix();
     let wrong = |key: &str, what: &str| {
@@ -125,7 +127,7 @@ pub fn text_of(etcd: &Etcd, (key, pointer): (&str, &str), at: i64) -> Result<Str
                     unreadable.or_else(|| part.key.strip_prefix(prefix).map(str::to_owned));
             }
         }
-        // The next key that there can be: the same again after one that is no text.
+        // The next possible key; the same key again if the last one was not text.
         let next = page.values.last().map(|last| format!("{}\0", last.key));
         match next.filter(|next| page.has_more && text.len() <= pointer.bytes && *next != from) {
             Some(next) => from = next,
@@ -143,13 +145,13 @@ pub fn text_of(etcd: &Etcd, (key, pointer): (&str, &str), at: i64) -> Result<Str
     Err(wrong(key, &format!("its parts are not all there: under {prefix}{folder} {counts}")))
 }
 
-/// The key that says which parts are in force: it changes whenever the configuration does.
+/// The key that refers to the parts in force: it changes whenever the configuration does.
 #[must_use]
 pub fn current_key(etcd: &Etcd) -> String {
     format!("{}{CURRENT}", etcd.address().prefix())
 }
 
-/// What `current` says.
+/// The value of `current`.
 #[derive(Debug)]
 pub(super) struct Pointer {
     generation: String,
@@ -158,7 +160,7 @@ pub(super) struct Pointer {
 }
 
 impl Pointer {
-    /// To the parts under this name, which is of hexadecimal digits.
+    /// A pointer to the parts under this name, which consists of hexadecimal digits.
     pub(super) fn to(generation: &str, parts: &[Part<'_>]) -> Self {
         let bytes = parts.iter().map(|part| part.text.len()).sum();
         Self { generation: generation.to_owned(), parts: parts.len(), bytes }
@@ -168,13 +170,13 @@ impl Pointer {
         let value: Value = serde_json::from_str(text).ok()?;
         let number = |key: &str| value[key].as_u64().and_then(|it| usize::try_from(it).ok());
         let generation = value["generation"].as_str()?.to_owned();
-        // It becomes a part of keys.
+        // The name becomes a part of keys.
         let is_sound = generation.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_sound.then_some(Self { generation, parts: number("parts")?, bytes: number("bytes")? })
     }
 
-    /// The keys of its parts, without the prefix of the store: from the first, and up to the second, which
-    /// is none of them. `0` comes after `/`.
+    /// The keys of its parts, without the prefix of the store: from the first, up to the second,
+    /// exclusive. `0` comes after `/`.
     pub(super) fn parts_range(&self) -> (String, String) {
         let Self { generation, .. } = self;
         (format!("parts/{generation}/"), format!("parts/{generation}0"))
@@ -189,7 +191,7 @@ impl Pointer {
 /// A part of a configuration's text.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Part<'a> {
-    /// What it is, as a part of its key.
+    /// Its description, as a part of its key.
     pub(super) label: String,
     text: &'a str,
 }
@@ -202,18 +204,19 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Cuts a text into its parts, which are the text again when they are put together. It need not be
-/// valid: what is not TOML is one part.
+/// Cuts a text into its parts, which together are the text again. The text need not be valid: text
+/// that isn't TOML is one part.
 ///
 /// # Errors
-/// A part is too long.
+/// If a part is too long.
 pub fn split(text: &str) -> Result<Vec<Part<'_>>, String> {
     let mut cuts = vec![(0, "rest".to_owned())];
     if let Ok(table) = DeTable::parse(text) {
         cuts.extend(tables(table.get_ref()).map(|(at, label)| (line_start(text, at), label)));
     }
     cuts.sort_by_key(|(at, _)| *at);
-    // Whatever shares a line, or follows another part of the rest, goes with it.
+    // Text that shares a line with another part, or follows another part of the rest, belongs to
+    // it.
     cuts.dedup_by(|next, last| {
         let is_same = next.0 == last.0;
         if is_same {
@@ -237,7 +240,8 @@ pub fn split(text: &str) -> Result<Vec<Part<'_>>, String> {
     parts.map(part).collect()
 }
 
-/// Where each table at the top begins, and each in a list at the top, with what it is.
+/// The beginning of each table at the top level, and of each one in a list there, with its
+/// description.
 fn tables<'a>(root: &'a DeTable<'a>) -> impl Iterator<Item = (usize, String)> + 'a {
     root.iter().flat_map(|(key, value)| {
         let items = match value.get_ref() {
@@ -253,7 +257,7 @@ fn tables<'a>(root: &'a DeTable<'a>) -> impl Iterator<Item = (usize, String)> + 
     })
 }
 
-/// What a service is, as a part of a key: by its name, where that is as it must be.
+/// The description of a service, as a part of a key: its name, if that is valid.
 fn service_label(table: &DeTable<'_>) -> String {
     let name = table.get("name").and_then(|name| name.get_ref().as_str());
     let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
@@ -263,7 +267,7 @@ fn service_label(table: &DeTable<'_>) -> String {
     }
 }
 
-/// Where the line of the byte at `offset` begins.
+/// The beginning of the line with the byte at `offset`.
 fn line_start(text: &str, offset: usize) -> usize {
     let before = &text.as_bytes()[..offset.min(text.len())];
     before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1)

@@ -1,30 +1,31 @@
-//! A lease that is kept alive by calls that are frequent enough.
+//! A lease that is kept alive by frequent calls.
 
 use super::error::StoreError;
 use super::etcd::Etcd;
 use std::time::{Duration, Instant};
 
-/// A lease of a store, which is granted when it is first needed, and anew when it has ended.
+/// A lease of a store, which is granted when it is first needed, and again after it has ended.
 #[derive(Debug)]
 pub(super) struct Lease {
     ttl_s: u32,
     id: Option<i64>,
-    /// When it is kept alive next.
+    /// The time of the next keep-alive.
     due: Instant,
 }
 
 impl Lease {
-    /// One that ends `ttl_s` seconds after it was last kept alive.
+    /// A lease that ends `ttl_s` seconds after it was last kept alive.
     pub fn new(ttl_s: u32) -> Self {
         Self { ttl_s, id: None, due: Instant::now() }
     }
 
-    /// Its number. 0, which is no lease, before the first call of [`keep`](Self::keep) that succeeds.
+    /// Its number. 0, which is not a lease, before the first successful call of
+    /// [`keep`](Self::keep).
     pub fn id(&self) -> i64 {
         self.id.unwrap_or(0)
     }
 
-    /// When it is to be kept alive.
+    /// When it must next be kept alive.
     pub const fn due(&self) -> Instant {
         self.due
     }
@@ -34,11 +35,11 @@ impl Lease {
         self.due + Duration::from_secs(self.ttl_s.into()) * 2 / 3
     }
 
-    /// Keeps it alive if it is time to, at a third of its duration, or has another granted. Returns whether
-    /// it is another one.
+    /// Keeps the lease alive if that is due, at a third of its duration, or requests a new one.
+    /// Returns whether it is a new one.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's error.
     pub fn keep(&mut self, etcd: &Etcd) -> Result<bool, StoreError> {
         let now = Instant::now();
         let due = now + Duration::from_secs(self.ttl_s.into()) / 3;
@@ -57,15 +58,15 @@ impl Lease {
         Ok(true)
     }
 
-    /// The store does not know it: another is granted next.
+    /// Notes that the store does not know the lease: the next call requests a new one.
     pub const fn lose(&mut self) {
         self.id = None;
     }
 
-    /// Ends it, and with it its keys.
+    /// Ends the lease, and with it its keys.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's error.
     pub fn revoke(&mut self, etcd: &Etcd) -> Result<(), StoreError> {
         self.id.take().map_or(Ok(()), |id| etcd.revoke(id))
     }

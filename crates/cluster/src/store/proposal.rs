@@ -1,4 +1,5 @@
-//! Carrying a change out: its parts are written, it is proposed, and committed once all nodes have answered.
+//! Carries out a change: writes its parts, proposes it, and commits it once all nodes have
+//! answered.
 
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd::Etcd;
@@ -10,49 +11,49 @@ use crate::random::random_name;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// For how many seconds a proposal is there after its proposer was last heard of.
+/// Lifetime of a proposal after the last sign of life of its proposer, in seconds.
 pub const PROPOSAL_S: u32 = 10;
 
-/// From one look at the answers to the next.
+/// Interval of readings of the answers.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often the store may refuse something: what it refuses for good, it refuses again.
+/// Maximum number of refusals by the store: a permanent refusal is repeated.
 const REFUSALS_MAX: usize = 3;
 
-/// A change that is to be carried out.
+/// A change to be carried out.
 #[derive(Clone, Debug)]
 pub struct Proposal<'a> {
     /// The parts of the configuration.
     pub parts: &'a [Part<'a>],
-    /// The revision in force that it replaces; 0 is none.
+    /// The revision in force that it replaces; 0 if none.
     pub replaces: i64,
-    /// The nodes that there should be, in addition to those that are there at the beginning.
+    /// The nodes that must be present, in addition to those present at the beginning.
     pub expected: Vec<String>,
-    /// Whether it is committed at the deadline though some nodes have not agreed.
+    /// Whether it is committed at the deadline even if some nodes have not agreed.
     pub is_forced: bool,
-    /// How long nodes may take to answer.
+    /// Maximum time for the nodes' answers.
     pub within: Duration,
 }
 
-/// A node that has not agreed yet, and why it refuses, if it does.
+/// A node that has not agreed yet, and the reason if it refuses.
 pub type Open = (String, Option<String>);
 
-/// A change that was carried out, or not.
+/// The end of a change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Carried {
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
     /// The nodes that had not agreed when it ended.
     pub open: Vec<Open>,
 }
 
 impl Proposal<'_> {
-    /// Carries it out. `progress` is called again and again while nodes are waited for, with those that
-    /// have not agreed yet.
+    /// Carries the change out. `progress` is called repeatedly while nodes are awaited, with the
+    /// nodes that have not agreed yet.
     ///
     /// # Errors
-    /// The store's. Where it could no longer be reached after the change was proposed, whether it is in
-    /// force is not known, and the message says so.
+    /// The store's error. If the store became unreachable after the change was proposed, it is
+    /// unknown whether the change is in force, and the message says so.
     pub fn carry_out(
         self,
         etcd: &Etcd,
@@ -88,22 +89,22 @@ impl Proposal<'_> {
             open: Vec::new(),
         };
         let outcome = carrying.until_the_end(progress);
-        // Whatever is left of the proposal goes with it.
+        // Ending the lease also removes the proposal, if it is still there.
         let _ = carrying.lease.revoke(etcd);
         outcome.map(|outcome| Carried { outcome, open: carrying.open })
     }
 }
 
-/// A change on its way.
+/// A change in progress.
 struct Carrying<'a> {
     etcd: &'a Etcd,
     generation: Generation,
     coordinator: Coordinator,
     lease: Lease,
     begin: Instant,
-    /// When the store is no longer waited for: the proposal has ended by then.
+    /// When to stop waiting for the store: the proposal has ended by then.
     end: Instant,
-    /// Whether the store was asked for anything that matters.
+    /// Whether a request that matters was sent to the store.
     is_proposed: bool,
     open: Vec<Open>,
 }
@@ -118,7 +119,7 @@ impl Carrying<'_> {
                 Err(error) if !self.is_proposed => return Err(error),
                 Err(error) => {
                     if error.kind() == StoreErrorKind::Refused {
-                        // It may be the lease that the store does not know.
+                        // The store may have lost the lease.
                         self.lease.lose();
                         refusal_count += 1;
                     }
@@ -131,7 +132,7 @@ impl Carrying<'_> {
         }
     }
 
-    /// Does what is to be done next; an outcome where that is the end.
+    /// Takes the next step. Returns the outcome if that is the end.
     fn step(&mut self) -> Result<Option<Outcome>, StoreError> {
         self.lease.keep(self.etcd)?;
         let seen = self.etcd.read()?;
@@ -146,7 +147,7 @@ impl Carrying<'_> {
             }
             Step::End(outcome) => {
                 if !matches!(outcome, Outcome::Committed(_)) {
-                    // What is left of it is deleted with what is committed next.
+                    // If this fails, the next commit deletes the parts.
                     let _ = self.generation.delete(self.etcd, &seen);
                 }
                 return Ok(Some(outcome));

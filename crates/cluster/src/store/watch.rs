@@ -1,12 +1,13 @@
-//! Following a store, as one of the nodes that take their configuration from it.
+//! Follows a store, as one of the nodes that take their configuration from it.
 //!
-//! Three threads: two wait for changes, of the phases and of what other nodes find down, and do nothing but say so, as
-//! a wait may take as long as it likes. The other one registers this node under a lease, reads what there is, and does what
-//! [`Member`](super::phases::Member) says. It passes on what the control thread is to do, of which only
-//! the newest is kept, so that neither waits for the other.
+//! There are three threads: two wait for changes, one for the phases and one for other nodes'
+//! findings, and only report them, because a wait may take any time. The third registers this node
+//! under a lease, reads the store, and follows [`Member`](super::phases::Member). It passes tasks
+//! on to the control thread. Only the newest task is kept, so that neither thread waits for the
+//! other.
 //!
-//! A watch says at once that something has changed, but watches have lost events: what is there is also
-//! read whenever the lease is kept alive, and when a watch begins again.
+//! A watch reports a change at once, but watches have lost events: the store is therefore also read
+//! whenever the lease is kept alive, and when a watch begins again.
 
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd::{Bounds, Etcd};
@@ -26,78 +27,79 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the end of a program may be held up until the store knows that the node has stopped.
+/// Maximum delay of a program's end until the store knows that the node has stopped.
 const STOP_MAX: Duration = Duration::from_secs(1);
 
-/// How often a store is asked.
+/// The intervals of requests to a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// After how long a watch begins again, and everything is read again though no change was seen.
+    /// Duration of a watch, after which it begins again, and everything is read again even if no
+    /// change was seen.
     pub again: Duration,
-    /// For how many seconds the store knows this node after it was last heard of. It is heard of, and
-    /// reads, three times as often.
+    /// How long the store keeps this node after its last sign of life, in seconds. The node sends
+    /// one, and reads, three times as often.
     pub lease_s: u32,
-    /// How long to wait after something went wrong: at first, and at most. It doubles each time.
+    /// The wait after an error: at first, and at most. It doubles each time.
     pub wait: (Duration, Duration),
-    /// Of the calls themselves.
+    /// The limits of the calls themselves.
     pub bounds: Bounds,
 }
 
 impl Default for Pace {
-    /// One minute; 10 s; 0.1 s to 5 s.
+    /// Duration: 1 minute; lease: 10 s; wait: 0.1 s to 5 s.
     fn default() -> Self {
         let wait = (Duration::from_millis(100), Duration::from_secs(5));
         Self { again: Duration::from_secs(60), lease_s: 10, wait, bounds: Bounds::default() }
     }
 }
 
-/// How a store is, as this node sees it.
+/// The state of a store from this node's view.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct StoreState {
     /// The revision that was read last; 0 before the first.
     pub revision: i64,
     /// The revision of the change that is being prepared.
     pub proposed: Option<i64>,
-    /// Whether changes wait for this node.
+    /// Whether other nodes' changes wait for this node.
     pub is_registered: bool,
-    /// Whether they wait for another one of the same name instead, which came later.
+    /// Whether they wait for a newer node with the same name instead.
     pub is_replaced: bool,
-    /// The nodes that the store knows, each with what it says of itself.
+    /// The nodes that the store knows, each with its own report.
     pub nodes: Vec<(String, Option<NodeState>)>,
-    /// Since when it can't be read, and why.
+    /// Since when the store can't be read, and the reason.
     pub failure: Option<(Instant, String)>,
 }
 
-/// What a node is to do.
+/// A task for a node.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Task {
-    /// To prepare what is proposed by this revision, which will be in force by another one, and to
-    /// [answer](StoreWatch::answer).
+    /// Prepare the configuration proposed by this revision, which another revision will put in
+    /// force, and [answer](StoreWatch::answer).
     Prepare(i64, Arc<Stored>),
-    /// To give up whatever it has prepared, or is preparing.
+    /// Discard every prepared configuration, and stop preparing.
     Discard,
-    /// To go over to what is in force now.
+    /// Switch to the configuration in force now.
     Adopt {
-        /// What that is.
+        /// The configuration in force.
         stored: Arc<Stored>,
-        /// Whether this node has prepared it, or has the same text in force.
+        /// Whether this node has prepared it, or already uses the same text.
         is_prepared: bool,
     },
 }
 
 impl Task {
-    /// Whether it is to go over to what was not prepared.
+    /// Whether the task is to switch to an unprepared configuration.
     pub(super) const fn is_unprepared(&self) -> bool {
         matches!(self, Self::Adopt { is_prepared: false, .. })
     }
 }
 
-/// What the threads say to each other, and control to them.
+/// A message between the threads, or from control to them.
 #[derive(Debug)]
 pub(super) enum Signal {
-    /// There may be something new in the store.
+    /// The store may have changed.
     Look,
-    /// This proposal was prepared, or why it can't be.
+    /// This proposal was prepared, or the reason that it can't be.
     Answer(i64, Result<(), String>),
     /// This revision is in force.
     InForce(i64),
@@ -105,23 +107,24 @@ pub(super) enum Signal {
     Find(Arc<HashSet<String>>),
     /// There may be something new in what other nodes find.
     LookAtHealth,
-    /// The node stops; the thread that waits for that sees that this is dropped.
+    /// The node stops; the thread that waits for this sees the sender dropped.
     Stop(Sender<()>),
 }
 
-/// What the thread and its owner share.
+/// The state that the thread and its owner share.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// What is to be gone over to: first, where there are both.
+    /// The configuration to switch to: before `prepare`, if there are both.
     pub adopt: Option<Task>,
-    /// What is to be prepared, or no longer.
+    /// The proposal to prepare, or to discard.
     pub prepare: Option<Task>,
     pub state: StoreState,
-    /// What the other nodes find, and until when it counts.
+    /// The findings of the other nodes, and the time until which they are valid.
     pub others: Option<(Arc<Vec<Finding>>, Instant)>,
 }
 
-/// A store that is followed. Dropping this ends the node's lease, for which it waits a second at most.
+/// A followed store. Dropping this value ends the node's lease, and waits for that at most a
+/// second.
 #[derive(Debug)]
 pub struct StoreWatch {
     found: Arc<Mutex<Found>>,
@@ -129,10 +132,11 @@ pub struct StoreWatch {
 }
 
 impl StoreWatch {
-    /// Follows the store at this address, as the node of this name, which has `in_force` already.
+    /// Follows the store at this address, as the node with this name, which already uses
+    /// `in_force`.
     ///
     /// # Errors
-    /// The system grants no threads, or has no random numbers.
+    /// If the system provides no threads, or no random numbers.
     pub fn start(
         address: StoreAddress,
         node: &str,
@@ -159,19 +163,19 @@ impl StoreWatch {
         Ok(Self { found, signals })
     }
 
-    /// What is to be done, if there is something that was not taken yet.
+    /// The next task that was not taken yet, if there is one.
     #[must_use]
     pub fn take(&self) -> Option<Task> {
         let mut found = lock(&self.found);
         found.adopt.take().or_else(|| found.prepare.take())
     }
 
-    /// What was proposed by this revision is prepared, or why it can't be.
+    /// Answers the proposal of this revision: it is prepared, or the reason that it can't be.
     pub fn answer(&self, at: i64, prepared: Result<(), String>) {
         self.signal(Signal::Answer(at, prepared));
     }
 
-    /// This revision is in force on this node.
+    /// Reports that this revision is in force on this node.
     pub fn has_in_force(&self, revision: i64) {
         self.signal(Signal::InForce(revision));
     }
@@ -181,8 +185,8 @@ impl StoreWatch {
         self.signal(Signal::Find(own));
     }
 
-    /// What the probes of the other nodes that see the store find down; none where this node's own findings alone
-    /// count, as the store can't be reached, or the other nodes do not know them.
+    /// The findings of the other nodes that see the store; `None` if only this node's own findings
+    /// count, because the store can't be reached or the other nodes do not know them.
     #[must_use]
     pub fn others(&self) -> Option<Arc<Vec<Finding>>> {
         let found = lock(&self.found);
@@ -190,14 +194,14 @@ impl StoreWatch {
         others.map(|(others, _)| Arc::clone(others))
     }
 
-    /// How the store is.
+    /// The state of the store.
     #[must_use]
     pub fn state(&self) -> StoreState {
         lock(&self.found).state.clone()
     }
 
     fn signal(&self, signal: Signal) {
-        // Where the thread has ended by a panic, its message was logged, and the store misses the node.
+        // If the thread has panicked, its message was logged, and the store misses the node.
         let _ = self.signals.send(signal);
     }
 }
@@ -206,7 +210,7 @@ impl Drop for StoreWatch {
     fn drop(&mut self) {
         let (stopping, stopped): (_, Receiver<()>) = mpsc::channel();
         self.signal(Signal::Stop(stopping));
-        // Nothing is ever sent: it waits until the other end is dropped.
+        // Nothing is ever sent: this waits until the other end is dropped.
         let _ = stopped.recv_timeout(STOP_MAX);
     }
 }
@@ -215,8 +219,8 @@ pub(super) fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
     found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says when something has changed below a prefix, for as long as anybody hears it. What changes before a watch
-/// begins is not missed, as that is said, too.
+/// Reports changes below a prefix with `say`, until it returns false. A change before a watch
+/// begins is not missed, because the beginning is reported, too.
 fn watch((etcd, below): (&Etcd, &str), pace: Pace, say: &dyn Fn() -> bool) {
     let from = format!("{}{below}", etcd.address().prefix());
     // The character after the slash.
@@ -227,7 +231,7 @@ fn watch((etcd, below): (&Etcd, &str), pace: Pace, say: &dyn Fn() -> bool) {
             wait = pace.wait.0;
             say()
         });
-        // The other thread finds out what is wrong.
+        // The other thread finds the error.
         if !say() {
             return;
         }
@@ -239,7 +243,8 @@ fn watch((etcd, below): (&Etcd, &str), pace: Pace, say: &dyn Fn() -> bool) {
     }
 }
 
-/// Watches keys from now on, for some time, and says whatever it sees, until the receiver is gone.
+/// Watches keys from now on, for a limited time, and reports every change, until the receiver is
+/// gone.
 fn watch_once(
     etcd: &Etcd,
     keys: Key<'_>,

@@ -1,4 +1,4 @@
-//! A watch of keys that goes on: messages, a line of JSON each.
+//! A running watch of keys: messages, a line of JSON each.
 
 use super::error::{StoreError, StoreErrorKind};
 use super::gateway;
@@ -9,13 +9,13 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use ureq::{Body, BodyReader, Timeout};
 
-/// The longest message, in bytes: the keys that are watched have short values.
+/// Maximum length of a message, in bytes: the watched keys have short values.
 const MESSAGE_BYTES_MAX: u64 = 4 << 20;
 
-/// What came of waiting.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Watched {
-    /// The store watches from now on.
+    /// The store's watch has begun.
     Begun,
     /// Keys have changed.
     Changed,
@@ -35,11 +35,11 @@ impl Watching {
         Self { address, lines }
     }
 
-    /// Waits until there is something to say.
+    /// Waits until there is something to report.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Compacted`] where the revision that the watch began at is no longer kept, and
-    /// whatever ends the connection or is no message of a watch.
+    /// [`StoreErrorKind::Compacted`] if the first revision of the watch is no longer kept, and any
+    /// error that ends the connection or comes in place of a message.
     pub fn wait(&mut self) -> Result<Watched, StoreError> {
         let mut line = Vec::new();
         let read = (&mut self.lines).take(MESSAGE_BYTES_MAX).read_until(b'\n', &mut line);

@@ -14,7 +14,7 @@ use hotloop_cluster::store::{StoreError, StoreErrorKind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long nodes are waited for before it is said which ones have not answered.
+/// The time before the nodes without an answer are printed.
 const SILENT: Duration = Duration::from_secs(1);
 
 /// `ipip-lb cluster apply`.
@@ -23,18 +23,18 @@ pub struct Apply {
     /// The configuration that all nodes share, a TOML file.
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Which store.
+    /// The store.
     #[command(flatten)]
     pub place: Place,
-    /// Refuse where another revision than this is in force; 0 is none.
+    /// Refuse unless this revision is in force; 0 means none.
     #[arg(long, value_name = "REVISION", value_parser = clap::value_parser!(i64).range(0..))]
     pub replaces: Option<i64>,
     /// How long the nodes may take to prepare it, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub within: u32,
-    /// Put it in force after that time though some nodes have not prepared it, or are not there. These
-    /// withdraw their VIPs before they go over, where they announce any; connections may break.
+    /// Put it in force after that time even if some nodes have not prepared it, or are absent.
+    /// Those nodes withdraw any VIPs that they announce before they switch; connections may break.
     #[arg(long)]
     pub force: bool,
 }
@@ -60,7 +60,7 @@ impl Apply {
         }
         let current = match layout::read(&etcd) {
             Ok(reading) => reading.stored,
-            // Whatever it is, it is to be replaced.
+            // An invalid configuration is to be replaced, too.
             Err(error) if error.kind() == StoreErrorKind::Content => None,
             Err(error) => return Err(error.into()),
         };
@@ -97,7 +97,7 @@ impl Apply {
         })
     }
 
-    /// The revision that is in force now, or why it is not what was to be.
+    /// The revision in force now, or the reason that it isn't the expected one.
     fn in_force(
         &self,
         etcd: &Etcd,
@@ -145,7 +145,7 @@ impl Apply {
     }
 }
 
-/// The node that this configuration is for, and its peers.
+/// The node of this configuration, and its peers.
 fn nodes_of(config: &Config) -> Vec<String> {
     let own = config.store.iter().map(|store| store.node.clone());
     let peers = config.cluster.iter().flat_map(|cluster| &cluster.peers);
@@ -160,7 +160,7 @@ fn listed(open: &[Open]) -> String {
     open.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// Another change was written: what has changed is printed.
+/// Another change was written: the error shows the difference.
 fn conflict(etcd: &Etcd, replaces: i64) -> Failure {
     match changes(etcd, replaces) {
         Ok((changes, revision)) => {
@@ -176,7 +176,7 @@ fn conflict(etcd: &Etcd, replaces: i64) -> Failure {
     }
 }
 
-/// What has changed from one revision to that in force, and which that is.
+/// The difference between one revision and the revision in force, and the number of the latter.
 fn changes(etcd: &Etcd, from: i64) -> Result<(String, i64), StoreError> {
     let of =
         |stored: Option<Stored>| stored.map_or((0, String::new()), |it| (it.revision, it.text));
@@ -188,7 +188,7 @@ fn changes(etcd: &Etcd, from: i64) -> Result<(String, i64), StoreError> {
     };
     let changes = match old {
         Ok(old) => difference((&format!("revision {from}"), &old), (&new_name, &new)),
-        // It was compacted, or never was.
+        // The revision was compacted, or never existed.
         Err(_) => {
             format!("revision {from} is not kept; `ipip-lb cluster show` prints {revision}\n")
         }

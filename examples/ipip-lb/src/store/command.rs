@@ -32,29 +32,29 @@ pub enum ClusterCommand {
 /// `ipip-lb cluster show`.
 #[derive(Args, Debug)]
 pub struct Show {
-    /// Which store.
+    /// The store.
     #[command(flatten)]
     pub place: Place,
 }
 
-/// Which store: one of the two says it.
+/// The store: by its address, or by a node's file.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 pub struct Place {
     /// Its address: etcd://HOST:PORT, with more HOST:PORT after commas, and /PREFIX at its end.
     #[arg(long, value_name = "ADDRESS")]
     pub store: Option<StoreAddress>,
-    /// The configuration file of a node: its cluster.store is the store, and what is applied is checked
-    /// together with it.
+    /// The configuration file of a node: its cluster.store is the store, and the applied
+    /// configuration is checked together with it.
     #[arg(long, value_name = "FILE")]
     pub node: Option<PathBuf>,
 }
 
 impl Cluster {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// Whatever is wrong with what was given, and what the store says.
+    /// Errors in the arguments or the configuration, and the store's errors.
     pub fn act(&self) -> Result<(), Failure> {
         match &self.command {
             ClusterCommand::Apply(apply) => apply.act(),
@@ -74,7 +74,7 @@ impl Show {
 }
 
 impl Place {
-    /// The store's address, and the name and text of the node's file, where there is one.
+    /// The store's address, and the name and text of the node's file, if there is one.
     pub(super) fn found(&self) -> Result<(StoreAddress, Option<(String, String)>), BadInput> {
         let Some(path) = &self.node else {
             let none = || BadInput::new("--store: missing; write --store etcd://HOST:PORT");

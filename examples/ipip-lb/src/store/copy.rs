@@ -1,4 +1,4 @@
-//! The copy of a store's configuration that a node keeps, for a start without the store.
+//! The copy of a store's configuration that a node keeps for starting without the store.
 
 use crate::config::{Config, Store};
 use crate::failure::BadInput;
@@ -6,14 +6,14 @@ use hotloop_cluster::kept_file;
 use hotloop_cluster::store::layout::Stored;
 use std::path::Path;
 
-/// What stands before the revision, on the last line.
+/// The text before the revision, on the last line.
 const MARK: &str = "# ipip-lb: revision ";
 
-/// Writes the copy, in place of the one before. It is for the owner's eyes alone, as it may hold a hash
-/// key.
+/// Writes the copy, in place of the previous one. Only the owner may read it, as it may contain a
+/// hash key.
 ///
 /// # Errors
-/// The system's, with the file's name and what to do.
+/// The system's error, with the file's name and a remedy.
 pub fn save(path: &Path, stored: &Stored) -> Result<(), String> {
     let Stored { name, revision, text } = stored;
     let end = if text.ends_with('\n') { "" } else { "\n" };
@@ -24,10 +24,10 @@ pub fn save(path: &Path, stored: &Stored) -> Result<(), String> {
     })
 }
 
-/// Reads the copy: nothing where there is none.
+/// Reads the copy; `None` if there is none.
 ///
 /// # Errors
-/// It can't be read.
+/// If it can't be read.
 pub fn load(store: &Store) -> Result<Option<Stored>, BadInput> {
     let path = &store.copy;
     if !path.try_exists().unwrap_or(true) {
@@ -40,7 +40,7 @@ pub fn load(store: &Store) -> Result<Option<Stored>, BadInput> {
     if revision.is_some() {
         text.truncate(text.trim_end().len() - last.trim_end().len());
     }
-    // Without the line, it was written by hand, and any revision is newer.
+    // Without the line, the file was written by hand, and any revision is newer.
     let revision = revision.unwrap_or(0);
     Ok(Some(Stored { name: path.display().to_string(), revision, text }))
 }

@@ -1,11 +1,12 @@
-//! How two texts differ, for an operator.
+//! The difference of two texts, for an operator.
 
 use std::fmt::Write;
 
-/// How many lines are shown of each text.
+/// Maximum number of lines to show of each text.
 const LINES_MAX: usize = 40;
 
-/// What differs between two texts, each with its name: all lines from the first that differs to the last.
+/// The difference of two texts, each with its name: all lines from the first that differs to the
+/// last.
 #[must_use]
 pub fn difference(old: (&str, &str), new: (&str, &str)) -> String {
     let (old_lines, new_lines): (Vec<_>, Vec<_>) =

@@ -1,4 +1,4 @@
-//! What a node starts with: what the store has, or else the copy that the node keeps.
+//! A node's configuration at its start: from the store, or else from the copy that the node keeps.
 
 use super::copy;
 use crate::config::{Config, ConfigError, Store};
@@ -11,28 +11,29 @@ use hotloop_cluster::store::nothing_in;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// From one attempt to read a store to the next, where there is no copy.
+/// Interval of attempts to read a store if there is no copy.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// How often it is looked for a signal meanwhile.
+/// Interval of checks for a signal meanwhile.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How many attempts there are from one message to the next.
+/// Number of attempts per message.
 const ATTEMPTS_A_MESSAGE: usize = 10;
 
-/// What to do where neither the store nor a copy has a configuration.
+/// The reaction if neither the store nor a copy has a configuration.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Patience {
-    /// To say so.
+    /// Return an error.
     None,
-    /// To wait until the store has one, or a signal comes.
+    /// Wait until the store has one, or a signal comes.
     Endless,
 }
 
-/// The configuration of the node whose file has the name and text `node`, with what it was made from.
+/// The configuration of the node whose file has the name and text `node`, with the stored text that
+/// it was made from.
 ///
 /// # Errors
-/// Whatever is wrong with the configuration; and, without patience, that there is none.
+/// Errors in the configuration; and, without patience, that there is none.
 pub fn start(
     node: (&str, &str),
     store: &Store,
@@ -68,12 +69,12 @@ pub fn start(
     }
 }
 
-/// What the store has, which must be something.
+/// The store's configuration, which must exist.
 fn read(etcd: &Etcd) -> Result<Stored, StoreError> {
     layout::read(etcd)?.stored.ok_or_else(|| nothing_in(etcd.address()))
 }
 
-/// The copy in place of what this node refuses.
+/// Uses the copy if this node refuses the store's configuration.
 fn instead(
     copy: Option<Stored>,
     error: &ConfigError,

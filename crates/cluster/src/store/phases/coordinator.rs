@@ -1,72 +1,74 @@
-//! The side that wants a change: it proposes it, waits for all answers, and commits it or takes it back.
+//! The proposer's side: proposes a change, waits for all answers, and commits the change or takes
+//! it back.
 
 use super::{CURRENT, MEMBERS, NODES, NodeState, PREPARED, Snapshot, Transaction, Write};
 
-/// A change that is wanted.
+/// A requested change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Change {
-    /// What `current` is to say. No other change says the same.
+    /// The new value of `current`. No other change uses the same value.
     pub pointer: String,
-    /// The revision in force that it replaces; 0 is none.
+    /// The revision in force that it replaces; 0 if none.
     pub replaces: i64,
-    /// The nodes that there should be, besides any others that are there.
+    /// The nodes that must be present, besides any others that are.
     pub expected: Vec<String>,
-    /// Whether it is committed at the deadline without the answers of some nodes, which then withdraw.
+    /// Whether it is committed at the deadline without the answers of some nodes, which then
+    /// withdraw.
     pub is_forced: bool,
-    /// When all nodes must have answered, in milliseconds of the caller's clock.
+    /// The deadline for all answers, in milliseconds of the caller's clock.
     pub deadline_ms: u64,
-    /// What else is written by the transaction that commits it.
+    /// Additional writes of the transaction that commits it.
     pub writes: Vec<Write>,
 }
 
-/// What came of a change.
+/// The outcome of a change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Outcome {
     /// It is in force from this revision on.
     Committed(i64),
-    /// Another revision than it was to replace is in force: this one.
+    /// Another revision is in force than the one to replace: this one.
     Conflict(i64),
     /// Another change is being prepared.
     Busy,
-    /// Nodes that there should be are not there: it was not proposed, or taken back.
+    /// Required nodes are absent: the change was not proposed, or taken back.
     Absent(Vec<String>),
-    /// A node can't prepare it: its name, and why.
+    /// A node can't prepare it: its name, and the reason.
     Refused(String, String),
     /// These nodes did not answer in time.
     Unanswered(Vec<String>),
-    /// The proposal has ended, as the lease did, or somebody deleted it.
+    /// The proposal has ended with its lease, or was deleted.
     Lost,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// To wait for what changes in the store, or for the deadline.
+    /// Wait for a change in the store, or for the deadline.
     Wait,
-    /// To do this, whatever comes of it.
+    /// Try this transaction, and continue whatever its result.
     Transact(Transaction),
-    /// Nothing more.
+    /// Nothing more: the change has ended.
     End(Outcome),
 }
 
-/// A change on its way.
+/// A change in progress.
 #[derive(Debug)]
 pub struct Coordinator {
     change: Change,
-    /// The proposal's revision, once it was seen.
+    /// The proposal's revision, once the store showed it.
     proposed_at: Option<i64>,
-    /// Why it is being taken back.
+    /// The outcome, if the change is being taken back.
     ending: Option<Outcome>,
 }
 
 impl Coordinator {
-    /// Of this change.
+    /// Makes a coordinator for this change.
     #[must_use]
     pub const fn new(change: Change) -> Self {
         Self { change, proposed_at: None, ending: None }
     }
 
-    /// What to do, by what the store has now.
+    /// The next step for this state of the store.
     pub fn observe(&mut self, seen: &Snapshot, now_ms: u64) -> Step {
         let (current_at, pointer) = seen.current();
         if pointer == self.change.pointer {
@@ -83,8 +85,8 @@ impl Coordinator {
         }
     }
 
-    /// The nodes that have not agreed, each with its refusal, if it has refused; nothing before the change
-    /// was proposed.
+    /// The nodes that have not agreed, each with its refusal, if any; empty before the change was
+    /// proposed.
     #[must_use]
     pub fn waits_for(&self, seen: &Snapshot) -> Vec<(String, Option<String>)> {
         let Some(at) = self.proposed_at else { return Vec::new() };
@@ -143,7 +145,7 @@ impl Coordinator {
         })
     }
 
-    /// Holds only if all nodes are as they were seen.
+    /// A transaction that holds only if all nodes are unchanged since they were seen.
     fn commit(&self, seen: &Snapshot, at: i64) -> Transaction {
         let own = [(CURRENT, self.change.replaces), (PREPARED, at)];
         let members = [(MEMBERS, seen.changed_at(MEMBERS))];
@@ -159,7 +161,7 @@ impl Coordinator {
         }
     }
 
-    /// The nodes that should be there, and are not.
+    /// The required nodes that are absent.
     fn absent(&self, seen: &Snapshot) -> Vec<String> {
         let is_there = |name: &String| seen.nodes().any(|(node, _)| node == name);
         self.change.expected.iter().filter(|name| !is_there(name)).cloned().collect()

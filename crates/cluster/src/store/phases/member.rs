@@ -1,49 +1,51 @@
-//! A node: prepares what is proposed, answers, and goes over to what is committed.
+//! A node: prepares proposals, answers, and switches to committed configurations.
 
 use super::{CURRENT, MEMBERS, NODES, NodeState, Snapshot, Transaction, Write};
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {
-    /// To do this, whatever comes of it.
+    /// Try this transaction, and continue whatever its result.
     Transact(Transaction),
-    /// To prepare what is proposed, and to call [`Member::answer`] with this revision then.
+    /// Prepare the proposal of this revision, and then call [`Member::answer`] with the revision.
     Prepare(i64, String),
-    /// To give up what was prepared, or is being prepared: it won't come.
+    /// Discard the prepared configuration, or stop preparing: it will not be committed.
     Discard,
-    /// To go over to what is in force, by its revision. What was not prepared leaves a time in which this
-    /// node may take connections with it: it withdraws first, where it announces anything.
+    /// Switch to the configuration in force, by its revision. If it was not prepared, this node may
+    /// take over connections wrongly for some time: it withdraws its VIPs first, if it announces
+    /// any.
     Adopt {
         /// The revision.
         revision: i64,
-        /// What `current` says.
+        /// The value of `current`.
         pointer: String,
         /// Whether this node has prepared it.
         is_prepared: bool,
     },
 }
 
-/// A node, from one start of it to the next.
+/// A node, from one start to the next.
 #[derive(Debug)]
 pub struct Member {
     key: String,
     state: NodeState,
-    /// What this node last was to go over to: the revision, and what `current` says.
+    /// The last configuration that this node had to switch to: the revision, and the value of
+    /// `current`.
     known: (i64, String),
-    /// What is proposed, by its revision, and what `current` will say.
+    /// The proposal, by its revision, and the future value of `current`.
     proposal: Option<(i64, String)>,
-    /// Whether this node, since it has started, is seen to be there: what the store has of its name
-    /// before that is from an earlier start.
+    /// Whether the store shows this start of the node: an earlier entry under its name is from an
+    /// earlier start.
     is_registered: bool,
-    /// Whether it ever was.
+    /// Whether the node was ever registered.
     was_registered: bool,
     /// Whether another node has this one's name, and came later.
     is_replaced: bool,
 }
 
 impl Member {
-    /// The node of this name, which has nothing in force yet. No other start of any node says the same
-    /// in `start`.
+    /// The node with this name, which has nothing in force yet. No other start of any node uses the
+    /// same `start`.
     #[must_use]
     pub fn new(name: &str, start: impl Into<String>) -> Self {
         Self {
@@ -57,7 +59,7 @@ impl Member {
         }
     }
 
-    /// The revision that this node last was to go over to; 0 is none.
+    /// The last revision that this node had to switch to; 0 if none.
     #[must_use]
     pub const fn known(&self) -> i64 {
         self.known.0
@@ -69,51 +71,52 @@ impl Member {
         self.is_registered
     }
 
-    /// Whether another node of this name has come later. Changes wait for that one, not for this.
+    /// Whether another node with this name has come later. Changes wait for that node, not for this
+    /// one.
     #[must_use]
     pub const fn is_replaced(&self) -> bool {
         self.is_replaced
     }
 
-    /// This revision is in force on this node, which the store is to say.
+    /// Notes that this revision is in force on this node. The store will show it.
     pub const fn has_in_force(&mut self, revision: i64) {
         self.state.in_force = revision;
     }
 
-    /// What is proposed was prepared, or why it can't be. Nothing comes of it where that is no longer
-    /// proposed.
+    /// Answers the proposal: it was prepared, or the reason that it can't be. Has no effect if it
+    /// is no longer proposed.
     pub fn answer(&mut self, at: i64, prepared: Result<(), String>) {
         if self.proposal.as_ref().is_some_and(|(proposed_at, _)| *proposed_at == at) {
             self.state.answer = Some((at, prepared.err()));
         }
     }
 
-    /// A transaction of this node's was done, if `held`.
+    /// Notes that a transaction of this node's was done, if `held`.
     pub const fn transacted(&mut self, held: bool) {
         self.is_registered |= held;
         self.was_registered |= held;
     }
 
-    /// The lease has ended, and with it what the store has of this node.
+    /// Notes that the lease has ended, and with it the store's entry for this node.
     pub const fn has_lost_lease(&mut self) {
         self.is_registered = false;
     }
 
-    /// What to do, by what the store has now; nothing until that changes. After each action, it is to be
-    /// asked again, by what the store has then.
+    /// The action for this state of the store; `None` until the store changes. Call this again
+    /// after each action, with the new state.
     pub fn observe(&mut self, seen: &Snapshot) -> Option<Action> {
         let (revision, pointer) = seen.current();
         if (revision, pointer) != (self.known.0, &self.known.1) {
             return Some(self.adopt(revision, pointer));
         }
-        // The lease has ended: whoever waits for answers has to know that this node is back.
+        // The lease has ended: proposers that wait for answers must learn that this node is back.
         let state = seen.get(&self.key).map(|known| NodeState::read(&known.value));
         let is_own = |state: &Option<NodeState>| {
             state.as_ref().is_some_and(|state| state.start == self.state.start)
         };
         self.is_registered &= state.as_ref().is_some_and(is_own);
-        // What came before this start may be of one that has ended; what came after it is another node, unless no
-        // node has written it.
+        // An entry from before this start may be of a start that has ended; an entry from after it
+        // is another node, unless no node has written it.
         let is_other = matches!(&state, Some(Some(state)) if state.start != self.state.start);
         self.is_replaced = self.was_registered && is_other;
         let proposed = seen.proposed();
@@ -139,7 +142,7 @@ impl Member {
         Action::Adopt { revision, pointer: pointer.to_owned(), is_prepared }
     }
 
-    /// Has the store say of this node what it is; nothing where it does.
+    /// Writes this node's state to the store; `None` if the store has it already.
     fn write(&self, seen: &Snapshot) -> Option<Transaction> {
         let text = self.state.to_text();
         let known = seen.get(&self.key);
@@ -151,7 +154,8 @@ impl Member {
         if !self.is_registered {
             writes.push(Write::Put(MEMBERS.into(), self.key.clone()));
         }
-        // A node that comes does so with what is in force: a commit just before that did not wait for it.
+        // A node joins with the configuration in force: a commit just before that did not wait for
+        // it.
         let conditions = vec![
             (CURRENT.to_owned(), self.known.0),
             (self.key.clone(), known.map_or(0, |known| known.changed_at)),

@@ -1,21 +1,21 @@
 //! A change of the configuration in two phases: all nodes prepare it, then one key commits it.
 //!
 //! ```text
-//! current              what is in force, as `layout` has it
-//! phases/prepared      what is proposed, under the lease of the proposer
-//! phases/nodes/NAME    what a node has in force, and its answer to a proposal, under the node's lease
+//! current              the configuration in force, in the form of `layout`
+//! phases/prepared      the proposal, under the lease of the proposer
+//! phases/nodes/NAME    a node's revision in force, and its answer to a proposal, under the node's lease
 //! phases/members       changes whenever a node comes
 //! ```
 //!
-//! Here is neither time nor a connection: a [`Coordinator`] and a [`Member`] are shown what the store has,
-//! again and again, and say what to do. So an event that is lost, or an answer, costs nothing but time.
+//! This module has neither time nor connections: a [`Coordinator`] and a [`Member`] are repeatedly
+//! shown the store's state, and return the next step. So a lost event or answer costs only time.
 //!
 //! # Guarantees
 //!
-//! - A node goes over to nothing that was not committed.
-//! - Without force, a commit has the answers of all nodes that are expected, and of all others that are
-//!   there: the transaction that commits holds only if each of them is as it was seen, and none has come.
-//!   A node that has started again counts as another one.
+//! - A node never switches to a configuration that was not committed.
+//! - Without force, a commit has the answers of all expected nodes, and of all others that are
+//!   present: the committing transaction holds only if each node is unchanged since it was seen,
+//!   and none has come. A node that has started again counts as another one.
 //! - The proposer may fail at any time: the proposal ends with the lease, and can't be committed after that.
 
 mod coordinator;
@@ -29,23 +29,23 @@ pub use coordinator::{Change, Coordinator, Outcome, Step};
 pub use member::{Action, Member};
 use serde_json::{Value, json};
 
-/// What the phases need of a store.
+/// The store's functions that the phases need.
 pub trait Store {
-    /// All that the phases are about, as of one revision.
+    /// All keys of the phases, as of one revision.
     ///
     /// # Errors
-    /// The store can't be read.
+    /// If the store can't be read.
     fn read(&self) -> Result<Snapshot, StoreError>;
 
-    /// Does all of a transaction if its conditions hold, or nothing; keys that go with a lease go with
-    /// this one. Returns whether they held, and the store's revision.
+    /// Does all of a transaction if its conditions hold, or nothing; leased keys use this lease.
+    /// Returns whether the conditions held, and the store's revision.
     ///
     /// # Errors
-    /// Whether it was done is not known.
+    /// If it is unknown whether the transaction was done.
     fn transact(&self, transaction: &Transaction, lease: i64) -> Result<(bool, i64), StoreError>;
 }
 
-/// What all keys of the phases but `current` begin with, without the prefix of the store.
+/// The first part of all keys of the phases except `current`, without the prefix of the store.
 pub(super) const PHASES: &str = "phases/";
 /// A key of the phases, without the prefix of the store.
 pub(super) const PREPARED: &str = "phases/prepared";
@@ -53,36 +53,37 @@ pub(super) const MEMBERS: &str = "phases/members";
 pub(super) const NODES: &str = "phases/nodes/";
 pub(super) const CURRENT: &str = "current";
 
-/// All that the phases are about, as of one revision.
+/// All keys of the phases, as of one revision.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Snapshot(Vec<KeyValue>);
 
 impl Snapshot {
-    /// Of these keys, without the prefix of the store.
+    /// A snapshot of these keys, without the prefix of the store.
     #[must_use]
     pub const fn new(values: Vec<KeyValue>) -> Self {
         Self(values)
     }
 
-    /// What is in force: its revision, and what the key says; 0 is none.
+    /// The configuration in force: its revision, and the key's value; 0 if none.
     #[must_use]
     pub fn current(&self) -> (i64, &str) {
         self.get(CURRENT).map_or((0, ""), |it| (it.changed_at, &it.value))
     }
 
-    /// What is proposed, with its revision.
+    /// The proposal, with its revision.
     #[must_use]
     pub fn proposed(&self) -> Option<(i64, &str)> {
         self.get(PREPARED).map(|it| (it.changed_at, it.value.as_str()))
     }
 
-    /// The nodes that are there, each with its name and what it says of itself; nothing where what is
-    /// there was not written by a node.
+    /// The present nodes, each with its name and its state; `None` if the entry was not written by
+    /// a node.
     pub fn states(&self) -> impl Iterator<Item = (&str, Option<NodeState>)> {
         self.nodes().map(|(name, it)| (name, NodeState::read(&it.value)))
     }
 
-    /// That what is in force and what is proposed is still the same, as conditions of a transaction.
+    /// The conditions of a transaction that the configuration in force and the proposal are
+    /// unchanged.
     pub(super) fn unchanged(&self) -> Vec<(String, i64)> {
         [CURRENT, PREPARED].map(|key| (key.to_owned(), self.changed_at(key))).to_vec()
     }
@@ -91,48 +92,48 @@ impl Snapshot {
         self.0.iter().find(|it| it.key == key)
     }
 
-    /// The revision that last changed a key: 0 where there is none.
+    /// The revision that last changed a key: 0 if the key doesn't exist.
     fn changed_at(&self, key: &str) -> i64 {
         self.get(key).map_or(0, |it| it.changed_at)
     }
 
-    /// The nodes that are there, each with its name.
+    /// The present nodes, each with its name.
     fn nodes(&self) -> impl Iterator<Item = (&str, &KeyValue)> {
         self.0.iter().filter_map(|it| Some((it.key.strip_prefix(NODES)?, it)))
     }
 }
 
-/// What is done at once, or not at all.
+/// A group of writes that are done at once, or not at all.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Transaction {
-    /// Keys, without the prefix of the store, and the revisions that last changed them: 0 for those that
-    /// must not be there.
+    /// Keys, without the prefix of the store, and the revisions that last changed them: 0 for keys
+    /// that must not exist.
     pub conditions: Vec<(String, i64)>,
-    /// What is written.
+    /// The writes.
     pub writes: Vec<Write>,
 }
 
-/// What a transaction writes. Keys have no prefix of the store.
+/// A write of a transaction. Keys have no prefix of the store.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Write {
     /// A key gets a value.
     Put(String, String),
-    /// A key gets a value, which goes with the lease.
+    /// A key gets a value, which disappears with the lease.
     PutLeased(String, String),
     /// A key is deleted.
     Delete(String),
-    /// All keys from the first on are deleted, up to the second, which is not one of them.
+    /// All keys from the first on are deleted, up to the second, exclusive.
     DeleteFrom(String, String),
 }
 
-/// What a node says of itself.
+/// A node's report of its own state.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct NodeState {
-    /// Which start of the node says so: no two have the same.
+    /// The start of the node that reports: no two have the same.
     pub start: String,
     /// The revision that it has in force.
     pub in_force: i64,
-    /// The proposal that it has answered, by the revision, and why it refuses it, if it does.
+    /// The proposal that it has answered, by the revision, and the reason if it refuses.
     pub answer: Option<(i64, Option<String>)>,
 }
 
@@ -144,7 +145,7 @@ impl NodeState {
             .to_string()
     }
 
-    /// Nothing where it was not written by a node.
+    /// `None` if the text was not written by a node.
     fn read(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
         let refused = value["refused"].as_str().map(str::to_owned);
@@ -159,7 +160,7 @@ impl Store for Etcd {
         let prefix = self.address().prefix();
         let current = self.page(Key::One(&current_key(self)), 0, 1)?;
         let (from, end) = (format!("{prefix}phases/"), format!("{prefix}phases0"));
-        // A node for each, of which a transaction could not take more.
+        // One key per node, and a transaction could not handle more nodes.
         let phases = self.page(Key::From(&from, &end), current.revision, 1000)?;
         let all = current.values.into_iter().chain(phases.values);
         let without_prefix = |it: KeyValue| {
