@@ -1,9 +1,9 @@
 //! Health checks: which backends are up, by probes over the kernel's sockets, or through the tunnels.
 //!
-//! [`Probes`] are one thread away from the packet path, which waits for all sockets at once and never
-//! for one. Its owner says which backends to probe and gets each [`Change`]; [`Probes::states`] tells
-//! the rest. All of a probe, from connecting to the status of the answer, ends within its timeout,
-//! however slowly a server dribbles, and reads a bounded amount.
+//! [`Probes`] are one thread away from the packet path, which waits for all sockets at once and
+//! never for a single one. Its owner sets the backends to probe and gets each [`Change`];
+//! [`Probes::states`] returns the rest. All of a probe, from connecting to the status of the
+//! answer, ends within its timeout, however slowly a server dribbles, and reads a bounded amount.
 //!
 //! | kind | passes when |
 //! |------|-------------|
@@ -13,16 +13,18 @@
 //! | icmp | an echo request is answered |
 //! | udp | a datagram of one byte is answered by anything, or by silence: what fails is ICMP's port unreachable, so a host that is gone passes |
 //!
-//! Those of kinds tcp and http can go through a backend's tunnel to the service's address, as clients'
-//! packets do: see [`Via`]. The workers send their packets, and hand back the replies, by a [`Wire`].
+//! Probes of kinds tcp and http can go through a backend's tunnel to the service's address, like
+//! clients' packets: see [`Via`]. The workers send their packets, and return the replies, through a
+//! [`Wire`].
 //!
-//! A backend starts up. [`standing`] says what takes it down and brings it up again. What keeps this
-//! side from probing (no right to send ICMP, a `ca_file` that can't be read, no file descriptors) counts
-//! as a failure as well, and says so: the backends go down, and what `all_down` says is done.
+//! A backend starts up. [`standing`] defines when it goes down and comes up again. A local obstacle
+//! to probing (no right to send ICMP, a `ca_file` that can't be read, no file descriptors) counts
+//! as a failure as well, with its own message: the backends go down, and `all_down` applies.
 //!
-//! Probes of one backend never overlap, and start spread over time. Each has a socket of its own, so
-//! that no host that hangs delays another's: [`Room`] says how many the process's limit of open files
-//! allows. What one core can compute is the limit that is left, and TLS handshakes come to it first.
+//! Probes of one backend never overlap, and start spread over time. Each has a socket of its own,
+//! so that no host that hangs delays another's: [`Room`] has the number that the process's limit of
+//! open files allows. The remaining limit is one core's computing time, and TLS handshakes reach it
+//! first.
 //!
 //! ```
 //! use ipip_lb::config::{Health, Probe, Via};
@@ -77,20 +79,21 @@ use std::time::{Duration, Instant};
 pub use tunnel::{ICMP, TUNNEL_PROBES_MAX, Wire};
 use watch::{Message, Watch};
 
-/// How long a probe took, or why it failed, in the words of an operator: `connection refused`.
+/// The duration of a probe, or the reason that it failed, in an operator's words: `connection
+/// refused`.
 type Outcome = Result<Duration, String>;
 
-/// A backend, and how it is probed.
+/// A backend, and its kind of probe.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Probed {
     /// The backend's address.
     pub address: IpAddr,
-    /// How it is probed.
+    /// The kind of probe.
     pub health: Health,
 }
 
 impl Probed {
-    /// What is probed, whenever that is.
+    /// The part that determines the probe, without its times.
     const fn what(&self) -> (IpAddr, u16, &Probe, Via) {
         (self.address, self.health.port, &self.health.probe, self.health.via)
     }
@@ -101,38 +104,40 @@ impl Probed {
 pub struct Change {
     /// The backend's address.
     pub address: IpAddr,
-    /// How it is probed.
+    /// The kind of probe.
     pub health: Health,
-    /// What it is now.
+    /// The new state.
     pub is_up: bool,
-    /// What the probe said that made the difference: `connection refused`.
+    /// The result of the probe that made the difference: `connection refused`.
     pub why: String,
 }
 
-/// How a backend stands.
+/// The state of a backend.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct State {
     /// The backend's address.
     pub address: IpAddr,
-    /// How it is probed.
+    /// The kind of probe.
     pub health: Health,
     /// Whether it is up.
     pub is_up: bool,
-    /// Since when it is what it is.
+    /// The time of the last change.
     pub since: Instant,
-    /// How long the last probe took, or why it failed; none before the first has ended.
+    /// The duration of the last probe, or the reason that it failed; `None` before the first has
+    /// ended.
     pub last: Option<Outcome>,
-    /// How many probes passed.
+    /// Number of passed probes.
     pub passed_count: u64,
-    /// How many probes failed.
+    /// Number of failed probes.
     pub failed_count: u64,
-    /// How many of the latest probes in a row said the contrary of what it is.
+    /// Number of the latest probes in a row that contradict the state.
     pub contrary_count: u32,
-    /// How many in a row it takes for a change: of failures while up, of passes while down.
+    /// Number of such probes in a row for a change: failures while up, passes while down.
     pub needed_count: u32,
 }
 
-/// The thread that probes. Dropping this ends it at once, and nobody hears of probes under way.
+/// The thread that probes. Dropping this value ends the thread at once, and discards the probes
+/// under way.
 #[derive(Debug)]
 pub struct Probes {
     messages: Sender<Message>,
@@ -141,20 +146,21 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// Starts the thread, which probes nobody yet. Changes go to `results`.
+    /// Starts the thread, without any probes yet. Changes go to `results`.
     ///
-    /// It runs where the calling thread may: call this from one that isn't bound to a core that polls.
+    /// The thread runs on the calling thread's CPUs: call this from a thread that isn't bound to a
+    /// core that polls.
     ///
     /// # Errors
-    /// The kernel allows no more threads or files.
+    /// If the kernel allows no more threads or files.
     pub fn start(results: Sender<Change>) -> io::Result<Self> {
         Self::start_with(results, None)
     }
 
-    /// As [`start`](Self::start), with a way to probe through tunnels.
+    /// Like [`start`](Self::start), with a way to probe through tunnels.
     ///
     /// # Errors
-    /// As of [`start`](Self::start).
+    /// Like [`start`](Self::start).
     pub fn start_with(results: Sender<Change>, wire: Option<Wire>) -> io::Result<Self> {
         let (messages, inbox) = mpsc::channel();
         let mut watch = Watch::new(results, wire)?;
@@ -168,30 +174,31 @@ impl Probes {
     }
 
     /// Replaces the list of backends to probe; duplicates count once. A backend that was probed
-    /// before stays up or down, even when intervals, timeouts or counts differ: then one that is down
-    /// is reported once more, as a change under its new [`Health`]. Certificates of
-    /// authorities are read again.
+    /// before stays up or down, even if intervals, timeouts or counts differ: then a down one is
+    /// reported once more, as a change under its new [`Health`]. Certificates of authorities are
+    /// read again.
     ///
-    /// Raises this process's limit of open files where the list needs that.
+    /// Raises this process's limit of open files if the list needs that.
     pub fn set(&mut self, probed: Vec<Probed>) -> Room {
         let room = Room::make(probed.len());
         self.tell(Message::Set(probed, room.probes_max()));
         room
     }
 
-    /// Takes these to be down until their probes say otherwise: those that another process, in place of which this one
-    /// goes on, has found so.
+    /// Treats these backends as down until their probes show otherwise: the predecessor of this
+    /// process has found them down.
     pub fn take_down(&self, down: HashSet<(IpAddr, Health)>) {
         self.tell(Message::Down(down));
     }
 
-    /// How all stand that are probed, in the order in which they came.
+    /// The states of all probed backends, in the order of their addition.
     #[must_use]
     pub fn states(&self) -> Vec<State> {
         self.ask_states().recv().unwrap_or_default()
     }
 
-    /// As [`states`](Self::states), without waiting for the thread that probes: what it says comes there.
+    /// Like [`states`](Self::states), without waiting for the thread that probes: its answer
+    /// arrives at the receiver.
     #[must_use]
     pub fn ask_states(&self) -> Receiver<Vec<State>> {
         let (sender, answer) = mpsc::channel();
@@ -200,7 +207,7 @@ impl Probes {
     }
 
     fn tell(&self, message: Message) {
-        // The thread listens until it has to end.
+        // The thread reads messages until it ends.
         let _ = self.messages.send(message).map(|()| self.waker.wake());
     }
 }
@@ -209,7 +216,7 @@ impl Drop for Probes {
     fn drop(&mut self) {
         self.tell(Message::End);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say; had it panicked, the message would be on stderr.
+            // The thread has no result; if it panicked, the message is on stderr.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! A probe over TCP: a connection, and what is said over it.
+//! A probe over TCP: a connection, and the exchange over it.
 
 use super::http::{self, Exchange};
 use crate::config::{HttpProbe, Probe};
@@ -9,7 +9,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// How much a probe reads in one turn, in bytes, so that no server keeps the thread from the others.
+/// Maximum number of bytes that a probe reads in one turn, so that the thread gets to the other
+/// probes.
 const TURN_BYTES: usize = 32 * 1024;
 
 /// A TCP, HTTP or HTTPS probe under way.
@@ -17,18 +18,18 @@ const TURN_BYTES: usize = 32 * 1024;
 pub struct Conversation {
     stream: TcpStream,
     is_connected: bool,
-    /// How much it may still read in this turn, in bytes.
+    /// Number of bytes that it may still read in this turn.
     turn_bytes: usize,
     tls: Option<Box<ClientConnection>>,
-    /// None where a connection is enough.
+    /// `None` if a connection is enough.
     exchange: Option<Exchange>,
 }
 
 impl Conversation {
-    /// Begins to connect. `client` is what TLS needs, for probes that have it.
+    /// Begins to connect. `client` is the TLS configuration, for probes that use TLS.
     ///
     /// # Errors
-    /// The kernel has no socket or no route; or rustls refuses the server's name.
+    /// If the kernel has no socket or no route, or rustls refuses the server's name.
     pub fn start(
         server: SocketAddr,
         probe: &Probe,
@@ -49,10 +50,10 @@ impl Conversation {
         Ok(Self { stream, is_connected: false, turn_bytes: 0, tls, exchange })
     }
 
-    /// Goes on as far as the socket allows: to the end of the probe, if there is no error.
+    /// Continues as far as the socket allows: to the end of the probe, if there is no error.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`] when there is more to come, or why the probe failed.
+    /// [`ErrorKind::WouldBlock`] if there is more to come, or the reason that the probe failed.
     pub fn advance(&mut self) -> io::Result<()> {
         if !self.is_connected {
             self.connect()?;
@@ -68,13 +69,13 @@ impl Conversation {
         let answered = exchange.advance(&mut rustls::Stream::new(&mut **tls, &mut socket));
         if !matches!(&answered, Err(error) if error.kind() == ErrorKind::WouldBlock) {
             tls.send_close_notify();
-            // The answer is known: a server that is gone already needs no farewell.
+            // The result is known: a server that is gone already needs no close message.
             let _ = tls.write_tls(&mut socket);
         }
         answered
     }
 
-    /// Whether the connection is there, as connect(2) says it for sockets that don't block.
+    /// Whether the connection is established, by connect(2)'s rule for sockets that don't block.
     fn connect(&self) -> io::Result<()> {
         if let Some(error) = self.stream.take_error()? {
             return Err(error);
@@ -92,7 +93,7 @@ impl Conversation {
         self.is_connected && self.turn_bytes == 0
     }
 
-    /// What it is at.
+    /// The current step, for messages.
     pub fn doing(&self) -> &'static str {
         match &self.tls {
             _ if !self.is_connected => "while connecting",
@@ -101,13 +102,13 @@ impl Conversation {
         }
     }
 
-    /// What to wait for.
+    /// The socket to wait for.
     pub const fn socket(&mut self) -> &mut TcpStream {
         &mut self.stream
     }
 }
 
-/// A connection that reads no more than a turn's worth.
+/// A connection with a limit of bytes to read in one turn.
 struct Socket<'a> {
     stream: &'a TcpStream,
     left_bytes: &'a mut usize,

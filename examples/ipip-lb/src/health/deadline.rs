@@ -1,12 +1,12 @@
-//! When a probe must be over, and what an operator reads of what went wrong with it.
+//! The deadline of a probe, and an operator's text for its failure.
 
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
-/// How the text of every probe begins whose time was over.
+/// The beginning of the text for every probe that timed out.
 pub const TIMED_OUT: &str = "timed out";
 
-/// When a probe must be over.
+/// The deadline of a probe.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     start: Instant,
@@ -14,22 +14,22 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// `timeout_ms` milliseconds from now.
+    /// A deadline `timeout_ms` milliseconds from now.
     pub fn start(timeout_ms: u32) -> Self {
         Self { start: Instant::now(), timeout_ms }
     }
 
-    /// How long it is since the start.
+    /// Time since the start.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// When it is over.
+    /// The time of the deadline.
     pub fn end(&self) -> Instant {
         self.start + Duration::from_millis(self.timeout_ms.into())
     }
 
-    /// Why a probe failed that met `error` when it did what `doing` says: "while connecting".
+    /// The reason that a probe failed with `error` during the step `doing`: "while connecting".
     pub fn why(&self, error: &io::Error, doing: &str) -> String {
         match error.kind() {
             ErrorKind::TimedOut => {

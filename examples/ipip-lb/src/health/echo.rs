@@ -1,7 +1,7 @@
 //! An ICMP echo request and its reply (RFC 792, RFC 4443, section 4).
 //!
-//! Linux lets those groups ping that `net.ipv4.ping_group_range` names; a process outside of them needs
-//! `CAP_NET_RAW`, and gets to see every ICMP message that comes from the backend.
+//! On Linux, `net.ipv4.ping_group_range` has the groups that may ping; a process outside of them
+//! needs `CAP_NET_RAW`, and gets to see every ICMP message from the backend.
 
 use hotloop::packet::checksum::checksum;
 use mio::net::UdpSocket;
@@ -11,17 +11,17 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 
-/// What to do about a kernel that allows neither kind of socket.
+/// The remedy for a kernel that allows neither kind of socket.
 const NOT_PERMITTED: &str = "this process may not send ICMP echo requests; give it CAP_NET_RAW, or \
                              its group a place in net.ipv4.ping_group_range";
 
-/// How long a message is, in bytes: eight of header, eight of token.
+/// Length of a message, in bytes: eight of header, eight of token.
 const MESSAGE_BYTES: usize = 16;
 
-/// How much of a datagram is read, in bytes: the longest IPv4 header and a message.
+/// Number of bytes of a datagram to read: the longest IPv4 header and a message.
 const DATAGRAM_BYTES: usize = 60 + MESSAGE_BYTES;
 
-/// How many messages are looked at in one turn: a raw socket hears more than replies.
+/// Maximum number of messages to read in one turn: a raw socket receives more than replies.
 const TURN_MESSAGES: usize = 64;
 
 /// An echo request under way.
@@ -38,8 +38,8 @@ impl Echo {
     /// Sends the request.
     ///
     /// # Errors
-    /// The kernel sends none: [`ErrorKind::Other`], with the words for it, where this process may
-    /// not.
+    /// If the kernel sends no request: [`ErrorKind::Other`], with a text, if this process lacks the
+    /// right.
     pub fn start(address: IpAddr) -> io::Result<Self> {
         let (socket, is_raw) = open(address).map_err(|error| match error {
             Errno::PERM | Errno::ACCESS => io::Error::other(NOT_PERMITTED),
@@ -57,7 +57,7 @@ impl Echo {
     /// Looks for the reply.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`] when it hasn't come yet, or what the socket says.
+    /// [`ErrorKind::WouldBlock`] if it hasn't come yet, or the socket's error.
     pub fn advance(&mut self) -> io::Result<()> {
         let has_header = self.is_raw && self.address.is_ipv4();
         self.has_more = false;
@@ -77,7 +77,7 @@ impl Echo {
         self.has_more
     }
 
-    /// What to wait for.
+    /// The socket to wait for.
     pub const fn socket(&mut self) -> &mut UdpSocket {
         &mut self.socket
     }
@@ -100,8 +100,8 @@ fn open(address: IpAddr) -> Result<(UdpSocket, bool), Errno> {
     }
 }
 
-/// The message. The identifier is the token's first half, or what the kernel puts there; the checksum
-/// of ICMPv6 is the kernel's.
+/// The message. The identifier is the token's first half, or the kernel's own; the kernel computes
+/// the checksum of ICMPv6.
 fn request(address: IpAddr, token: [u8; 8]) -> [u8; MESSAGE_BYTES] {
     let mut message = [0; MESSAGE_BYTES];
     message[0] = if address.is_ipv4() { 8 } else { 128 };
@@ -114,7 +114,7 @@ fn request(address: IpAddr, token: [u8; 8]) -> [u8; MESSAGE_BYTES] {
     message
 }
 
-/// Whether `datagram` is the reply with `token`, which nobody else's has.
+/// Whether `datagram` is the reply with `token`, which no other process uses.
 fn is_reply(datagram: &[u8], address: IpAddr, has_header: bool, token: [u8; 8]) -> bool {
     let header_bytes = match datagram.first() {
         Some(first) if has_header => usize::from(first & 15) * 4,

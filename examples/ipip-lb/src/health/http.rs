@@ -1,12 +1,12 @@
-//! The HTTP of a probe: a request, and as much of the answer as its status needs (RFC 9112).
+//! The HTTP of a probe: a request, and the part of the answer up to its status (RFC 9112).
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::IpAddr;
 
-/// How much of an answer is looked at, in bytes: its status line, and interim answers before it.
+/// Maximum number of bytes of an answer to examine: its status line, and interim answers before it.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// How much of what is no HTTP an operator is shown, in bytes.
+/// Maximum number of bytes to show an operator of an answer that isn't HTTP.
 const SHOWN_BYTES: usize = 40;
 
 /// The request. `default_port` is the scheme's, which `Host` leaves out (RFC 9110, section 7.2).
@@ -22,7 +22,8 @@ pub fn request(path: &str, address: IpAddr, port: u16, default_port: u16) -> Str
     )
 }
 
-/// A request, and what of its answer has come: it can be put aside at any byte, and taken up again.
+/// A request, with the received part of its answer: it can be interrupted at any byte, and
+/// continued.
 #[derive(Debug)]
 pub struct Exchange {
     request: String,
@@ -32,16 +33,16 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// A `request` whose answer has `expect_status`, of which nothing is sent yet.
+    /// A `request` that was not sent yet. Its answer must have `expect_status`.
     pub const fn new(request: String, expect_status: u16) -> Self {
         Self { request, sent_bytes: 0, head: Vec::new(), expect_status }
     }
 
-    /// Asks, and reads no further than the status.
+    /// Sends the request, and reads up to the status.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`] when there is more to come. The stream failed, or what came is not
-    /// the status that is expected: [`ErrorKind::Other`] with the words for it.
+    /// [`ErrorKind::WouldBlock`] if there is more to come. The stream's error, or
+    /// [`ErrorKind::Other`] with a text if the answer has not the expected status.
     pub fn advance<S: Read + Write>(&mut self, stream: &mut S) -> io::Result<()> {
         while self.sent_bytes < self.request.len() {
             self.sent_bytes += stream.write(&self.request.as_bytes()[self.sent_bytes..])?;
@@ -57,7 +58,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Whether the status that is expected has come.
+    /// Whether the expected status has come.
     fn is_answered(&self) -> io::Result<bool> {
         let (head, expected) = (&self.head, self.expect_status);
         match Answer::read(head, expected) {
@@ -77,7 +78,7 @@ impl Exchange {
     }
 }
 
-/// What the beginning of an answer says.
+/// The beginning of an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Answer {
     /// Not enough yet.
@@ -104,7 +105,7 @@ impl Answer {
     }
 }
 
-/// Reads `HTTP/1.1 200 OK` and the end of its line; the words after the number may be missing.
+/// Reads `HTTP/1.1 200 OK` and the end of its line; the reason phrase may be missing.
 fn status_line(head: &[u8]) -> Answer {
     /// `d` stands for a digit.
     const SHAPE: &[u8] = b"HTTP/1.d ddd";
@@ -127,7 +128,7 @@ fn status_line(head: &[u8]) -> Answer {
     }
 }
 
-/// Where the empty line after a head ends; lines may end in a line feed alone (RFC 9112, section
+/// The end of the empty line after a head; lines may end in a bare line feed (RFC 9112, section
 /// 2.2).
 fn end_of_fields(head: &[u8]) -> Option<usize> {
     let mut end = 0;
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
     use Answer::{Foreign, Partial, Status};
 
-    /// Answers, and what they say where 200 is expected.
+    /// Answers, and their results if 200 is expected.
     const ANSWERS: &[(&[u8], Answer)] = &[
         (b"HTTP/1.1 200 OK\r\n", Status(200)),
         (b"HTTP/1.0 404 \r\nmore", Status(404)),

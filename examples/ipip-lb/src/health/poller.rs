@@ -1,4 +1,4 @@
-//! The probes under way, and what their sockets and their deadlines bring.
+//! The probes under way, with their sockets and deadlines.
 
 use super::probe::{Exchange, Progress};
 use super::tls::Clients;
@@ -9,13 +9,13 @@ use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, ErrorKind};
 use std::time::Instant;
 
-/// How many sockets that are ready have their turn between two looks at what else there is to do.
+/// Maximum number of ready sockets to handle before the thread checks for other work.
 const EVENTS_MAX: usize = 128;
 
-/// What wakes the thread; targets are numbered from 0.
+/// The token of the thread's waker; targets are numbered from 0.
 const WAKER: Token = Token(usize::MAX);
 
-/// What a socket is waited for. A probe with nothing to write finds that out at once.
+/// The events to wait for. A probe with nothing to write finds that out at once.
 const READY: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 /// The probes under way, each by the number of its target.
@@ -24,15 +24,15 @@ pub struct Poller {
     poll: Poll,
     events: Events,
     under_way: HashMap<u64, Exchange>,
-    /// When each must be over, the first on top. Those that ended before it are still in here.
+    /// The deadlines, the first on top. Probes that ended earlier are still included.
     deadlines: BinaryHeap<Reverse<(Instant, u64)>>,
-    /// How many sockets were ready since there was last room for more.
+    /// Number of sockets that were ready since there was last room for more.
     ready_count: usize,
 }
 
 impl Poller {
     /// # Errors
-    /// The kernel gives no descriptor.
+    /// If the kernel has no descriptor left.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             poll: Poll::new()?,
@@ -43,15 +43,15 @@ impl Poller {
         })
     }
 
-    /// What ends a [`wait`](Self::wait) from another thread.
+    /// Ends a [`wait`](Self::wait) from another thread.
     ///
     /// # Errors
-    /// The kernel gives no descriptor.
+    /// If the kernel has no descriptor left.
     pub fn waker(&self) -> io::Result<Waker> {
         Waker::new(self.poll.registry(), WAKER)
     }
 
-    /// How many probes are under way.
+    /// Number of probes under way.
     pub fn count(&self) -> usize {
         self.under_way.len()
     }
@@ -59,7 +59,7 @@ impl Poller {
     /// Begins the probe of target `number`.
     ///
     /// # Errors
-    /// Why it failed at once.
+    /// The reason, if it failed at once.
     pub fn start(
         &mut self,
         number: u64,
@@ -74,13 +74,13 @@ impl Poller {
         Ok(())
     }
 
-    /// Ends the probes of all other targets, of which nothing is heard then.
+    /// Ends the probes of all other targets, without reporting them.
     pub fn retain(&mut self, is_kept: impl Fn(u64) -> bool) {
         self.under_way.retain(|&number, _| is_kept(number));
         self.deadlines.retain(|&Reverse((_, number))| is_kept(number));
     }
 
-    /// When the first probe must be over, if one is under way.
+    /// The first deadline, if a probe is under way.
     pub fn next_end(&mut self) -> Option<Instant> {
         while let Some(&Reverse((end, number))) = self.deadlines.peek() {
             if self.under_way.get(&number).is_some_and(|exchange| exchange.end() == end) {
@@ -91,7 +91,8 @@ impl Poller {
         None
     }
 
-    /// Waits until a socket is ready, until `until`, or until it is woken; says what ended.
+    /// Waits until a socket is ready, until `until`, or until another thread wakes this one;
+    /// reports each ended probe to `ended`.
     pub fn wait(&mut self, until: Option<Instant>, mut ended: impl FnMut(u64, Outcome)) {
         let now = Instant::now();
         let timeout = until.map(|until| until.saturating_duration_since(now));
@@ -107,7 +108,7 @@ impl Poller {
             match exchange.advance() {
                 Progress::Waits => {}
                 Progress::HasMore => {
-                    // Being ready is an event again, at the end of the line.
+                    // A socket that is still ready is reported again, after the others.
                     let registry = self.poll.registry();
                     let again = registry.reregister(exchange.source(), event.token(), READY);
                     again.expect("epoll_ctl(2) takes a descriptor that is registered");
@@ -118,8 +119,8 @@ impl Poller {
                 }
             }
         }
-        // An answer that is there counts, however late this thread comes to it: time is over for
-        // those alone that had their turn, and were not ready by then.
+        // An answer that has arrived counts, however late this thread handles it: only probes that
+        // had their turn, and were not ready by then, time out.
         self.ready_count += ready_count;
         if ready_count < EVENTS_MAX || self.ready_count > self.under_way.len() {
             self.ready_count = 0;
@@ -139,7 +140,7 @@ impl Poller {
     }
 }
 
-/// Numbers count up from 0: they fit.
+/// Numbers count up from 0, so they fit.
 fn token(number: u64) -> Token {
     Token(number as usize)
 }

@@ -1,4 +1,5 @@
-//! One probe of one backend, over the kernel's sockets: it never blocks, and ends by its timeout.
+//! One probe of one backend, over the kernel's sockets: it never blocks, and ends within its
+//! timeout.
 
 use super::conversation::Conversation;
 use super::deadline::Deadline;
@@ -14,8 +15,8 @@ use std::time::Instant;
 
 /// A probe under way.
 ///
-/// A TCP, HTTP or HTTPS probe ends as soon as it knows: with the connection, with the answer's status
-/// line. A UDP probe that nobody answers passes at the end of its timeout.
+/// A TCP, HTTP or HTTPS probe ends as soon as its result is known: with the connection, or with the
+/// answer's status line. A UDP probe without an answer passes at the end of its timeout.
 #[derive(Debug)]
 pub struct Exchange {
     deadline: Deadline,
@@ -29,14 +30,14 @@ enum Talk {
     Datagram(UdpSocket),
 }
 
-/// How far a probe came.
+/// The progress of a probe.
 #[derive(Debug)]
 pub enum Progress {
-    /// It waits for its socket.
+    /// The probe waits for its socket.
     Waits,
-    /// It left off so that others have their turn.
+    /// The probe paused for the other probes.
     HasMore,
-    /// It is over: how long it took, or why it failed, in the words of an operator.
+    /// The probe is over: its duration, or the reason that it failed, in an operator's words.
     Over(Outcome),
 }
 
@@ -44,7 +45,7 @@ impl Exchange {
     /// Begins a probe.
     ///
     /// # Errors
-    /// Why it failed at once: `network unreachable`.
+    /// The reason, if it failed at once: `network unreachable`.
     pub fn start(probed: &Probed, clients: &mut Clients) -> Result<Self, String> {
         let Probed { address, health } = probed;
         let deadline = Deadline::start(health.timeout_ms);
@@ -65,7 +66,7 @@ impl Exchange {
         Ok(Self { deadline, talk })
     }
 
-    /// Goes on as far as the socket allows, and as one turn.
+    /// Continues as far as the socket allows, within one turn.
     pub fn advance(&mut self) -> Progress {
         let (advanced, has_more) = match &mut self.talk {
             Talk::Conversation(it) => (it.advance(), it.has_more()),
@@ -80,12 +81,12 @@ impl Exchange {
         }
     }
 
-    /// When its time is over.
+    /// The probe's deadline.
     pub fn end(&self) -> Instant {
         self.deadline.end()
     }
 
-    /// What it comes to when its time is over.
+    /// The result of the probe at its deadline.
     pub fn expire(&self) -> Outcome {
         match &self.talk {
             Talk::Datagram(_) => Ok(self.deadline.elapsed()),
@@ -108,7 +109,7 @@ impl Exchange {
         why(error, self.deadline, doing)
     }
 
-    /// What to wait for.
+    /// The event source to wait for.
     pub const fn source(&mut self) -> &mut dyn Source {
         match &mut self.talk {
             Talk::Conversation(it) => it.socket(),
@@ -121,7 +122,7 @@ impl Exchange {
 const ECHOING: &str = "while waiting for an echo reply";
 const SENDING: &str = "while sending a datagram";
 
-/// The words for what `error` says, or for how an answer stayed out.
+/// The text for `error`, or for a missing answer.
 fn why(error: &io::Error, deadline: Deadline, doing: &str) -> String {
     tls::why_io(error).unwrap_or_else(|| match error.kind() {
         ErrorKind::Other => error.to_string(),
@@ -129,8 +130,8 @@ fn why(error: &io::Error, deadline: Deadline, doing: &str) -> String {
     })
 }
 
-/// Sends one byte, since an empty datagram reads like the end of a stream. A connected socket hears of
-/// ICMP's port unreachable.
+/// Sends one byte, since an empty datagram reads like the end of a stream. A connected socket gets
+/// ICMP's port unreachable as an error.
 fn datagram(server: SocketAddr) -> io::Result<UdpSocket> {
     let any: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -1,14 +1,16 @@
-//! Which backends are down, where several nodes probe them: those that enough of the nodes find down.
+//! Decides which backends are down if several nodes probe them: those that enough of the nodes find
+//! down.
 //!
-//! One node's broken path must not make the nodes choose differently, so what counts is the same on all of
-//! them, as far as they have heard of each other. Here is neither time nor a connection.
+//! One node's broken path must not make the nodes choose differently, so the verdict is the same on
+//! all of them, as far as they know each other's findings. This module has neither time nor
+//! connections.
 
 use crate::config::{Config, Health, Probe, Via};
 use hotloop_cluster::store::Finding;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-/// Backends that probes find down, each with how it is probed.
+/// Backends that probes find down, each with its kind of probe.
 pub type Down = HashSet<(IpAddr, Health)>;
 
 /// How many of `node_count` nodes must find a backend down: as many as `quorum` says, or as there are; by
@@ -23,9 +25,9 @@ pub const fn needed_count(quorum: Option<u32>, node_count: usize) -> usize {
     if needed < node_count { needed } else { node_count }
 }
 
-/// What nodes call a probe of a backend: the same on all nodes with the same services, such as
-/// `10.0.0.1 http 80 200 /healthz via 203.0.113.10`. What is a node's own is no part of it, such as where its
-/// probes come from, nor is how often it probes.
+/// The common name of a probe of a backend: the same on all nodes with the same services, such as
+/// `10.0.0.1 http 80 200 /healthz via 203.0.113.10`. It has no part that depends on the node, such
+/// as the source of its probes or their interval.
 #[must_use]
 pub fn name(address: IpAddr, health: &Health) -> String {
     let port = health.port;
@@ -66,7 +68,7 @@ pub fn verdict(own: &Down, others: &[Finding], config: &Config) -> Down {
     };
     let agreed = own.iter().filter(|(address, health)| 1 + votes_of(*address, health) >= needed);
     let mut down: Down = agreed.cloned().collect();
-    // What this node does not find down: of the many backends, only these have to be named.
+    // Backends that this node does not find down: only these few must be looked up by name.
     let found = votes.iter().filter(|(_, votes)| **votes >= needed);
     let found: HashSet<IpAddr> = found.filter_map(|(name, _)| address_of(name)).collect();
     if found.is_empty() {
@@ -82,7 +84,7 @@ pub fn verdict(own: &Down, others: &[Finding], config: &Config) -> Down {
     down
 }
 
-/// The backend that a probe is of, by its [`name`].
+/// The backend of a probe, from its [`name`].
 fn address_of(name: &str) -> Option<IpAddr> {
     name.split(' ').next()?.parse().ok()
 }
@@ -118,7 +120,7 @@ mod tests {
     const DIRECT: &str = "10.0.0.2 http 80 200 /up";
     const TUNNEL: &str = "10.0.0.2 http 80 200 /up via 203.0.113.10";
 
-    /// What counts by the names of what each node finds down, of which the first is this one.
+    /// The verdict, by the names of each node's findings. The first node is this one.
     fn counts(quorum: Option<u32>, nodes: &[&[&str]]) -> Vec<String> {
         let config = config(quorum);
         let probed = crate::control::probed(&config).into_iter();
@@ -142,7 +144,7 @@ mod tests {
     fn more_than_half_must_agree_or_one_of_two() {
         let needed: Vec<_> = (1..=7).map(|count| needed_count(None, count)).collect();
         assert_eq!(needed, [1, 1, 2, 3, 3, 4, 4]);
-        // There may be fewer nodes than were to be.
+        // There may be fewer nodes than `quorum`.
         assert_eq!([1, 2, 5].map(|count| needed_count(Some(3), count)), [1, 2, 3]);
 
         assert_eq!(counts(None, &[&[SSH]]), [SSH]);
@@ -163,7 +165,7 @@ mod tests {
         assert_eq!(counts(None, &[&[], &[DIRECT, TUNNEL], &[TUNNEL]]), [TUNNEL]);
         assert_eq!(counts(None, &[&[SSH], &[DIRECT], &[TUNNEL]]), [""; 0]);
         assert_eq!(counts(None, &[&[DIRECT], &[DIRECT], &[SSH]]), [DIRECT]);
-        // What is not in the configuration, or is no name, is nobody's.
+        // Names that are not in the configuration, or invalid, belong to no backend.
         let foreign = &["10.0.0.9 tcp 22", "10.0.0.1 tcp 23", "", "x y"][..];
         assert_eq!(counts(None, &[&[], foreign, foreign]), [""; 0]);
     }

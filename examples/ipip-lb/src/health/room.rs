@@ -1,30 +1,31 @@
-//! How many probes may be under way at once: each has a socket, and the kernel limits a process's files.
+//! The maximum number of probes under way at once: each has a socket, and the kernel limits a
+//! process's files.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fmt;
 
-/// Files that are left to the rest of the program: its devices, the control socket and its clients.
+/// Files reserved for the rest of the program: its devices, the control socket and its clients.
 const OTHER_FILES: u64 = 512;
 
-/// What the probes of a list of backends take, and what this process may open.
+/// The files that the probes of a list of backends need, and the number that this process may open.
 ///
-/// Displayed, it is what an operator reads at startup:
+/// Its `Display` form is for operators at startup:
 ///
 /// ```text
 /// backends probed: 10000, each over one connection at most; open files allowed: 20000 (raised from 1024)
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Room {
-    /// How many backends are probed, each by one probe at a time.
+    /// Number of probed backends, each by one probe at a time.
     pub probed_count: usize,
-    /// How many files this process may open.
+    /// Number of files that this process may open.
     pub files_max: u64,
-    /// How many it might open before.
+    /// The previous limit.
     pub files_max_before: u64,
 }
 
 impl Room {
-    /// Raises the limit of open files to the highest that this process may set, if so many probes
+    /// Raises the limit of open files to the highest that this process may set, if this many probes
     /// need that.
     pub(super) fn make(probed_count: usize) -> Self {
         let limit = getrlimit(Resource::Nofile);
@@ -40,14 +41,13 @@ impl Room {
         room
     }
 
-    /// How many probes may be under way at once.
+    /// Maximum number of probes under way at once.
     pub(super) fn probes_max(&self) -> usize {
         let left = self.files_max.saturating_sub(OTHER_FILES);
         usize::try_from(left).unwrap_or(usize::MAX)
     }
 
-    /// Whether all backends may be probed at the same time. Where they may not, the probes for which
-    /// no file is left fail.
+    /// Whether all backends may be probed at the same time. If not, the probes without a file fail.
     #[must_use]
     pub fn is_enough(&self) -> bool {
         self.probed_count <= self.probes_max()

@@ -1,4 +1,4 @@
-//! Which target is probed when, and what became of it: no clock and no threads of its own.
+//! The times of probes, and their results: no clock and no threads of its own.
 
 use super::standing::Standing;
 use super::{Change, Outcome, Probed, State};
@@ -10,10 +10,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Over how long the first probes are spread, at most.
+/// Maximum time over which the first probes are spread.
 const FIRST_SPREAD: Duration = Duration::from_secs(1);
 
-/// A backend under its number, which is never used for another one again.
+/// A backend with its number, which is never reused for another one.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub number: u64,
@@ -25,7 +25,7 @@ pub struct Job {
 pub struct Schedule {
     targets: BTreeMap<u64, Target>,
     numbers: HashMap<Arc<Probed>, u64>,
-    /// The probes to come, the first on top; of a target whose probe is under way there is none.
+    /// The probes to come, the first on top; none for a target whose probe is under way.
     due: BinaryHeap<Reverse<(Instant, u64)>>,
     next_number: u64,
 }
@@ -34,7 +34,7 @@ pub struct Schedule {
 struct Target {
     probed: Arc<Probed>,
     standing: Standing,
-    /// When its next probe is due, or was the one under way.
+    /// When its next probe is due, or when the current one was due.
     due: Instant,
     last: Option<Outcome>,
     passed_count: u64,
@@ -42,9 +42,10 @@ struct Target {
 }
 
 impl Schedule {
-    /// Replaces the probed targets. Those that stay keep their state. New ones start as up, unless the
-    /// same was probed until now at other times or by other counts: then it keeps its state, and is
-    /// reported if it is down. The first probes are spread over a second, or an interval that is shorter.
+    /// Replaces the probed targets. Those that stay keep their state. New ones start as up, unless
+    /// the same probe existed with other times or counts: then the target keeps its state, and is
+    /// reported if it is down. The first probes are spread over a second, or over an interval if
+    /// that is shorter.
     pub fn set(&mut self, probed: Vec<Probed>, now: Instant) -> Vec<Change> {
         let mut targets_before = mem::take(&mut self.targets);
         let mut numbers_before = mem::take(&mut self.numbers);
@@ -86,7 +87,7 @@ impl Schedule {
         changes
     }
 
-    /// Takes these to be down until their probes say otherwise.
+    /// Treats these targets as down until their probes show otherwise.
     pub fn take_down(&mut self, down: &HashSet<(IpAddr, Health)>, now: Instant) {
         for target in self.targets.values_mut() {
             let Probed { address, health } = &*target.probed;
@@ -101,7 +102,7 @@ impl Schedule {
         self.due.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// The probe that has been due for the longest, at `now`. Its target has none again until
+    /// The probe that has been due for the longest, at `now`. Its target has no other one until
     /// [`finished`](Self::finished).
     pub fn take_due(&mut self, now: Instant) -> Option<Job> {
         let &Reverse((_, number)) = self.due.peek().filter(|Reverse((due, _))| *due <= now)?;
@@ -110,8 +111,8 @@ impl Schedule {
         Some(Job { number, probed })
     }
 
-    /// Takes note of a probe that ended at `now`. Its target's next one is due at the next interval
-    /// from when this one was, or at once if that is over.
+    /// Records a probe that ended at `now`. The target's next one is due an interval after this one
+    /// was due, or at once if that has passed.
     pub fn finished(&mut self, number: u64, outcome: Outcome, now: Instant) -> Option<Change> {
         let target = self.targets.get_mut(&number)?;
         let interval = interval(&target.probed);
@@ -125,7 +126,7 @@ impl Schedule {
         target.standing.record(has_passed, now).then(|| target.change())
     }
 
-    /// How all stand, in the order in which they came.
+    /// The states of all targets, in the order of their addition.
     pub fn states(&self) -> Vec<State> {
         self.targets.values().map(Target::state).collect()
     }
@@ -147,7 +148,7 @@ impl Target {
         Self { probed, standing, due, last: None, passed_count: 0, failed_count: 0 }
     }
 
-    /// Goes on where `before` ended.
+    /// Continues the state of `before`.
     fn follow(&mut self, before: &Self) {
         let Health { rise, fall, .. } = self.probed.health;
         self.standing = Standing::continuing(rise, fall, &before.standing);
@@ -155,7 +156,7 @@ impl Target {
         (self.passed_count, self.failed_count) = (before.passed_count, before.failed_count);
     }
 
-    /// The change to what it is now, by its last probe.
+    /// The change to the current state, by its last probe.
     fn change(&self) -> Change {
         let Probed { address, health } = (*self.probed).clone();
         let why = match &self.last {
@@ -210,7 +211,7 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    /// All that is due, with when it was.
+    /// All due probes, with the times that they were due.
     fn take_all(schedule: &mut Schedule, now: Instant) -> Vec<Job> {
         std::iter::from_fn(|| schedule.take_due(now)).collect()
     }
@@ -219,7 +220,7 @@ mod tests {
         Err("connection refused".into())
     }
 
-    /// Fails the only target's probes until it reports that the target is down.
+    /// Lets the only target's probes fail until the target is reported down.
     fn take_down(schedule: &mut Schedule, mut now: Instant) -> Instant {
         loop {
             let [job] = &take_all(schedule, now)[..] else { panic!("one is due") };
@@ -323,7 +324,7 @@ mod tests {
         #[test]
         fn no_two_probes_of_a_backend_overlap_and_none_is_left_out(
             intervals_ms in prop::collection::vec(1_u32..200, 1..20),
-            // How long each probe takes, in hundredths of its interval.
+            // Duration of each probe, in hundredths of its interval.
             took in prop::collection::vec(0_u64..150, 200),
         ) {
             let start = Instant::now();

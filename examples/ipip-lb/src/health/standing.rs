@@ -1,19 +1,19 @@
-//! Whether a backend is up or down, by what its probes say: no clock and no threads, so that each
+//! Whether a backend is up or down, by its probes' results: no clock and no threads, so that each
 //! step can be followed and tested.
 
 use std::time::{Duration, Instant};
 
-/// Within how long of coming up a backend that goes down again counts as flapping.
+/// A backend that goes down again within this time of coming up counts as flapping.
 pub const FLAP: Duration = Duration::from_secs(60);
 
-/// How many times [`rise`](crate::config::Health::rise) a backend that flaps needs at most.
+/// Maximum multiple of [`rise`](crate::config::Health::rise) that a flapping backend needs.
 pub const RISE_FACTOR_MAX: u32 = 8;
 
-/// Whether a backend is up, and what it takes to change that.
+/// Whether a backend is up, and its progress towards a change.
 ///
-/// It starts up. `fall` failures in a row take it down, `rise` passes in a row bring it up. Each time
-/// it goes down within [`FLAP`] of coming up doubles the passes that it then needs, to
-/// [`RISE_FACTOR_MAX`] times `rise` at most; having stayed up for longer, it needs `rise` again.
+/// It starts up. `fall` failures in a row take it down, `rise` passes in a row bring it up. Each
+/// time it goes down within [`FLAP`] of coming up doubles the required passes, up to
+/// [`RISE_FACTOR_MAX`] times `rise`; after it has stayed up for longer, it needs `rise` again.
 ///
 /// ```
 /// use ipip_lb::health::standing::Standing;
@@ -32,14 +32,14 @@ pub struct Standing {
     fall: u32,
     is_up: bool,
     since: Instant,
-    /// Whether it came up at `since`, rather than started so.
+    /// Whether it came up at `since`, as opposed to starting so.
     has_risen: bool,
     contrary_count: u32,
     rise_factor: u32,
 }
 
 impl Standing {
-    /// Up from `now` on, unprobed. A `rise` or `fall` of 0 is taken for 1.
+    /// A state that is up from `now` on, unprobed. A `rise` or `fall` of 0 is treated as 1.
     #[must_use]
     pub const fn new(rise: u32, fall: u32, now: Instant) -> Self {
         Self {
@@ -53,21 +53,21 @@ impl Standing {
         }
     }
 
-    /// As new, but down.
+    /// Like [`new`](Self::new), but down.
     #[must_use]
     pub const fn down(rise: u32, fall: u32, now: Instant) -> Self {
         Self { is_up: false, ..Self::new(rise, fall, now) }
     }
 
-    /// As new, but up or down, and since when, as `before`.
+    /// Like [`new`](Self::new), but up or down, and since when, as `before`.
     #[must_use]
     pub const fn continuing(rise: u32, fall: u32, before: &Self) -> Self {
         let Self { is_up, since, has_risen, rise_factor, .. } = *before;
         Self { rise, fall, is_up, since, has_risen, contrary_count: 0, rise_factor }
     }
 
-    /// Takes note of a probe that ended at `now`, and says whether that changed up to down or down to
-    /// up.
+    /// Records a probe that ended at `now`. Returns whether that changed the state from up to down
+    /// or back.
     pub fn record(&mut self, has_passed: bool, now: Instant) -> bool {
         if has_passed == self.is_up {
             self.contrary_count = 0;
@@ -95,19 +95,19 @@ impl Standing {
         self.is_up
     }
 
-    /// Since when it is what it is.
+    /// The time of the last change.
     #[must_use]
     pub const fn since(&self) -> Instant {
         self.since
     }
 
-    /// How many of the latest probes in a row said the contrary of what it is.
+    /// Number of the latest probes in a row that contradict the state.
     #[must_use]
     pub const fn contrary_count(&self) -> u32 {
         self.contrary_count
     }
 
-    /// How many in a row it takes for a change: of failures while up, of passes while down.
+    /// Number of such probes in a row for a change: failures while up, passes while down.
     #[must_use]
     pub fn needed_count(&self) -> u32 {
         let needed =

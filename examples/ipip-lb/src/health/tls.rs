@@ -1,4 +1,4 @@
-//! TLS for probes: which certificates they trust, and what to tell an operator about one they
+//! TLS for probes: the certificates that they trust, and an operator's text for one that they
 //! refuse.
 
 use crate::config::Trust;
@@ -12,10 +12,10 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-/// Reads which authorities to trust: what a configuration names must be there, and be right.
+/// Reads the authorities to trust: files in the configuration must exist, and be valid.
 ///
 /// # Errors
-/// The file cannot be read, or holds no certificate, or a broken one; with its path.
+/// If the file cannot be read, or holds no certificate, or a broken one; with its path.
 pub fn client(trust: &Trust) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -30,7 +30,7 @@ pub fn client(trust: &Trust) -> Result<Arc<ClientConfig>, String> {
             .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
             .with_no_client_auth(),
     };
-    // A session that is taken up again shows no certificate: one that expired would go unnoticed.
+    // A resumed session shows no certificate: an expired one would go unnoticed.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
@@ -40,10 +40,10 @@ pub fn client(trust: &Trust) -> Result<Arc<ClientConfig>, String> {
 pub struct Clients(HashMap<Trust, Arc<ClientConfig>>);
 
 impl Clients {
-    /// As [`client`], from memory if it was read before.
+    /// Like [`client`], from memory if it was read before.
     ///
     /// # Errors
-    /// As [`client`].
+    /// Like [`client`].
     pub fn client(&mut self, trust: &Trust) -> Result<Arc<ClientConfig>, String> {
         if let Some(known) = self.0.get(trust) {
             return Ok(Arc::clone(known));
@@ -53,8 +53,8 @@ impl Clients {
         Ok(read)
     }
 
-    /// Reads again what is still in use, and forgets the rest. What can't be read any more stays as
-    /// it was.
+    /// Reads again the files that are still in use, and forgets the rest. A file that can't be read
+    /// any more keeps its previous content.
     pub fn renew(&mut self, is_used: impl Fn(&Trust) -> bool) {
         self.0.retain(|trust, _| is_used(trust));
         for (trust, known) in &mut self.0 {
@@ -65,7 +65,7 @@ impl Clients {
     }
 }
 
-/// What the TLS error within `error` says, if there is one.
+/// The text for the TLS error within `error`, if there is one.
 pub fn why_io(error: &io::Error) -> Option<String> {
     error.get_ref()?.downcast_ref::<Error>().map(why)
 }

@@ -1,4 +1,5 @@
-//! The thread that probes: it waits for sockets, for deadlines and for the next probes at once.
+//! The thread that probes: it waits for sockets, for deadlines and for the next probes at the same
+//! time.
 
 use super::poller::Poller;
 use super::schedule::{Job, Schedule};
@@ -13,40 +14,40 @@ use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Instant;
 
-/// How many probes begin between two looks at the sockets of those under way.
+/// Maximum number of probes to begin before the thread polls the sockets of those under way.
 const STARTS_MAX: usize = 64;
 
 const NO_WIRE: &str = "no way to the workers, which send what goes through tunnels";
 
-/// What the thread is to do.
+/// A message to the thread.
 pub enum Message {
-    /// Probe these, with so many probes under way at once at most.
+    /// Probe these backends, with at most this many probes under way at once.
     Set(Vec<Probed>, usize),
-    /// Take these to be down.
+    /// Treat these backends as down.
     Down(HashSet<(IpAddr, Health)>),
-    /// Tell how all stand.
+    /// Return all states.
     States(Sender<Vec<State>>),
     /// End.
     End,
 }
 
-/// All of the thread.
+/// The state of the thread.
 pub struct Watch {
     schedule: Schedule,
     poller: Poller,
     clients: Clients,
-    /// How many probes may be under way at once: each has a file descriptor.
+    /// Maximum number of probes under way at once: each has a file descriptor.
     probes_max: usize,
-    /// Those through tunnels, where there may be any.
+    /// The probes through tunnels, if there may be any.
     tunnels: Option<Tunnels>,
     results: Sender<Change>,
 }
 
 impl Watch {
-    /// Probes nobody yet. Changes go to `results`.
+    /// Makes the thread's state without any probes. Changes go to `results`.
     ///
     /// # Errors
-    /// The kernel gives no descriptor.
+    /// If the kernel has no descriptor left.
     pub fn new(results: Sender<Change>, wire: Option<Wire>) -> io::Result<Self> {
         Ok(Self {
             schedule: Schedule::default(),
@@ -58,15 +59,15 @@ impl Watch {
         })
     }
 
-    /// What makes the thread look at its messages.
+    /// Makes the thread check its messages.
     ///
     /// # Errors
-    /// The kernel gives no descriptor.
+    /// If the kernel has no descriptor left.
     pub fn waker(&self) -> io::Result<Waker> {
         self.poller.waker()
     }
 
-    /// Works until it has to end, or the other end of the channel is gone.
+    /// Works until a message ends the thread, or the other end of the channel is gone.
     pub fn work(&mut self, inbox: &Receiver<Message>) {
         loop {
             match inbox.try_recv() {
@@ -80,7 +81,7 @@ impl Watch {
         }
     }
 
-    /// Begins what is due, and waits for what comes of it.
+    /// Begins the due probes, and waits for results.
     fn turn(&mut self) {
         for _ in 0..STARTS_MAX {
             let Some(job) = self.schedule.take_due(Instant::now()) else { break };
@@ -129,7 +130,7 @@ impl Watch {
     }
 }
 
-/// Takes note of a probe that is over.
+/// Records a probe that is over.
 fn ended(schedule: &mut Schedule, results: &Sender<Change>, number: u64, outcome: Outcome) {
     let change = schedule.finished(number, outcome, Instant::now());
     change.into_iter().for_each(|change| report(results, change));

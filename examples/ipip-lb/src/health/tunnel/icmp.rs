@@ -1,4 +1,4 @@
-//! ICMP errors about probes, in the words of an operator.
+//! ICMP errors about probes, in an operator's words.
 
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipv4::Ipv4View;
@@ -7,29 +7,29 @@ use hotloop::packet::{icmp, icmpv6};
 use hotloop_balancer::own_header::OwnHeader;
 use std::net::IpAddr;
 
-/// How the text of every error begins.
+/// The beginning of the text for every error.
 pub const ICMP: &str = "ICMP ";
 
 /// An ICMP error.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct IcmpError {
-    /// What it says, and who does: `ICMP protocol unreachable from 10.0.0.1`.
+    /// The message and its sender: `ICMP protocol unreachable from 10.0.0.1`.
     pub why: String,
-    /// Which probe it is about.
+    /// The probe that it is about.
     pub about: About,
 }
 
-/// What an error quotes.
+/// The quoted packet of an error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum About {
     /// A segment from this port.
     Port(u16),
-    /// A tunnel packet to this backend; what it carried is cut off.
+    /// A tunnel packet to this backend; its payload is cut off.
     Backend(IpAddr),
 }
 
 impl IcmpError {
-    /// Reads the one in a frame with this header; none where there is none.
+    /// Reads the error in a frame with this header; `None` if there is none.
     pub fn read(frame: &[u8], header: &OwnHeader) -> Option<Self> {
         let is_v4 = header.source.is_ipv4();
         let end = header.l3_offset + header.total_bytes;
@@ -56,7 +56,7 @@ fn about(quoted: &[u8]) -> Option<About> {
     Some(inner.map_or(About::Backend(outer.destination), About::Port))
 }
 
-/// An IP packet of which an error quotes the beginning.
+/// The beginning of an IP packet, as quoted by an error.
 struct Quoted<'a> {
     destination: IpAddr,
     protocol: u8,
@@ -83,14 +83,14 @@ impl<'a> Quoted<'a> {
         }
     }
 
-    /// The port that it comes from.
+    /// The port that the packet comes from.
     fn tcp_port(&self) -> Option<u16> {
         let port = self.payload.first_chunk().filter(|_| self.protocol == protocol::TCP)?;
         Some(u16::from_be_bytes(*port))
     }
 }
 
-/// RFC 792, and RFC 1812, section 5.2.7.1.
+/// Follows RFC 792, and RFC 1812, section 5.2.7.1.
 fn what_v4(kind: u8, code: u8) -> String {
     match (kind, code) {
         (icmp::kind::DESTINATION_UNREACHABLE, 0) => "network unreachable",
@@ -105,7 +105,7 @@ fn what_v4(kind: u8, code: u8) -> String {
     .to_owned()
 }
 
-/// RFC 4443, section 3.
+/// Follows RFC 4443, section 3.
 fn what_v6(kind: u8, code: u8) -> String {
     match (kind, code) {
         (icmpv6::kind::DESTINATION_UNREACHABLE, 0) => "no route to destination",
@@ -143,7 +143,7 @@ mod tests {
             (error.about, &*error.why),
             (About::Port(40_000), "ICMP time exceeded from 10.9.0.1")
         );
-        // No more than RFC 792 asks for: the outer header and eight bytes.
+        // No more than RFC 792 requires: the outer header and eight bytes.
         let cut = unreachable(&tunnelled()).quote_bytes(28).from("10.0.0.1").to("192.0.2.1");
         assert_eq!(read(cut).unwrap().about, About::Backend("10.0.0.1".parse().unwrap()));
 

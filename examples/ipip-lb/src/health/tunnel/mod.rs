@@ -1,13 +1,14 @@
-//! Probes through the tunnels: TCP and HTTP to a VIP, wrapped to one backend as clients' packets are.
+//! Probes through the tunnels: TCP and HTTP to a VIP, wrapped to one backend like clients' packets.
 //!
-//! Each probe is a client of its own: a TCP connection from the probe source to the VIP, by smoltcp.
-//! Its packets are wrapped here, and leave by a worker's port. What comes back to the probe source is taken
-//! out of the traffic by the worker that gets it, and finds its probe by its port.
+//! Each probe is a client of its own: a TCP connection from the probe source to the VIP, made with
+//! smoltcp. Its packets are wrapped here, and leave by a worker's port. The worker that gets a
+//! packet to the probe source takes it out of the traffic, and the packet's port identifies its
+//! probe.
 //!
-//! The packet path makes no system call to wake this thread, so that this thread looks for replies every
-//! [`LOOK`] while any probe is under way. Nothing that comes back is believed blindly: TCP's sequence
-//! numbers are random, and an ICMP error, which anybody can send, is remembered as the reason for a probe that
-//! fails, and fails none by itself (RFC 5461, section 2).
+//! The packet path makes no system call to wake this thread, so this thread polls for replies every
+//! [`LOOK`] while any probe is under way. Replies are not believed blindly: TCP's sequence numbers
+//! are random. An ICMP error, which any host can send, is only remembered as the reason in case the
+//! probe fails (RFC 5461, section 2).
 
 mod icmp;
 mod stream;
@@ -35,13 +36,14 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 use stream::Stream;
 
-/// How often replies are looked for while there are probes under way.
+/// Interval of polls for replies while probes are under way.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How many probes may be under way at once: each has 6 KiB of buffers.
+/// Maximum number of probes under way at once: each has 6 KiB of buffers.
 pub const TUNNEL_PROBES_MAX: usize = 4096;
 
-/// The ports that probes come from, one after the other: each is long forgotten when it is its turn again.
+/// The source ports of probes, in turn: a port is used again long after its last probe was
+/// forgotten.
 const PORTS: RangeInclusive<u16> = 32_768..=60_999;
 
 /// The probes under way through tunnels.
@@ -49,7 +51,7 @@ const PORTS: RangeInclusive<u16> = 32_768..=60_999;
 pub struct Tunnels {
     wire: Wire,
     under_way: HashMap<u64, UnderWay>,
-    /// By the port that they come from.
+    /// The number of the probe on each source port.
     numbers: HashMap<u16, u64>,
     next_port: u16,
     identifications: Identifications,
@@ -65,11 +67,11 @@ struct UnderWay {
     port: u16,
     tunnel: Tunnel,
     stream: Stream,
-    /// None where a connection is enough.
+    /// `None` if a connection is enough.
     exchange: Option<Exchange>,
-    /// When it has something to do without anything coming in.
+    /// When it has work without a packet.
     next: Instant,
-    /// The last ICMP error about it.
+    /// The last ICMP error about this probe.
     error: Option<String>,
 }
 
@@ -89,14 +91,15 @@ impl Tunnels {
     /// Starts a probe.
     ///
     /// # Errors
-    /// In the words of an operator.
+    /// The reason, in an operator's words.
     pub fn start(&mut self, number: u64, probed: &Probed, path: &TunnelPath) -> Result<(), String> {
         if self.under_way.len() >= TUNNEL_PROBES_MAX {
             let count = self.under_way.len();
             return Err(format!("{count} probes are under way through tunnels: probe less often"));
         }
         if self.under_way.is_empty() {
-            // What came since the last one is for nobody. And workers get room for replies.
+            // Frames that came since the last probe belong to none. This also provides room for
+            // replies to the workers.
             self.wire.receive(|_| {});
         }
         let now = Instant::now();
@@ -128,7 +131,7 @@ impl Tunnels {
         Ok(())
     }
 
-    /// Gives up the probes that are no longer asked for.
+    /// Ends the probes that are no longer needed.
     pub fn retain(&mut self, is_kept: impl Fn(u64) -> bool) {
         self.under_way.retain(|number, _| is_kept(*number));
         self.numbers.retain(|_, number| is_kept(*number));
@@ -139,7 +142,8 @@ impl Tunnels {
         (!self.under_way.is_empty()).then(|| Instant::now() + LOOK)
     }
 
-    /// Goes on with all probes as far as what has come allows, and says of each that has ended how it did.
+    /// Continues all probes as far as the received packets allow, and reports each one that has
+    /// ended.
     pub fn turn(&mut self, mut ended: impl FnMut(u64, Outcome)) {
         if self.under_way.is_empty() {
             return;
@@ -167,7 +171,7 @@ impl Tunnels {
                     probe.stream.abort(time);
                     over.push((number, outcome));
                 }
-                // What was written is sent at once.
+                // Written data is sent at once.
                 None => probe.stream.advance(time),
             }
             let next = probe.stream.next_time(time);
@@ -186,7 +190,8 @@ impl Tunnels {
         }
     }
 
-    /// The next port that no probe under way comes from: there are fewer of these than ports.
+    /// The next source port that no running probe uses. One always exists: there are fewer probes
+    /// than ports.
     fn port(&mut self) -> u16 {
         loop {
             let port = self.next_port;
@@ -204,7 +209,7 @@ impl Tunnels {
 }
 
 impl UnderWay {
-    /// Goes on as far as the connection allows: to the end of the probe, if there is no error.
+    /// Continues as far as the connection allows: to the end of the probe, if there is no error.
     fn advance(&mut self) -> io::Result<()> {
         self.stream.connected()?;
         match &mut self.exchange {
@@ -222,7 +227,7 @@ impl UnderWay {
         }
     }
 
-    /// Why it failed whose time is over.
+    /// The reason for a probe that timed out.
     fn why_late(&mut self) -> String {
         match self.error.take() {
             Some(error) => error,
@@ -231,7 +236,7 @@ impl UnderWay {
     }
 }
 
-/// Gives a frame to the probe that it is for.
+/// Passes a frame to its probe.
 fn receive(
     frame: &[u8],
     under_way: &mut HashMap<u64, UnderWay>,
@@ -278,7 +283,8 @@ fn wrapped(
     Some(frame.data().to_vec())
 }
 
-/// By which a tunnel whose source is a prefix takes one of its addresses: another one for each probe.
+/// The hash that selects an address of a tunnel with a prefix as its source: a different one for
+/// each probe.
 fn flow_hash(packet: &[u8]) -> u32 {
     let l4_offset = if packet[0] >> 4 == 4 { 20 } else { 40 };
     let port = packet.get(l4_offset..).and_then(|it| it.first_chunk()).copied();

@@ -1,4 +1,5 @@
-//! One TCP connection of a probe, by smoltcp: packets go in and come out, and nothing else happens.
+//! One TCP connection of a probe, made with smoltcp: packets go in and come out, and nothing else
+//! happens.
 
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
@@ -10,12 +11,13 @@ use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 
-/// The longest packet, in bytes, outer header apart: one that fits any path, once it is wrapped.
+/// Maximum length of a packet, in bytes, without the outer header: it fits any path, once it is
+/// wrapped.
 const PACKET_BYTES_MAX: usize = 1_240;
 
 const RX_BYTES: usize = 4096;
 
-/// As much as the longest request.
+/// Length of the longest request.
 const TX_BYTES: usize = 2048;
 
 /// A TCP connection from one address to another.
@@ -28,11 +30,11 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Begins to connect `local` to `remote`: the first packet is [sent](Self::sent) after the first
-    /// [`advance`](Self::advance).
+    /// Begins to connect `local` to `remote`: the first packet is [sent](Self::sent) after the
+    /// first [`advance`](Self::advance).
     ///
     /// # Errors
-    /// They can't be connected: of two IP versions, or port 0.
+    /// If they can't be connected: they are of two IP versions, or a port is 0.
     pub fn connect(
         local: SocketAddr,
         remote: SocketAddr,
@@ -44,7 +46,7 @@ impl Stream {
         config.random_seed = seed;
         let mut interface = Interface::new(config, &mut packets, now);
         interface.update_ip_addrs(|addresses| {
-            // Everybody is in its network: there is one wire and nothing to route.
+            // Every address is in its network: there is one wire and nothing to route.
             let pushed = addresses.push(IpCidr::new(local.ip().into(), 0));
             pushed.expect("an interface has room for an address");
         });
@@ -60,23 +62,23 @@ impl Stream {
         Ok(Self { packets, interface, sockets, socket, is_connected: false })
     }
 
-    /// Takes in a packet, from its IP header on.
+    /// Receives a packet, from its IP header on.
     pub fn receive(&mut self, packet: &[u8]) {
         self.packets.received.push_back(packet.to_vec());
     }
 
-    /// The next packet that is to be sent, from its IP header on.
+    /// The next packet to send, from its IP header on.
     pub fn sent(&mut self) -> Option<Vec<u8>> {
         self.packets.sent.pop_front()
     }
 
-    /// Works on what has come, and on what time brings.
+    /// Processes the received packets and the timers.
     pub fn advance(&mut self, now: Instant) {
         self.interface.poll(now, &mut self.packets, &mut self.sockets);
         self.is_connected |= self.socket().may_send();
     }
 
-    /// When to [`advance`](Self::advance) without a packet having come.
+    /// When to [`advance`](Self::advance) without a packet.
     pub fn next_time(&mut self, now: Instant) -> Option<Duration> {
         self.interface.poll_delay(now, &self.sockets)
     }
@@ -84,8 +86,8 @@ impl Stream {
     /// Whether the other side has answered.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`] as long as it hasn't, [`ErrorKind::ConnectionRefused`] where it answers
-    /// by a RST.
+    /// [`ErrorKind::WouldBlock`] until it does, [`ErrorKind::ConnectionRefused`] if it answers with
+    /// an RST.
     pub fn connected(&mut self) -> io::Result<()> {
         match self.socket().state() {
             _ if self.is_connected => Ok(()),
@@ -94,7 +96,7 @@ impl Stream {
         }
     }
 
-    /// Ends the connection by a RST, which leaves nothing behind on either side.
+    /// Ends the connection with an RST, which leaves nothing behind on either side.
     pub fn abort(&mut self, now: Instant) {
         self.socket().abort();
         self.advance(now);
@@ -136,7 +138,7 @@ impl fmt::Debug for Stream {
     }
 }
 
-/// The packets that came and have not been looked at, and those that go.
+/// The received packets that are not processed yet, and the packets to send.
 #[derive(Default)]
 struct Packets {
     received: VecDeque<Vec<u8>>,

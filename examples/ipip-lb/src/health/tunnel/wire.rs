@@ -1,29 +1,30 @@
-//! The way to the workers, which send probes and hand back what comes for them.
+//! The channel to the workers, which send probes and return their replies.
 
 use hotloop::engine::Asker;
 use hotloop_balancer::balance::{BUFFER_BYTES, BUFFERS_MAX, Buffer};
 
-/// How many buffers each worker has for replies. The rest of its share is for what it is to send.
+/// Number of each worker's buffers for replies. The rest of its share is for sending.
 const ROOM_COUNT: usize = BUFFERS_MAX / 2;
 
-/// Frames go to workers, and come from them: never more than fit, and nothing waits.
+/// Passes frames to workers and back: never more than fit, and nothing waits.
 #[derive(Debug)]
 pub struct Wire {
     asker: Asker<Buffer, Buffer>,
-    /// By worker, how many buffers it has for replies, or had for those that have not been taken.
+    /// For each worker, the number of its buffers for replies, including replies that were not
+    /// taken yet.
     room_counts: Box<[usize]>,
     free: Vec<Buffer>,
 }
 
 impl Wire {
-    /// To so many workers.
+    /// Makes a wire to this many workers.
     #[must_use]
     pub fn new(asker: Asker<Buffer, Buffer>, worker_count: usize) -> Self {
         Self { asker, room_counts: vec![0; worker_count].into(), free: Vec::new() }
     }
 
-    /// Has one of the workers send a frame, the same one for the same `flow`. A frame that does not fit
-    /// is lost, as on any wire.
+    /// Makes one of the workers send a frame, the same worker for the same `flow`. A frame that
+    /// does not fit is lost, as on any wire.
     pub fn send(&mut self, flow: u16, frame: &[u8]) {
         let worker = usize::from(flow) % self.room_counts.len();
         let mut buffer = self.buffer();
@@ -35,7 +36,7 @@ impl Wire {
         }
     }
 
-    /// Takes the frames that have come, and gives the workers room for others.
+    /// Takes the received frames, and provides the workers with room for more.
     pub fn receive(&mut self, mut each: impl FnMut(&[u8])) {
         for worker in 0..self.room_counts.len() {
             while let Some(mut buffer) = self.asker.answer(worker) {
