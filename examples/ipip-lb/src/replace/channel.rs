@@ -1,6 +1,6 @@
-//! Messages over a Unix stream that doesn't wait, some with files.
+//! Messages over a Unix stream that doesn't block, some with files.
 //!
-//! A message is a kind (1 byte), the length of what follows (4, big-endian), and that.
+//! A message is a kind (1 byte), the length of the rest (4, big-endian), and the rest.
 
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
@@ -15,30 +15,31 @@ use std::os::unix::net::UnixStream;
 
 const HEADER_BYTES: usize = 5;
 
-/// The longest message, in bytes, without its header: blocks and weights of a large configuration fit.
+/// Maximum length of a message, in bytes, without its header: the blocks and weights of a large
+/// configuration fit.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
-/// How many files a message may come with: a port has one at most, and the VIPs have one.
+/// Maximum number of files of a message: a port has at most one, and the VIPs have one.
 pub const FILES_MAX: usize = 64;
 
-/// How many bytes wait before more are taken.
+/// Number of bytes that may wait before the channel refuses more.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// How much is read at once.
+/// Number of bytes to read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// What the two programs say.
+/// A message between the two programs.
 #[derive(Debug)]
 pub enum Message {
-    /// Bytes of frames as between the nodes of a cluster, whole or not.
+    /// Received bytes in the cluster's frame format; may end mid-frame.
     Frames(Vec<u8>),
     /// The successor knows all, and is ready.
     Take,
-    /// The predecessor goes on as before, for this reason.
+    /// The predecessor continues as before, for this reason.
     Refusal(String),
-    /// The predecessor has released everything: what else it knows, as JSON, and its files.
+    /// The predecessor has released everything: the rest of its state, as JSON, and its files.
     Yours(Vec<u8>, Vec<OwnedFd>),
-    /// The successor has that.
+    /// The successor has received that.
     Taken,
 }
 
@@ -49,37 +50,37 @@ pub struct Channel {
     input: Vec<u8>,
     files: VecDeque<OwnedFd>,
     output: Vec<u8>,
-    /// Those that go with the output's first byte.
+    /// The files to send with the output's first byte.
     output_files: Vec<OwnedFd>,
 }
 
 impl Channel {
-    /// Over this stream.
+    /// Makes a channel over this stream.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         let (input, output) = (Vec::new(), Vec::new());
         Ok(Self { stream, input, files: VecDeque::new(), output, output_files: Vec::new() })
     }
 
-    /// Whether more should be said now.
+    /// Whether another message should be sent now.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.output.len() < OUTPUT_BYTES_MAX
     }
 
-    /// Whether all that was said is on its way.
+    /// Whether all messages have been passed to the kernel.
     #[must_use]
     pub fn is_flushed(&self) -> bool {
         self.output.is_empty()
     }
 
-    /// Says something, as far as goes without waiting.
+    /// Queues a message, and sends as much as possible without waiting.
     ///
     /// # Errors
-    /// The other end is gone.
+    /// If the other end is gone.
     pub fn say(&mut self, message: Message) -> io::Result<()> {
         let (kind, body, files) = match message {
             Message::Frames(bytes) => (0, bytes, Vec::new()),
@@ -89,7 +90,7 @@ impl Channel {
             Message::Taken => (4, Vec::new(), Vec::new()),
         };
         if !files.is_empty() {
-            // They go with the first byte of what follows.
+            // The files are sent with the first byte of the next message.
             self.flush()?;
             self.output_files.extend(files);
         }
@@ -99,10 +100,10 @@ impl Channel {
         self.flush()
     }
 
-    /// Sends what waits, as far as goes without waiting.
+    /// Sends queued bytes, as far as possible without waiting.
     ///
     /// # Errors
-    /// The other end is gone.
+    /// If the other end is gone.
     pub fn flush(&mut self) -> io::Result<()> {
         let mut sent = 0;
         let done = loop {
@@ -134,10 +135,10 @@ impl Channel {
         sendmsg(&self.stream, &[bytes], &mut ancillary, SendFlags::NOSIGNAL)
     }
 
-    /// The next message, if it is there.
+    /// The next message, if it has arrived.
     ///
     /// # Errors
-    /// The other end is gone, or says what is no message.
+    /// If the other end is gone, or sends an invalid message.
     pub fn hear(&mut self) -> io::Result<Option<Message>> {
         loop {
             if let Some(message) = self.message()? {
@@ -234,7 +235,7 @@ mod tests {
         assert!(matches!(other.hear().unwrap(), Some(Message::Frames(_))));
         let Some(Message::Yours(known, mut files)) = other.hear().unwrap() else { panic!() };
         assert_eq!((&known[..], files.len()), (&b"{}"[..], 1));
-        // The first end's is closed: this one alone holds it.
+        // The first end's file is closed: only this end holds it.
         let mut file = UnixStream::from(files.remove(0));
         file.write_all(b"!").unwrap();
         drop(file);

@@ -9,21 +9,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Gate(Arc<AtomicBool>);
 
 impl Gate {
-    /// One that is open, or not yet.
+    /// A gate that is open or closed.
     #[must_use]
     pub fn new(is_open: bool) -> Self {
         Self(Arc::new(AtomicBool::new(is_open)))
     }
 
-    /// Lets packets in from now on, or none.
+    /// Opens or closes the gate.
     pub fn set_open(&self, is_open: bool) {
-        // What a core does after it has heard of something that was said later follows this.
+        // A core's later actions, after it sees a later message, also follow this store.
         self.0.store(is_open, Ordering::Release);
     }
 }
 
-/// A source that yields nothing while its gate is closed: what waits in it stays there. It costs a look at memory that
-/// is hardly ever written to, once a burst.
+/// A source that yields nothing while its gate is closed: its packets stay where they are. The cost
+/// is one read of memory that is rarely written, once per burst.
 #[derive(Debug)]
 pub struct Gated<S> {
     /// The source.
@@ -69,7 +69,7 @@ impl<S: Source> Source for Gated<S> {
 mod tests {
     use super::*;
 
-    /// One packet at each poll.
+    /// One packet for each poll.
     struct Endless;
 
     impl Source for Endless {

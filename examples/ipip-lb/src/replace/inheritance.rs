@@ -1,4 +1,4 @@
-//! What goes from a program to its successor, apart from connections.
+//! The state that a program passes to its successor, apart from connections.
 
 use super::standing::Standings;
 use hotloop::packet::ethernet::MacAddress;
@@ -9,22 +9,22 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// What the predecessor says at the end.
+/// The predecessor's state at the end.
 #[derive(Debug)]
 pub struct Inheritance {
-    /// The [time](super::machine_time) from which on it has received nothing.
+    /// The [time](super::machine_time) since which it has received nothing.
     pub closed: Duration,
-    /// The names of the interfaces of which files come with it, in their order.
+    /// The names of the interfaces, in the order of the files that come with this message.
     pub interfaces: Vec<String>,
-    /// The neighbours of its ports, each with the port's name, so that no packet has to wait until they are
-    /// known.
+    /// The neighbours of its ports, each with the port's name, so that no packet must wait until
+    /// they are known.
     pub neighbours: Vec<(String, IpAddr, MacAddress)>,
-    /// What operators and health checks have changed.
+    /// Changes by operators and health checks.
     pub standings: Standings,
 }
 
 impl Inheritance {
-    /// As it is sent.
+    /// The form that is sent.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({
@@ -37,10 +37,10 @@ impl Inheritance {
         })
     }
 
-    /// What was sent.
+    /// Reads the form that was sent.
     ///
     /// # Errors
-    /// It was something else.
+    /// If it is invalid.
     pub fn of_json(json: &Value) -> Result<Self, String> {
         let closed_ns =
             json["closed_ns"].as_u64().ok_or("it has not said since when nothing is received")?;
@@ -59,23 +59,24 @@ impl Inheritance {
     }
 }
 
-/// What the successor has.
+/// The state that the successor has received.
 #[derive(Debug)]
 pub struct Inherited {
-    /// As [`Inheritance::closed`].
+    /// See [`Inheritance::closed`].
     pub closed: Duration,
-    /// What operators and health checks have changed.
+    /// Changes by operators and health checks.
     pub standings: Standings,
-    /// As [`Inheritance::neighbours`].
+    /// See [`Inheritance::neighbours`].
     pub neighbours: Vec<(String, IpAddr, MacAddress)>,
-    /// The files of the predecessor's TAP interfaces, by their names.
+    /// The files of the predecessor's TAP interfaces, by interface name.
     pub interfaces: HashMap<String, OwnedFd>,
-    /// Connections that are not where the configuration says, each with the time when that was said.
+    /// Connections on another backend than the configuration chooses, each with the time of the
+    /// report.
     connections: Vec<(Record, Instant)>,
 }
 
 impl Inherited {
-    /// All of it.
+    /// Combines all of the predecessor's state.
     #[must_use]
     pub fn new(
         known: Inheritance,
@@ -87,7 +88,7 @@ impl Inherited {
         Self { closed, standings, neighbours, interfaces, connections }
     }
 
-    /// The connections, as of now.
+    /// The connections, with their times as of now.
     pub fn take_connections(&mut self) -> Vec<Change> {
         let now = Instant::now();
         let passed_ms = |since| now.saturating_duration_since(since).as_millis() as u64;

@@ -1,4 +1,4 @@
-//! What a program that has ended its run leaves to its successor.
+//! The state of a program that has ended its run, for its successor.
 
 use super::inheritance::Inheritance;
 use super::machine_time;
@@ -8,7 +8,7 @@ use crate::exception::KernelInterface;
 use crate::failure::Failure;
 use std::os::fd::OwnedFd;
 
-/// What is for the program that takes over from this one.
+/// Everything for the program that takes over from this one.
 #[derive(Debug)]
 pub struct Left {
     successor: Successor,
@@ -17,10 +17,11 @@ pub struct Left {
 }
 
 impl Left {
-    /// What control knows, and the interfaces, which stay with what they have taken over.
+    /// Collects control's state, and the interfaces, which stay with everything that they have
+    /// taken over.
     ///
     /// # Errors
-    /// The process has no file left.
+    /// If the process has no file left.
     pub fn new(
         (successor, mut known): (Successor, Inheritance),
         interfaces: Vec<KernelInterface>,
@@ -37,10 +38,11 @@ impl Left {
         Ok(Self { successor, known, files })
     }
 
-    /// Hands it over. Nothing of this program may be in the way of the other one any more.
+    /// Passes everything to the successor. Nothing of this program may still be in the successor's
+    /// way.
     ///
     /// # Errors
-    /// The other one is gone: no program balances.
+    /// If the successor is gone: no program balances.
     pub fn hand_over(self) -> Result<(), String> {
         let closed = self.known.closed;
         hotloop_ops::give_back_cpus();

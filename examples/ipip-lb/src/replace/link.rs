@@ -1,4 +1,4 @@
-//! What both ends of a takeover share: the [`Peers`] of sync with one peer, over a [`Channel`].
+//! Code for both ends of a takeover: the [`Peers`] of sync with one peer, over a [`Channel`].
 
 use super::channel::{Channel, Message};
 use hotloop_cluster::sync::wire::{FRAME_BYTES_MAX, Message as Said, decode};
@@ -6,13 +6,13 @@ use hotloop_cluster::sync::{Local, PeerId, PeerStatus, Peers};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long the other end may say nothing. It says something each second.
+/// Maximum silence of the other end, which sends something each second.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// How many bytes of frames are made at once.
+/// Number of bytes of frames to make at once.
 const OUTPUT_BYTES: usize = 2 * FRAME_BYTES_MAX;
 
-/// The names of both ends, in their order: of two nodes, the first one connects.
+/// The names of both ends, in order: the first of two nodes connects.
 const SUCCESSOR: &str = "successor";
 const PREDECESSOR: &str = "the-running-one";
 
@@ -20,12 +20,12 @@ const PREDECESSOR: &str = "the-running-one";
 #[derive(Debug)]
 pub struct Link {
     channel: Channel,
-    /// This end, as a node of which the other one is the only peer.
+    /// This end, as a node with the other end as its only peer.
     pub peers: Peers,
     peer: PeerId,
     is_greeted: bool,
     is_successor: bool,
-    /// Frames that are not whole yet.
+    /// Received frames that are incomplete.
     frames: Vec<u8>,
     since: Instant,
     heard: Instant,
@@ -33,24 +33,24 @@ pub struct Link {
 }
 
 impl Link {
-    /// The successor's end, which greets first.
+    /// Makes the successor's end, which greets first.
     ///
     /// # Errors
-    /// The other end is gone.
+    /// If the other end is gone.
     pub fn to_predecessor(channel: Channel) -> io::Result<Self> {
         let mut link = Self::new(channel, SUCCESSOR, PREDECESSOR);
         link.greet()?;
         Ok(link)
     }
 
-    /// The predecessor's end.
+    /// Makes the predecessor's end.
     #[must_use]
     pub fn to_successor(channel: Channel) -> Self {
         Self::new(channel, PREDECESSOR, SUCCESSOR)
     }
 
     fn new(channel: Channel, own: &str, other: &str) -> Self {
-        // There is one of each: nothing else has to be distinguished.
+        // There is one of each, so nothing else must be distinguished.
         let local = Local { node: own.into(), incarnation: 1, digest: [0; 16] };
         let peers = Peers::new(local, [(other.to_owned(), String::new())]);
         let peer = peers.named(other).expect("it is the only one");
@@ -68,13 +68,13 @@ impl Link {
         }
     }
 
-    /// The time by which [`Peers`] go.
+    /// The time for [`Peers`].
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.since.elapsed().as_millis() as u64
     }
 
-    /// How the other end stands.
+    /// The status of the other end.
     #[must_use]
     pub fn status(&self) -> PeerStatus {
         self.peers.status(self.now_ms()).remove(0)
@@ -86,18 +86,19 @@ impl Link {
         self.channel.say(Message::Frames(hello))
     }
 
-    /// Says something other than frames.
+    /// Sends a message other than frames.
     ///
     /// # Errors
-    /// The other end is gone.
+    /// If the other end is gone.
     pub fn say(&mut self, message: Message) -> io::Result<()> {
         self.channel.say(message)
     }
 
-    /// Sends and receives what there is, without waiting. Returns what comes that is no frame.
+    /// Sends and receives everything available, without waiting. Returns a received message other
+    /// than frames.
     ///
     /// # Errors
-    /// Why the link is over.
+    /// The reason that the link is over.
     pub fn turn(&mut self) -> Result<Option<Message>, String> {
         let now_ms = self.now_ms();
         if self.is_greeted && self.channel.has_room() {
@@ -121,7 +122,7 @@ impl Link {
         Ok(None)
     }
 
-    /// Lets the other end be silent for so long: it has something else to do.
+    /// Permits the other end this much silence: it has other work to do.
     pub const fn be_patient(&mut self, silence_max: Duration) {
         self.silence_max = silence_max;
     }

@@ -1,21 +1,23 @@
-//! `run --replace`: a program takes over from the one that runs, and no connection breaks.
+//! `run --replace`: a program takes over from the running one, and no connection breaks.
 //!
-//! The one that runs is the *predecessor* of the other, its *successor*. Most devices can't be opened twice, so there
-//! is a gap in which neither program receives; all that can be done before is done before.
+//! The running program is the *predecessor* of the other, its *successor*. Most devices can't be
+//! opened twice, so there is a gap in which neither program receives; everything that can be done
+//! before is done before.
 //!
-//! 1. The successor asks at the control socket (`replace`). The predecessor refuses what can't take over from it, and
-//!    nothing has changed.
-//! 2. The connection goes on as a [`Link`](link::Link): as nodes of a cluster do, the predecessor sends a snapshot of its
-//!    exceptions, then their changes.
-//! 3. The successor has all of that, and says [`Take`](channel::Message::Take). The predecessor closes its
-//!    [`Gate`](gate::Gate), so that nothing is received any more, sends the last changes, and has them acknowledged. Up
-//!    to here it goes on as before where the successor goes away.
-//! 4. The predecessor ends its run, closes its ports and its control socket, and leaves what is announced. It
-//!    says [`Yours`](channel::Message::Yours), with what operators have changed and the files of its TAP interfaces: these
-//!    are there for as long as one of the two has them open, so that routes to VIPs stay, and go where both
-//!    processes are gone.
-//! 5. The successor opens ports, adopts interfaces and routes, has its workers enter the exceptions, and opens its own
-//!    gate.
+//! 1. The successor asks at the control socket (`replace`). The predecessor refuses a program that
+//!    can't take over from it, and then nothing has changed.
+//! 2. The connection continues as a [`Link`](link::Link): like the nodes of a cluster, the
+//!    predecessor sends a snapshot of its exceptions, then their changes.
+//! 3. The successor has received all of them, and sends [`Take`](channel::Message::Take). The
+//!    predecessor closes its [`Gate`](gate::Gate), so that nothing is received any more, sends the
+//!    last changes, and waits for their acknowledgement. Up to here it continues as before if the
+//!    successor goes away.
+//! 4. The predecessor ends its run, closes its ports and its control socket, and leaves announced
+//!    routes in place. It sends [`Yours`](channel::Message::Yours), with the operators' changes and
+//!    the files of its TAP interfaces. These interfaces exist while one of the two programs has
+//!    them open, so that routes to VIPs stay; they disappear if both processes are gone.
+//! 5. The successor opens ports, adopts interfaces and routes, enters the exceptions into its
+//!    workers, and opens its own gate.
 
 pub mod channel;
 pub mod gate;
@@ -34,22 +36,23 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// The version of what both say, apart from the frames of [`wire`], which have their own.
+/// The version of both sides' messages, apart from the frames of [`wire`], which have their own.
 const VERSION: u64 = 1;
 
 /// The command at the control socket.
 pub const COMMAND: &str = "replace";
 
-/// What the successor says of itself.
+/// The successor's description of itself.
 #[must_use]
 pub fn arguments(config: &Config) -> Value {
     json!({ "version": VERSION, "frames": wire::VERSION, "digest": digest(config) })
 }
 
-/// That a program that says this of itself can take over from a balancer of this configuration.
+/// Checks that a program with this description can take over from a balancer with this
+/// configuration.
 ///
 /// # Errors
-/// Why it can't, and what to do.
+/// The reason that it can't, and a remedy.
 pub fn check(arguments: &Value, config: &Config) -> Result<(), String> {
     let versions = (&arguments["version"], &arguments["frames"]);
     if versions != (&json!(VERSION), &json!(wire::VERSION)) {
@@ -72,7 +75,7 @@ pub fn check(arguments: &Value, config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// A digest of all that says which backend a connection is on, where it is no exception.
+/// A digest of everything that decides a connection's backend, unless it is an exception.
 #[must_use]
 pub fn digest(config: &Config) -> String {
     let mut text =
@@ -89,7 +92,7 @@ pub fn digest(config: &Config) -> String {
     sha256(&text).iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
-/// The time of a clock that all processes of the machine share.
+/// The time of a clock that all processes on the machine share.
 #[must_use]
 pub fn machine_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The successor's view of the program that runs.
+//! The successor's view of the running program.
 
 use super::channel::{Channel, Message};
 use super::inheritance::{Inheritance, Inherited};
@@ -17,28 +17,30 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long the first answer may take.
+/// Maximum time for the first answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// How long the snapshot may take.
+/// Maximum time for the snapshot.
 const SNAPSHOT_MAX: Duration = Duration::from_secs(120);
 
-/// How long the predecessor may be silent while it releases everything: it waits for changes that are under way, and ends its run.
+/// Maximum silence of the predecessor while it releases everything: it waits for changes in
+/// progress, and ends its run.
 const HANDOVER_MAX: Duration = Duration::from_secs(60);
 
-/// How often it is looked what there is.
+/// Interval of polls of the link.
 const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 
-/// How many changes are taken at once.
+/// Number of changes to take at once.
 const IMPORTS_MAX: usize = 4096;
 
-/// The longest first answer, in bytes.
+/// Maximum length of the first answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// Has the program that runs at the control socket release everything, and returns that.
+/// Makes the program at the control socket release everything, and returns its state.
 ///
 /// # Errors
-/// It does not, and goes on; or it has ended. [`Failure::Ended`] where a signal came before it was to.
+/// If the program refuses and continues, or has ended. [`Failure::Ended`] if a signal came before
+/// it began to release anything.
 pub fn take_over(control: &ControlArgs, config: &Config) -> Result<Inherited, Failure> {
     let path = control.control.clone().unwrap_or_else(|| socket_path("ipip-lb"));
     let mut predecessor = unless_ended(Predecessor::ask(&path, config))?;
@@ -47,7 +49,7 @@ pub fn take_over(control: &ControlArgs, config: &Config) -> Result<Inherited, Fa
     predecessor.take_over()
 }
 
-/// The program that runs, and what it has said of connections.
+/// The running program, and the connections that it has reported.
 #[derive(Debug)]
 pub struct Predecessor {
     path: PathBuf,
@@ -57,10 +59,11 @@ pub struct Predecessor {
 }
 
 impl Predecessor {
-    /// Asks the program at the control socket at `path` to let one with this configuration take over.
+    /// Asks the program at the control socket at `path` to let one with this configuration take
+    /// over.
     ///
     /// # Errors
-    /// It does not, or there is none: nothing has changed.
+    /// If it refuses, or doesn't exist: nothing has changed.
     pub fn ask(path: &Path, config: &Config) -> Result<Self, BadInput> {
         let wrong = |why: String| {
             BadInput::new(format!("--replace: {}: {why}; nothing has changed", path.display()))
@@ -82,10 +85,10 @@ impl Predecessor {
         Ok(Self { path: path.to_owned(), link, known: HashMap::new(), taken: Vec::new() })
     }
 
-    /// Waits for the snapshot of its exceptions.
+    /// Waits for the snapshot of the program's exceptions.
     ///
     /// # Errors
-    /// It goes on: nothing has changed.
+    /// If this fails, the program continues: nothing has changed.
     pub fn learn(&mut self) -> Result<(), Failure> {
         let deadline = Instant::now() + SNAPSHOT_MAX;
         while !self.link.status().has_its_snapshot {
@@ -106,10 +109,10 @@ impl Predecessor {
         Ok(())
     }
 
-    /// Has it release everything, and returns that.
+    /// Makes the program release everything, and returns its state.
     ///
     /// # Errors
-    /// It goes on, or has ended.
+    /// If this fails, the program either continues or has ended.
     pub fn take_over(mut self) -> Result<Inherited, Failure> {
         self.link.be_patient(HANDOVER_MAX);
         let said = self.link.say(Message::Take);
@@ -123,7 +126,7 @@ impl Predecessor {
         let known: Value = serde_json::from_slice(&known).unwrap_or_default();
         let inheritance = Inheritance::of_json(&known);
         let inheritance = inheritance.map_err(|why| self.failed(&why))?;
-        // It ends when it hears this: systemd has to know before.
+        // The program ends when it receives this: systemd must know before.
         notify::take_over();
         let said = self.link.say(Message::Taken);
         said.map_err(|error| self.failed(&error.to_string()))?;
@@ -131,11 +134,11 @@ impl Predecessor {
         Ok(Inherited::new(inheritance, files, connections))
     }
 
-    /// Moves what there is, and takes note of connections.
+    /// Receives and sends everything available, and records connections.
     fn turn(&mut self) -> Result<Option<Message>, String> {
         let said = self.link.turn()?;
         let now = Instant::now();
-        // What was taken is known at once.
+        // Changes that were taken are recorded at once.
         while self.link.peers.take_imports(&mut self.taken, IMPORTS_MAX) && !self.taken.is_empty() {
             for change in self.taken.drain(..) {
                 match change {
@@ -155,7 +158,7 @@ impl Predecessor {
     }
 }
 
-/// That the predecessor has not refused.
+/// Checks that the predecessor has not refused.
 fn refused(said: Option<&Message>) -> Result<(), String> {
     match said {
         None => Ok(()),
@@ -164,7 +167,7 @@ fn refused(said: Option<&Message>) -> Result<(), String> {
     }
 }
 
-/// Sends the request, and reads the answer, after which more may come.
+/// Sends the request, and reads the answer; more messages may follow it.
 fn ask(path: &Path, arguments: &Value) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;

@@ -1,5 +1,5 @@
-//! What operators and health checks have changed since the configuration was read, in a form that another
-//! program reads.
+//! Changes by operators and health checks since the configuration was read, in a form for another
+//! program.
 
 use crate::config::{Config, Health, WEIGHT_MAX};
 use crate::overrides::Overrides;
@@ -10,16 +10,17 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// All that lives only in memory, but for connections.
+/// Everything that exists only in memory, except connections.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Standings {
     /// Weights other than the configuration's.
     pub weights: HashMap<TargetName, u32>,
     /// Backends taken out of their services.
     pub removed: HashMap<TargetName, Removal>,
-    /// Backends that fail their probes: each with the number of the way in which it is probed, among those of its service.
+    /// Backends that fail their probes: each with the number of its kind of probe, among those of
+    /// its service.
     pub down: HashSet<(TargetName, usize)>,
-    /// Drains that end: each as the arguments of `ctl drain`.
+    /// Drains with an end: each as the arguments of `ctl drain`.
     pub drains: Vec<(TargetName, Value)>,
     /// Blocked prefixes: each as the arguments of `ctl block`.
     pub blocks: Vec<Value>,
@@ -28,14 +29,14 @@ pub struct Standings {
 }
 
 impl Standings {
-    /// The [backends that are down](Self::down) of a configuration.
+    /// The [down backends](Self::down) of a configuration.
     #[must_use]
     pub fn down_of(overrides: &Overrides, config: &Config) -> HashSet<(TargetName, usize)> {
         let is_down = |(.., key): &(_, _, (IpAddr, Health))| overrides.down.contains(key);
         ways(config).filter(is_down).map(|(name, way, _)| (name, way)).collect()
     }
 
-    /// What of this a service table is made of.
+    /// The overrides for service tables.
     #[must_use]
     pub fn overrides(&self, config: &Config) -> Overrides {
         let down = ways(config).filter(|(name, way, _)| self.down.contains(&(name.clone(), *way)));
@@ -46,7 +47,7 @@ impl Standings {
         Overrides { down, blocked, weights, removed }
     }
 
-    /// As it is sent.
+    /// The form that is sent.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let named = |name: &TargetName, value: Value| json!({ "service": name.service, "backend": name.address.to_string(), "is": value });
@@ -61,10 +62,10 @@ impl Standings {
         })
     }
 
-    /// What was sent.
+    /// Reads the form that was sent.
     ///
     /// # Errors
-    /// It was something else.
+    /// If it is invalid.
     pub fn of_json(json: &Value) -> Result<Self, String> {
         let rows = |key: &str| json[key].as_array().cloned().unwrap_or_default();
         let number = |value: Value| value.as_u64().ok_or_else(|| format!("{value} is no number"));
@@ -98,7 +99,7 @@ impl Standings {
     }
 }
 
-/// The backend that a row is about, and what it says of it.
+/// The backend of a row, and the row's value.
 fn target(row: &Value) -> Result<(TargetName, Value), String> {
     let address = row["backend"].as_str().and_then(|it| it.parse::<IpAddr>().ok());
     match (row["service"].as_str(), address) {
@@ -109,7 +110,7 @@ fn target(row: &Value) -> Result<(TargetName, Value), String> {
     }
 }
 
-/// Every way in which a backend is probed, by its number, and as service tables know it.
+/// Every probe of every backend, with its number, and in the form of service tables.
 fn ways(config: &Config) -> impl Iterator<Item = (TargetName, usize, (IpAddr, Health))> {
     config.services.iter().flat_map(|service| {
         let ways = config.ways_of(&service.name).enumerate();

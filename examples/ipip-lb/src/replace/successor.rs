@@ -1,4 +1,4 @@
-//! The predecessor's view of the program that is to take over from it.
+//! The predecessor's view of the program that is about to take over.
 
 use super::channel::{Channel, Message};
 use super::inheritance::Inheritance;
@@ -10,32 +10,33 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How long the last message and its answer may take. The successor waits for nothing else then.
+/// Maximum time for the last message and its answer. The successor does nothing else then.
 const FAREWELL_MAX: Duration = Duration::from_secs(5);
 
-/// The program that is to take over.
+/// The program that is about to take over.
 #[derive(Debug)]
 pub struct Successor {
     link: Link,
-    /// The snapshot that is being gathered for it.
+    /// The snapshot that is being collected for it.
     walk: Option<Walk>,
     is_ready: bool,
 }
 
 impl Successor {
-    /// Goes on over the connection by which it asked.
+    /// Continues over the connection of the request.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn new(stream: UnixStream) -> std::io::Result<Self> {
         let link = Link::to_successor(Channel::new(stream)?);
         Ok(Self { link, walk: None, is_ready: false })
     }
 
-    /// Sends and receives what there is, without waiting. Returns whether it is ready to take over.
+    /// Sends and receives everything available, without waiting. Returns whether the successor is
+    /// ready to take over.
     ///
     /// # Errors
-    /// Why it won't take over any more.
+    /// The reason that it won't take over any more.
     pub fn turn(&mut self) -> Result<bool, String> {
         match self.link.turn()? {
             None => {}
@@ -45,9 +46,9 @@ impl Successor {
         Ok(self.is_ready)
     }
 
-    /// Says that this program goes on.
+    /// Tells the successor that this program continues.
     pub fn refuse(mut self, why: &str) {
-        // One that is gone needs no reason.
+        // A successor that is gone needs no reason.
         let _ = self.link.say(Message::Refusal(why.to_owned()));
     }
 
@@ -57,7 +58,8 @@ impl Successor {
         self.walk.is_some()
     }
 
-    /// Begins the walk that it needs, and has it wait for room: to be called before each turn of `exceptions`.
+    /// Begins the walk that it needs, and pauses the walk without room: call this before each turn
+    /// of `exceptions`.
     pub fn follow_walk(&mut self, exceptions: &mut Exceptions) {
         let room = self.walk.and_then(|walk| self.link.peers.has_room_for(walk));
         if room.is_none() {
@@ -69,13 +71,13 @@ impl Successor {
         exceptions.hold_walk(room == Some(false));
     }
 
-    /// Queues changes for it.
+    /// Queues changes for the successor.
     pub fn offer(&mut self, changes: &[Change]) {
         self.link.peers.offer(changes, self.link.now_ms());
     }
 
-    /// Queues what workers have found. To the successor, what was entered for other nodes is as good as this one's own: a
-    /// packet makes it the successor's.
+    /// Queues the workers' findings. For the successor, entries from other nodes are as good as
+    /// this node's own: a packet makes them the successor's.
     pub fn take(&mut self, pulled: Pulled<'_>) {
         match (pulled, self.walk) {
             (Pulled::Changes(changes), _) => self.offer(changes),
@@ -89,7 +91,7 @@ impl Successor {
         }
     }
 
-    /// Ends the walk where it is through; begins another one where changes were lost: to be called after each turn of
+    /// Ends a completed walk; begins another one if changes were lost: call this after each turn of
     /// `exceptions`.
     pub fn end_walk(&mut self, is_walking: bool, has_lost: bool) {
         if has_lost {
@@ -99,16 +101,17 @@ impl Successor {
         }
     }
 
-    /// Whether it has entered all that it was sent, and the snapshot was sent.
+    /// Whether the snapshot was sent, and the successor has entered everything sent to it.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
         self.link.status().is_caught_up
     }
 
-    /// Leaves everything to it, and waits until it has it. Nothing of this program may be in its way any more.
+    /// Passes everything to the successor, and waits for its confirmation. Nothing of this program
+    /// may be in its way any more.
     ///
     /// # Errors
-    /// It is gone: no program balances.
+    /// If it is gone: no program balances.
     pub fn leave(mut self, known: &Inheritance, files: Vec<OwnedFd>) -> Result<(), String> {
         let deadline = Instant::now() + FAREWELL_MAX;
         let said = self.link.say(Message::Yours(known.to_json().to_string().into_bytes(), files));
