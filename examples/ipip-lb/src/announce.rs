@@ -22,25 +22,25 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often routes are looked after though nothing has changed: somebody else may have deleted them.
+/// Interval of checks of unchanged routes: other programs may have deleted them.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// When what failed is tried again.
+/// Interval of attempts after an error.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The room that the outer header of a tunnel takes at most, in bytes.
+/// Maximum length of a tunnel's outer header, in bytes.
 const OUTER_BYTES_MAX: u32 = 40;
 
-/// The interface that VIPs are routed to. What the host itself sends to a VIP comes out of it, and is
-/// balanced as what ports receive.
+/// The interface that VIPs are routed to. Packets from the host itself to a VIP come out of it, and
+/// are balanced like packets from ports.
 #[derive(Debug)]
 pub struct VipInterface(KernelPort<Mbufs>);
 
 impl VipInterface {
-    /// Makes the interface, or adopts the one of which a predecessor has left the file.
+    /// Makes the interface, or adopts the predecessor's from its file.
     ///
     /// # Errors
-    /// A VIP is an address of the host, or there can't be such an interface.
+    /// If a VIP is an address of the host, or the interface can't be made.
     pub fn open(
         eal: Eal,
         config: &Config,
@@ -69,10 +69,10 @@ impl VipInterface {
     }
 }
 
-/// The interface that VIPs are routed to, and what announces them, where they are announced.
+/// The interface that VIPs are routed to, and the announcer, if VIPs are announced.
 ///
 /// # Errors
-/// As [`VipInterface::open`] and [`Announcer::begin`].
+/// See [`VipInterface::open`] and [`Announcer::begin`].
 pub fn open(
     eal: Eal,
     config: &Config,
@@ -87,7 +87,7 @@ pub fn open(
     Ok(Some((vips, announcer)))
 }
 
-/// Refuses a VIP that is an address of the host: its kernel would answer clients as well.
+/// Refuses a VIP that is an address of the host: the host's kernel would answer clients as well.
 fn check_local(config: &Config, local: &BTreeSet<IpAddr>) -> Result<(), BadInput> {
     for service in &config.services {
         if let Some(address) = local.iter().find(|it| service.address.contains(**it)) {
@@ -106,17 +106,18 @@ fn check_local(config: &Config, local: &BTreeSet<IpAddr>) -> Result<(), BadInput
 pub struct Announcer {
     routes: VipRoutes,
     announced: Announced,
-    /// The service table that was looked at last, and the kernel's next hops.
+    /// The last service table that was examined, and the kernel's next hops.
     seen: Option<(Arc<ServiceTable>, Option<Arc<Hops>>)>,
-    /// The VIPs that are ready by it.
+    /// The VIPs that are ready according to these.
     ready: BTreeSet<IpAddr>,
-    /// Those that stay announced besides: their next hops are just being asked for.
+    /// VIPs that stay announced although they aren't ready: their next hops are being resolved.
     asked: BTreeSet<IpAddr>,
-    /// When the routes are to be looked after, whatever happens.
+    /// When the routes must be checked in any case.
     due: Instant,
-    /// Whether nothing is announced, ready or not: an operator has withdrawn the VIPs, or the run ends.
+    /// Whether nothing is announced, ready or not: an operator has withdrawn the VIPs, or the run
+    /// ends.
     is_withdrawn: bool,
-    /// The same, for as long as a change that was not prepared is on its way.
+    /// The same, while an unprepared change is in progress.
     is_paused: bool,
     guard: Option<Guard>,
     hanging: Hanging,
@@ -124,11 +125,12 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Announces nothing yet. Routes that an earlier run left on the interface are deleted, or kept where this program
-    /// goes on in its place: `inherits`. `guard` deletes those of this one where it hangs.
+    /// Announces nothing yet. Routes that an earlier run left on the interface are deleted, or kept
+    /// if this program continues in its place (`inherits`). `guard` deletes this program's routes
+    /// if it hangs.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn begin(
         interface: &VipInterface,
         announce: &Announce,
@@ -156,17 +158,18 @@ impl Announcer {
         })
     }
 
-    /// What the watching thread calls where a thread hangs, or goes on: VIPs are withdrawn at once, by
-    /// the guard, and until all go on.
+    /// The watching thread's callback when a thread hangs, or continues: the guard withdraws VIPs
+    /// at once, and until all threads continue.
     pub fn on_stall(&self) -> impl Fn(&StallEvent) + Send + use<> {
         self.hanging.on_stall(self.guard.as_ref())
     }
 
-    /// Announces what is ready by this service table, which `config` was compiled to, and by the kernel's
-    /// next hops, where packets to backends go by them. While workers are still to take the table up, or
-    /// other nodes to say what they know of connections, `allows_new` is false: what is no longer ready is
-    /// withdrawn, and nothing new is announced. While a thread hangs, nothing is. What was withdrawn for
-    /// either reason is held (`announce.hold_s`).
+    /// Announces the VIPs that are ready in this service table, which was compiled from `config`,
+    /// and with the kernel's next hops, if packets to backends use them. While workers have not
+    /// switched to the table, or other nodes have not reported their connections, `allows_new` is
+    /// false: VIPs that are no longer ready are withdrawn, and no new one is announced. While a
+    /// thread hangs, none is announced. VIPs withdrawn for either reason are held
+    /// (`announce.hold_s`).
     pub fn follow(
         &mut self,
         config: &Config,
@@ -179,7 +182,8 @@ impl Announcer {
         let is_changed = self.hanging.turn(was_late);
         let (is_kept_back, is_hanging) =
             (self.is_withdrawn || self.is_paused, self.hanging.is_any());
-        // A thread may have hung and gone on since the last turn: then the guard has withdrawn all.
+        // A thread may have hung and continued since the last turn: then the guard has withdrawn
+        // all VIPs.
         let has_hung = is_hanging || is_changed && self.guard.is_some();
         let installed = self.routes.installed();
         if !is_kept_back {
@@ -208,7 +212,7 @@ impl Announcer {
         self.set(&wanted, now);
     }
 
-    /// Finds out what is ready, where that may have changed. Returns whether it may.
+    /// Determines the ready VIPs, if they may have changed. Returns whether they may.
     fn see(
         &mut self,
         config: &Config,
@@ -232,7 +236,7 @@ impl Announcer {
         is_new
     }
 
-    /// Makes the routes those to these VIPs.
+    /// Makes exactly the routes to these VIPs.
     fn set(&mut self, wanted: &BTreeSet<IpAddr>, now: Instant) {
         let before = self.routes.installed().clone();
         let result = self.routes.set(wanted);
@@ -248,14 +252,14 @@ impl Announcer {
         before.difference(installed).for_each(|vip| tracing::warn!("withdrawn: {vip}"));
     }
 
-    /// Whether nothing is announced from the next turn on, whatever else there is.
+    /// Sets whether nothing is announced from the next turn on.
     pub fn pause(&mut self, is_paused: bool) {
         self.is_paused = is_paused;
         self.due = Instant::now();
     }
 
-    /// Withdraws all VIPs until [`announce`](Self::announce), and returns them. A route that can't be
-    /// deleted is named on standard error, and tried again.
+    /// Withdraws all VIPs until [`announce`](Self::announce), and returns them. An error in
+    /// deleting a route is logged with the route, and deletion is tried again.
     pub fn withdraw(&mut self) -> Vec<IpAddr> {
         self.is_withdrawn = true;
         let before = self.routes.installed().clone();
@@ -267,7 +271,7 @@ impl Announcer {
         gone
     }
 
-    /// Leaves what is announced as it is, to a program that goes on in this one's place.
+    /// Leaves announced routes in place, for a program that continues in this one's place.
     pub fn leave(self) {
         self.routes.leave();
     }
@@ -278,16 +282,15 @@ impl Announcer {
         self.is_withdrawn
     }
 
-    /// Announces what is ready again, from the next turn on and however long it was to be held, and
-    /// returns what that is.
+    /// Announces ready VIPs again, from the next turn on and whatever their hold, and returns them.
     pub fn announce(&mut self) -> impl Iterator<Item = IpAddr> {
         self.is_withdrawn = false;
         self.holds.release();
         self.ready.iter().copied()
     }
 
-    /// The VIPs that are ready and not announced yet because they were withdrawn, and in how many seconds
-    /// they are.
+    /// VIPs that are ready but not announced yet because they were withdrawn, with the remaining
+    /// seconds.
     pub fn held(&self, now: Instant) -> BTreeMap<IpAddr, u64> {
         self.holds.left(now).map(|(vip, left)| (vip, left_s(now + left, now))).collect()
     }
@@ -298,11 +301,11 @@ impl Announcer {
     }
 }
 
-/// The VIPs of a service table that are ready: any of the services at that address has a backend that is up
-/// and may get new connections, and whose next hop is as it should be. Of those that are always announced,
-/// any backend will do, or none where there are none.
+/// The VIPs of a service table that are ready: a service at that address has a backend that is up,
+/// may get new connections, and has a valid next hop. For services that are always announced, any
+/// backend will do, or none if there are none.
 ///
-/// A service whose address is a prefix has none: its addresses are announced by hand.
+/// A service with a prefix as its address has no VIPs here: its addresses are announced by hand.
 fn ready(
     config: &Config,
     table: &ServiceTable,

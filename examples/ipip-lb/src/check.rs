@@ -1,5 +1,5 @@
-//! `ipip-lb check`: what a configuration was understood to say, how much memory it takes, and what of
-//! it works but may surprise.
+//! `ipip-lb check`: the understood configuration, its memory, and notes on settings that work but
+//! may surprise.
 
 mod json;
 mod notes;
@@ -21,15 +21,16 @@ pub const PUBLIC_HASHES: &str = "hashes of flows are public: whoever chooses por
 /// Shown for a configuration with a key.
 pub const SECRET_HASHES: &str = "hashes of flows are secret, by balancer.hash_key";
 
-/// A configuration as it was understood. It prints for people.
+/// A configuration as understood by the program. Its `Display` form is for people.
 #[derive(Clone, Copy, Debug)]
 pub struct Understood<'a>(pub &'a Config);
 
-/// How many notes are said at startup.
+/// Maximum number of notes to log at startup.
 const NOTES_MAX: usize = 20;
 
 impl Understood<'_> {
-    /// What works, but may surprise: the first twenty, and how many more there are.
+    /// Notes on settings that work, but may surprise: the first twenty, and the number of further
+    /// ones.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let services = &self.0.services;
@@ -48,18 +49,18 @@ impl Understood<'_> {
     }
 }
 
-/// The memory that a configuration takes.
+/// The memory for a configuration.
 #[derive(Clone, Copy, Debug)]
 struct Memory {
     /// One worker's connection tables, of both IP versions.
     connections_bytes: usize,
-    /// How many Maglev tables there are: services with the same backends share one.
+    /// Number of Maglev tables: services with the same backends share one.
     maglev_count: usize,
     /// All Maglev tables, while every backend is up.
     maglev_bytes: usize,
-    /// How many slots would do for the backends of any service.
+    /// Number of slots that would suffice for the backends of any service.
     maglev_slots_wanted: u32,
-    /// What finds the service of a packet.
+    /// The tables that find the service of a packet.
     rules_bytes: usize,
 }
 
@@ -70,7 +71,7 @@ impl Memory {
         let bytes = tables.iter().map(|backends| maglev::memory_bytes(backends.len(), slot_count));
         let connections_max = config.balancer.connections_max;
         Self {
-            // The bound of connections_max is far below what can't be addressed.
+            // The limit of connections_max is far below the size that can't be addressed.
             connections_bytes: Connections::bytes(connections_max).unwrap_or(usize::MAX),
             maglev_count: tables.len(),
             maglev_bytes: bytes.sum(),
@@ -86,8 +87,8 @@ fn usable(service: &ServiceSpec) -> Vec<(IpAddr, u32)> {
     usable.map(|backend| (backend.address, backend.weight)).collect()
 }
 
-/// The backends, each with its share of new connections, from 0 to 1: by the slots of a Maglev table
-/// where that decides, else by the weights.
+/// The backends, each with its share of new connections, from 0 to 1: by the slots of a Maglev
+/// table if the scheduler uses one, else by the weights.
 fn shares(service: &ServiceSpec, slot_count: u32) -> Vec<(Backend, f64)> {
     let backends = &service.backends;
     let shares = match service.scheduler {

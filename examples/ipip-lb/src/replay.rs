@@ -1,11 +1,12 @@
 //! `ipip-lb replay`: a capture through the balancer, exactly.
 //!
 //! The input is split by shard into a capture for each receiving core, as RSS would spread it, such
-//! that all packets of a worker come from one core: so each runs at its own time, and in order.
-//! Net_pcap ports, one for each core's files, stand for all ports of the configuration; they wait
-//! where a ring is full, so that nothing is lost. What workers sent is merged into the output by the
-//! time of sending. Packets of one flow keep their order; those of different flows need not. Where workers
-//! share limits, what takes from these does so in the order of the capture: [`hotloop_balancer::capture_order`].
+//! that all packets of a worker come from one core: so each worker runs at its own time, and in
+//! order. Net_pcap ports, one for each core's files, replace all ports of the configuration; they
+//! wait if a ring is full, so that nothing is lost. The packets sent by workers are merged into the
+//! output by the time of sending. Packets of one flow keep their order; packets of different flows
+//! need not. If workers share limits, connections take from these in the order of the capture:
+//! [`hotloop_balancer::capture_order`].
 
 mod devices;
 mod merge;
@@ -38,8 +39,8 @@ use std::time::Duration;
 /// Runs the capture through the balancer.
 ///
 /// # Errors
-/// Something that is wrong with the arguments, the configuration or the capture; the outcome
-/// reports a run that fails.
+/// If the arguments, the configuration or the capture are invalid; the outcome reports a run that
+/// fails.
 pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
     let config = args.common.source.configuration()?;
     let capture = Capture::open(&args.input).map_err(BadInput::from)?;
@@ -58,7 +59,7 @@ pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
     let order = Arc::new(CaptureOrder::new(workers, worker_count));
     let ring_capacity = devices::ring_capacity(deployment, split.longest_bytes);
     let devices = Devices::open(&split, deployment)?;
-    // By the clock on the wall, workers have one time, and the buckets of limits with it.
+    // With wall-clock time, workers have one time, and so do the buckets of limits.
     let followed = (args.clock == Clock::Capture && worker_count > 1).then_some(&order);
     let egresses = egresses(&config, devices.mac());
     let function = NetworkFunction::replaying(&config, egresses, followed)
@@ -93,7 +94,7 @@ pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Opens the output for writing, which leaves what it holds until there is something to write.
+/// Opens the output for writing. Its old content stays until there is something to write.
 fn open_output(output: &Path, input: &Path) -> Result<File, BadInput> {
     let same = |other: &Path| other.canonicalize().ok().zip(output.canonicalize().ok());
     if same(input).is_some_and(|(input, output)| input == output) {
@@ -106,12 +107,12 @@ fn open_output(output: &Path, input: &Path) -> Result<File, BadInput> {
     })
 }
 
-/// Takes away what the output holds; pipes and terminals hold nothing.
+/// Truncates the output; pipes and terminals have no content.
 fn empty(output: &File) -> std::io::Result<()> {
     if output.metadata()?.is_file() { output.set_len(0) } else { Ok(()) }
 }
 
-/// How packets leave: by the one port of each worker, to the next hops that the configuration has.
+/// How packets leave: by the one port of each worker, to the next hops in the configuration.
 fn egresses(config: &Config, source: MacAddress) -> Egresses {
     let next_hop = |reaches: fn(Side) -> bool| {
         let port = config.ports.iter().find(|port| reaches(port.side));
@@ -121,7 +122,7 @@ fn egresses(config: &Config, source: MacAddress) -> Egresses {
     Egresses { clients: next_hop(Side::has_clients), backends: next_hop(Side::has_backends) }
 }
 
-/// What came of a run, and why it was waited for no longer.
+/// The result of a run, and the reason that the wait for it ended.
 type Ran = (Result<Report, RunError>, Option<Waited>);
 
 fn run(
@@ -148,7 +149,7 @@ fn run(
     let none = hotloop_privileges::Capabilities::empty();
     let mut watching = Watching::default();
     if function.is_in_order() {
-        // A worker may wait within a burst, for as long as others have something to do.
+        // A worker may wait within a burst, for as long as others have work to do.
         watching = watching.stall_max(Duration::ZERO);
     }
     let run = hotloop_ops::run_watched(plan, none, watching, |control| {

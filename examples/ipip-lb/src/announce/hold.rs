@@ -1,21 +1,22 @@
-//! How long a VIP that was withdrawn must be ready before it is announced again: routers take one that
-//! comes and goes amiss (RFC 2439), and the connections of a VIP break each time that it moves.
+//! Hold times of withdrawn VIPs: how long a VIP must be ready before it is announced again. Routers
+//! penalise routes that come and go (RFC 2439), and the connections of a VIP break each time that
+//! it moves.
 
 use crate::config::HOLD_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// A VIP that is withdrawn so soon after it was announced again flaps: or within its hold, where that is
-/// longer.
+/// A VIP flaps if it is withdrawn within this time of being announced again, or within its hold if
+/// that is longer.
 const STEADY_MIN: Duration = Duration::from_secs(60);
 
-/// The VIPs that were withdrawn.
+/// The withdrawn VIPs.
 ///
-/// One is announced again once it has been ready for its hold without a break. The hold of the first
-/// withdrawal is the configured one. It doubles with each withdrawal within a minute of the announcement
-/// before, or within the hold itself, up to [`HOLD_MAX`]; a VIP that stays announced for longer is as one
-/// that never was withdrawn.
+/// A VIP is announced again once it has been ready for its hold without a break. The hold of the
+/// first withdrawal is the configured one. It doubles with each withdrawal within a minute of the
+/// previous announcement, or within the hold itself, up to [`HOLD_MAX`]; a VIP that stays announced
+/// for longer is treated as if it never was withdrawn.
 #[derive(Debug)]
 pub struct Holds {
     first: Duration,
@@ -30,19 +31,19 @@ struct Held {
 
 #[derive(Debug)]
 enum Since {
-    /// It is announced again since then.
+    /// The VIP is announced again since then.
     Announced(Instant),
-    /// It is withdrawn, and ready since then, if it is.
+    /// The VIP is withdrawn, and ready since then, if it is ready.
     Ready(Option<Instant>),
 }
 
 impl Holds {
-    /// Holds VIPs for so long at first.
+    /// Holds VIPs for `first` initially.
     pub const fn new(first: Duration) -> Self {
         Self { first, vips: BTreeMap::new() }
     }
 
-    /// Takes note of which VIPs are ready now. Returns whether one that was held may be announced.
+    /// Records the VIPs that are ready now. Returns whether a held one may be announced.
     pub fn turn(&mut self, ready: &BTreeSet<IpAddr>, now: Instant) -> bool {
         let mut is_any_over = false;
         self.vips.retain(|vip, held| match &mut held.since {
@@ -60,7 +61,7 @@ impl Holds {
         is_any_over
     }
 
-    /// A VIP is withdrawn, because it is no longer ready, or a thread hangs.
+    /// Records that a VIP is withdrawn, because it is no longer ready, or because a thread hangs.
     pub fn withdrawn(&mut self, vip: IpAddr) {
         let held = self.vips.get(&vip).map(|held| match held.since {
             Since::Announced(_) => (held.hold * 2).min(HOLD_MAX),
@@ -70,14 +71,14 @@ impl Holds {
         self.vips.insert(vip, Held { hold, since: Since::Ready(None) });
     }
 
-    /// A VIP is announced.
+    /// Records that a VIP is announced.
     pub fn announced(&mut self, vip: IpAddr, now: Instant) {
         if let Some(held) = self.vips.get_mut(&vip) {
             held.since = Since::Announced(now);
         }
     }
 
-    /// Holds none any longer, and forgets which have flapped.
+    /// Releases all VIPs, and forgets which ones have flapped.
     pub fn release(&mut self) {
         self.vips.clear();
     }
@@ -97,7 +98,7 @@ impl Holds {
         }
     }
 
-    /// The VIPs that are ready and held, and for how much longer.
+    /// The VIPs that are ready and held, with their remaining time.
     pub fn left(&self, now: Instant) -> impl Iterator<Item = (IpAddr, Duration)> {
         self.vips.iter().filter_map(move |(vip, held)| match held.since {
             Since::Ready(Some(since)) => {
@@ -132,7 +133,7 @@ mod tests {
             self.holds.turn(&is_ready.then_some(self.vip).into_iter().collect(), self.now);
         }
 
-        /// So much later, in steps of turns.
+        /// Lets this much time pass, in steps of turns.
         fn pass(&mut self, is_ready: bool, time: Duration) {
             self.turn(is_ready);
             for _ in 0..10 {
@@ -141,7 +142,8 @@ mod tests {
             }
         }
 
-        /// It is withdrawn, and at once ready again. Returns how long it is held, and announces it.
+        /// Withdraws the VIP, which is ready again at once. Returns how long it is held, and
+        /// announces it.
         fn flap(&mut self) -> Duration {
             self.holds.withdrawn(self.vip);
             self.turn(false);
@@ -170,7 +172,7 @@ mod tests {
         assert!(!lab.holds.has(&lab.vip, lab.now), "the first announcement is not held");
         let flaps: Vec<_> = (0..10).map(|_| lab.flap().as_secs()).collect();
         assert_eq!(flaps, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
-        // Longer than a minute, and shorter than its hold: it flaps.
+        // Longer than a minute, and shorter than its hold: the VIP flaps.
         lab.pass(true, HOLD_MAX - Duration::from_secs(1));
         assert_eq!(lab.flap(), HOLD_MAX);
         lab.pass(true, HOLD_MAX);
@@ -192,7 +194,7 @@ mod tests {
         assert!(lab.holds.has(&lab.vip, lab.now));
         lab.pass(true, HOLD);
         assert!(!lab.holds.has(&lab.vip, lab.now));
-        // Withdrawn again before it was announced: that is the same withdrawal.
+        // A second withdrawal before the announcement counts as the same one.
         lab.holds.withdrawn(lab.vip);
         assert_eq!(lab.flap(), HOLD);
         lab.holds.withdrawn(lab.vip);

@@ -12,7 +12,7 @@ use std::fmt::Display;
 use std::net::IpAddr;
 
 impl Understood<'_> {
-    /// For programs.
+    /// The configuration for programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let Config {
@@ -69,7 +69,7 @@ impl Understood<'_> {
     }
 }
 
-/// Where keys are is nobody's business.
+/// The paths of keys are left out, because they are confidential.
 fn cluster(cluster: &Cluster) -> Value {
     let peer = |it: &ClusterPeer| json!({ "name": it.name, "address": it.address.to_string() });
     json!({
@@ -108,7 +108,7 @@ fn balancer(balancer: &Balancer, nested_backends: &[IpAddr]) -> Value {
     })
 }
 
-/// The keys as they are written.
+/// The keys as they are configured.
 fn limits(limits: &Limits) -> Value {
     json!({
         "service_new_connections_per_second_max": limits.service_max,
@@ -170,7 +170,7 @@ fn service(service: &ServiceSpec, balancer: &Balancer, notes: &[String]) -> Valu
     })
 }
 
-/// The keys as they are written, and none that the kind doesn't have.
+/// The keys as they are configured, without keys that the kind doesn't have.
 fn health(health: &Health) -> Value {
     let mut keys = json!({
         "kind": health.probe.to_string(),

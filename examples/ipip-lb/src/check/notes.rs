@@ -1,4 +1,4 @@
-//! What works, but may surprise.
+//! Notes on settings that work, but may surprise.
 
 use super::shares;
 use crate::config::{Announced, Config};
@@ -8,12 +8,12 @@ use hotloop_balancer::rules::Rules;
 use hotloop_balancer::spec::{AllDown, Scheduler, ServiceSpec};
 use std::collections::HashMap;
 
-/// What may surprise.
+/// Notes on settings that may surprise.
 #[derive(Debug)]
 pub struct Notes {
-    /// By the service that it is about.
+    /// Notes about each service, by its index.
     services: HashMap<usize, Vec<String>>,
-    /// About no service in particular.
+    /// Notes about no service in particular.
     general: Vec<String>,
 }
 
@@ -37,18 +37,18 @@ impl Notes {
         Self { services: notes, general }
     }
 
-    /// Those about no service in particular.
+    /// The notes about no service in particular.
     pub fn general(&self) -> &[String] {
         &self.general
     }
 
-    /// Those about the service at `index`.
+    /// The notes about the service at `index`.
     pub fn about(&self, index: usize) -> &[String] {
         self.services.get(&index).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Notes on which addresses may send tunnels.
+/// Notes on the addresses that may send tunnels.
 fn about_peers(config: &Config) -> Vec<String> {
     let all = config.balancer.tunnel_peers.iter().filter(|peer| peer.len() == 0);
     let note = |peer: &Prefix| {
@@ -60,7 +60,7 @@ fn about_peers(config: &Config) -> Vec<String> {
     all.map(note).collect()
 }
 
-/// That VIPs are withdrawn where their services would forward to backends that are down.
+/// A note that VIPs are withdrawn although their services would forward to backends that are down.
 fn about_all_down(config: &Config) -> Option<String> {
     let announce = config.announce.as_ref()?;
     let services = config.services.iter().filter(|it| {
@@ -79,7 +79,7 @@ fn about_all_down(config: &Config) -> Option<String> {
     ))
 }
 
-/// About a service's address.
+/// A note about a service's address.
 fn about_address(service: &ServiceSpec, config: &Config) -> Option<String> {
     let balancer = &config.balancer;
     let ends = balancer.decapsulate.iter().copied().map(|it| ("decapsulate", it));
@@ -99,7 +99,7 @@ fn about_address(service: &ServiceSpec, config: &Config) -> Option<String> {
     })
 }
 
-/// About what the other nodes of a cluster have to hear.
+/// A note about connections that the other nodes of a cluster must learn of.
 fn about_nodes(service: &ServiceSpec, config: &Config) -> Option<String> {
     config.cluster.as_ref()?;
     match service.scheduler {
@@ -117,7 +117,7 @@ fn about_nodes(service: &ServiceSpec, config: &Config) -> Option<String> {
     }
 }
 
-/// About how backends are chosen.
+/// Notes about the choice of backends.
 fn about_choice(service: &ServiceSpec, config: &Config) -> Vec<String> {
     let slot_count = config.balancer.maglev_slots;
     let mut notes = Vec::new();
@@ -154,7 +154,7 @@ fn about_backends(service: &ServiceSpec, config: &Config, rules: &Rules) -> Vec<
                 "{address} gets no flow: its weight is too small beside the others'"
             ));
         }
-        // A whole prefix may well hold the backends; an address is meant.
+        // A whole prefix may well contain the backends; this is about single addresses.
         let vip = rules.any_of(address).map(|index| &config.services[index]);
         if let Some(vip) = vip.filter(|vip| vip.address.is_host()) {
             let name = &vip.name;

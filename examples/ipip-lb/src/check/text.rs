@@ -132,7 +132,7 @@ fn write_limits(f: &mut Formatter<'_>, limits: &Limits) -> fmt::Result {
     Ok(())
 }
 
-/// How much memory Maglev tables may take before there is a note about it, in bytes.
+/// Size of Maglev tables from which there is a note about it, in bytes.
 const MAGLEV_BYTES_NOTED: usize = 1 << 30;
 
 fn write_memory(
@@ -212,7 +212,7 @@ fn listed<T: Display>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// So many bytes, in the unit that suits them.
+/// A number of bytes, in a suitable unit.
 fn bytes(count: usize) -> String {
     let kib = count as f64 / 1024.0;
     match count {

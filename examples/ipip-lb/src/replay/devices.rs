@@ -1,4 +1,4 @@
-//! The ports that a replay runs on: one for the files of each core.
+//! The ports for a replay: one for the files of each core.
 
 use super::split::{Split, nameless};
 use crate::failure::Failure;
@@ -11,46 +11,46 @@ use hotloop::stage::{BURST_CAPACITY, Core};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// Buffers are at least this large, in bytes, headroom included: the size that DPDK proposes.
+/// Minimum size of buffers, in bytes, headroom included: DPDK's default.
 const DATA_ROOM_BYTES_MIN: usize = 2048 + HEADROOM_BYTES as usize;
 
-/// Where frames are longer than this, in bytes, rings are kept short, since each packet in them takes
+/// If frames are longer than this, in bytes, rings are kept short, since each packet in them takes
 /// a buffer of that size.
 const FRAME_BYTES_LONG: usize = 10_000;
 
-/// How many packets the rings to one worker hold together.
+/// Total capacity of the rings to one worker, in packets.
 const WORKER_RINGS_CAPACITY: usize = 1024;
 
-/// The least that one of them holds: a burst.
+/// Minimum capacity of each ring: a burst.
 const RING_CAPACITY_MIN: usize = BURST_CAPACITY;
 
-/// Descriptors of a queue. Those of net_pcap hold nothing.
+/// Descriptors of a queue. net_pcap's descriptors hold no packets.
 const DESCRIPTOR_COUNT: u16 = 64;
 
-/// How many bursts' worth of packets a core has in its stages and sinks at most, those on their way
-/// to other cores aside. A pool that is too small for it would be refused at the start.
+/// Maximum number of bursts of packets that a core has in its stages and sinks, not counting those
+/// on their way to other cores. A pool that is too small for them would be refused at the start.
 const CORE_BURSTS_MAX: usize = 16;
 
-/// How many packets each ring between two cores holds, where the longest frame has `longest_bytes`. A
-/// source that waits for room needs no long ones.
+/// Capacity of each ring between two cores, if the longest frame has `longest_bytes`. A source that
+/// waits for room needs no long rings.
 pub fn ring_capacity(deployment: Deployment, longest_bytes: usize) -> usize {
     let rings_per_worker = deployment.cores_in(0).next_power_of_two();
     let capacity = (WORKER_RINGS_CAPACITY / rings_per_worker).max(RING_CAPACITY_MIN);
     if longest_bytes > FRAME_BYTES_LONG { RING_CAPACITY_MIN } else { capacity }
 }
 
-/// A port for each index of a core: it reads what the receiver of that index is to receive, and
-/// writes what the worker of that index sends.
+/// A port for each index of a core: it reads the packets for the receiver of that index, and writes
+/// the packets from the worker of that index.
 #[derive(Debug)]
 pub struct Devices {
     ports: Vec<Port>,
-    /// What ports write, by worker.
+    /// The captures that the ports write, by worker.
     sent: Vec<File>,
 }
 
 impl Devices {
-    /// Opens the ports, which share one pool. Their device strings are short however many there are:
-    /// each names two files, by the numbers of their descriptors.
+    /// Opens the ports, which share one pool. Their device strings are short, however many there
+    /// are: each names two files by the numbers of their descriptors.
     pub fn open(split: &Split, deployment: Deployment) -> Result<Self, Failure> {
         let sent = (0..deployment.cores_in(1)).map(|_| nameless());
         let sent = sent.collect::<Result<Vec<_>, _>>()?;
@@ -63,12 +63,12 @@ impl Devices {
         &self.ports[core.index()]
     }
 
-    /// The source address of all that is sent.
+    /// The source address of all packets sent.
     pub fn mac(&self) -> MacAddress {
         self.ports[0].mac()
     }
 
-    /// Closes the ports; returns what they wrote, by worker.
+    /// Closes the ports; returns the captures that they wrote, by worker.
     pub fn close(self) -> Vec<File> {
         self.sent
     }
@@ -93,7 +93,7 @@ fn open_ports(split: &Split, sent: &[File], deployment: Deployment) -> Result<Ve
     (0..split.files.len().max(sent.len())).map(open).collect()
 }
 
-/// One pool for all ports, since each would need as many mbufs as all of them together.
+/// One pool for all ports, since each would need as large a pool as all of them together.
 fn mempool_config(deployment: Deployment, longest_bytes: usize) -> MempoolConfig {
     let (receivers, workers) = (deployment.cores_in(0), deployment.cores_in(1));
     let rings = receivers * workers;

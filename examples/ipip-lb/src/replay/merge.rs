@@ -1,4 +1,4 @@
-//! The captures of several TX queues in, one out.
+//! Merges the captures of several TX queues into one.
 
 use hotloop_capture::{Capture, CaptureWriter};
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ use std::path::Path;
 /// A capture that is read record by record.
 struct Queue {
     capture: Capture,
-    /// The bytes of the record that is next.
+    /// The bytes of the next record.
     next: Vec<u8>,
 }
 
@@ -35,11 +35,11 @@ impl Queue {
     }
 }
 
-/// Writes the records of the captures in `files` to `output`, earliest first, those of one capture in
-/// their order, and says how many there were.
+/// Writes the records of the captures in `files` to `output`, earliest first, the records of one
+/// capture in their order. Returns the number of records.
 ///
 /// # Errors
-/// A capture that can't be read, an output that can't be written.
+/// If a capture can't be read, or the output can't be written.
 pub fn merge(files: Vec<File>, output: File) -> io::Result<u64> {
     let mut writer = CaptureWriter::new(BufWriter::new(output))?;
     let mut queues = files.into_iter().map(Queue::new).collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-//! One capture in, one capture a receiving core out.
+//! Splits one capture into one for each receiving core.
 
 use crate::failure::BadInput;
 use hotloop::engine::Control;
@@ -6,18 +6,18 @@ use hotloop_capture::{Capture, CaptureWriter, Contents};
 use std::fs::File;
 use std::io::BufWriter;
 
-/// The longest frame that is replayed, in bytes: with its headroom it fits into the largest buffer
-/// that there is.
+/// Maximum length of a replayed frame, in bytes: with its headroom it fits into the largest
+/// possible buffer.
 pub const FRAME_BYTES_MAX: usize = 65_535 - 128;
 
-/// What a capture was split into.
+/// The parts of a split capture.
 #[derive(Debug)]
 pub struct Split {
     /// A capture for each queue, without a name.
     pub files: Vec<File>,
-    /// What was found in the capture.
+    /// A summary of the capture's contents.
     pub contents: Contents,
-    /// How many of its frames are longer than [`FRAME_BYTES_MAX`], and are in no queue.
+    /// Number of frames that are longer than [`FRAME_BYTES_MAX`], and are in no queue.
     pub too_long_count: u64,
     /// The longest of the others, in bytes.
     pub longest_bytes: usize,
@@ -26,7 +26,7 @@ pub struct Split {
 /// A file without a name, which is gone when it is closed.
 ///
 /// # Errors
-/// A folder for temporary files that can't be written to.
+/// If the folder for temporary files can't be written to.
 pub fn nameless() -> Result<File, BadInput> {
     tempfile::tempfile().map_err(|error| unwritable(&error))
 }
@@ -37,11 +37,11 @@ fn unwritable(error: &dyn std::fmt::Display) -> BadInput {
     BadInput::new(format!("{folder}: can't write: {error}; set TMPDIR to a folder with room"))
 }
 
-/// Writes each frame of `capture` into that of `queue_count` files which `queue` says, in the order
-/// in which they come, up to its end or a signal. Time never goes back: not for any of them.
+/// Writes each frame of `capture` into one of `queue_count` files, selected by `queue`, in order of
+/// arrival, up to the capture's end or a signal. Time never goes back, in any of the files.
 ///
 /// # Errors
-/// Whatever is wrong with the capture, and a folder that can't be written to.
+/// If the capture is invalid, or a folder can't be written to.
 pub fn split(
     mut capture: Capture,
     queue_count: usize,
@@ -62,7 +62,7 @@ pub fn split(
         }
         longest_bytes = longest_bytes.max(frame.data.len());
         let writer = &mut writers[queue(frame.data)];
-        // Cores that have only some of the frames would not see by them how late it is.
+        // Cores that have only some of the frames would not learn the time from them.
         now_ns = frame.timestamp_ns.max(now_ns);
         writer.write(now_ns, frame.data).map_err(|error| unwritable(&error))?;
     }
