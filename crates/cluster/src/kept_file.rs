@@ -4,8 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What stands at `path` that is never replaced: whatever is no regular file. A symbolic link is none, wherever it leads,
-/// as the file would take the place of the link. Nothing where there is a regular file, no file, or no way to look.
+/// The kind of object at `path` that must never be replaced: anything but a regular file. A
+/// symbolic link counts as an obstacle, wherever it leads, because the file would replace the link.
+/// `None` if there is a regular file, no file, or no way to look.
 #[must_use]
 pub fn obstacle(path: &Path) -> Option<&'static str> {
     let kind = fs::symlink_metadata(path).ok()?.file_type();
@@ -26,11 +27,11 @@ fn way_is_clear(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a file in place of the one before, which stays whole until then, and outlasts a loss of power from then on. It is
-/// for the owner's eyes alone.
+/// Writes a file in place of the previous one, which stays whole until then. The new file survives
+/// a loss of power from then on. Only the owner may read it.
 ///
 /// # Errors
-/// The system's, and where there is an [`obstacle`].
+/// The system's error, or an error if there is an [`obstacle`].
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = folder(path);
     fs::create_dir_all(folder)?;
@@ -45,7 +46,7 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
 /// Deletes a file, if there is one.
 ///
 /// # Errors
-/// The system's, and where it is no regular file.
+/// The system's error, or an error if it isn't a regular file.
 pub fn delete(path: &Path) -> io::Result<()> {
     way_is_clear(path)?;
     match fs::remove_file(path) {
@@ -90,7 +91,7 @@ mod tests {
         assert_eq!(fs::read_to_string(path("file")).unwrap(), "after");
         delete(&path("file")).unwrap();
         delete(&path("file")).unwrap();
-        // What was written for a place that it could not have is gone.
+        // Files written for a place that they could not have are gone.
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
     }
 }

@@ -1,5 +1,5 @@
-//! The exception path: what a port receives that is not for the balancer goes to the kernel, by a TAP
-//! interface, and what the kernel sends by that goes out of the port.
+//! The exception path: packets from a port that are not for the balancer go to the kernel, through
+//! a TAP interface, and packets that the kernel sends there leave by the port.
 
 use crate::config::{self, Config, interface_underneath};
 use crate::failure::BadInput;
@@ -15,23 +15,23 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// What is added to a port's number for the packets that the kernel sends by its interface. DPDK has 32
-/// ports, unless it was built otherwise.
+/// Added to a port's number for packets that the kernel sends through its interface. DPDK has 32
+/// ports by default.
 const FROM_KERNEL: u16 = 127;
 
-/// The interface by which the kernel gets what a port receives that is not for the balancer.
+/// The interface for a port's packets that are not for the balancer.
 #[derive(Debug)]
 pub struct KernelInterface {
-    /// Ends before the interface does.
+    /// Dropped before the interface.
     takeover: Option<Takeover>,
     port: KernelPort<Mbufs>,
-    /// The port whose packets go there.
+    /// The port whose packets go to the interface.
     ingress: PortId,
-    /// What packets from it say.
+    /// The ingress port in packets from the interface.
     number: PortId,
-    /// The way to it.
+    /// The route to the interface.
     route: Route,
-    /// The way out of the port.
+    /// The route out of the port.
     wire: Route,
 }
 
@@ -42,35 +42,35 @@ impl KernelInterface {
         &self.port
     }
 
-    /// The way to it.
+    /// The route to the interface.
     #[must_use]
     pub const fn route(&self) -> Route {
         self.route
     }
 
-    /// The way out of its port.
+    /// The route out of its port.
     #[must_use]
     pub const fn wire(&self) -> Route {
         self.wire
     }
 
-    /// Leaves what it has taken over as it is, to a program that goes on in this one's place.
+    /// Leaves everything taken over in place, for a program that continues in this one's place.
     pub fn leave(self) {
         self.takeover.into_iter().for_each(Takeover::leave);
     }
 
-    /// Sets where packets go that are not for the balancer, in both directions.
+    /// Sets the routes of packets that are not for the balancer, in both directions.
     pub fn set_ways(&self, ports: &mut Ports) {
         ports.set_punted(self.ingress, self.route);
         ports.set_punted(self.number, self.wire);
     }
 }
 
-/// The interfaces of the ports that have one. This program goes on with those whose files a predecessor has left, by
-/// their names.
+/// Opens the interfaces of the ports that have one. Interfaces with a file from the predecessor, by
+/// name, are adopted.
 ///
 /// # Errors
-/// There can't be such an interface.
+/// If an interface can't be made.
 pub fn open(
     eal: Eal,
     config: &Config,
@@ -95,7 +95,7 @@ pub fn open(
         }
     }
     if inherited.is_some() {
-        // What the predecessor had taken over, and this program has not.
+        // Settings that the predecessor had taken over, and this program has not.
         give_back();
     }
     Ok(interfaces)
@@ -122,7 +122,7 @@ fn open_one(
     Ok(KernelInterface { takeover: None, port, ingress, number, route, wire })
 }
 
-/// Makes an interface, or goes on with that of a file.
+/// Makes an interface, or adopts the one of a file.
 pub fn open_or_adopt(
     (tap, file): (&TapConfig, Option<OwnedFd>),
     limits: PuntLimits,
@@ -134,12 +134,12 @@ pub fn open_or_adopt(
     }
 }
 
-/// Where it is written down what is to be put back.
+/// The folder with the records of settings to restore.
 fn folder() -> PathBuf {
     socket_path("ipip-lb").parent().map_or_else(PathBuf::new, PathBuf::from)
 }
 
-/// Puts back what was taken over by a balancer that was killed.
+/// Restores settings that a killed balancer had taken over.
 fn give_back() {
     match restore(&folder()) {
         Ok(names) => names.iter().for_each(|name| {
@@ -151,7 +151,8 @@ fn give_back() {
     }
 }
 
-/// Has the interface `to` take over the one that the port's device receives by, where that is wanted.
+/// Makes the interface `to` take over the settings of the interface that the port's device receives
+/// by, if configured.
 fn take_over(
     configured: &config::Port,
     to: &str,
@@ -161,7 +162,7 @@ fn take_over(
     let begin = if inherits { Takeover::adopt } else { Takeover::begin };
     let takeover = configured.takeover.then(|| begin(from, to, &folder()));
     let mut takeover = takeover.transpose()?;
-    // An XDP program keeps from the kernel what it takes.
+    // An XDP program hides the packets that it takes from the kernel.
     if configured.device.starts_with("net_af_xdp") {
         return Ok(takeover);
     }
@@ -175,7 +176,7 @@ fn take_over(
     Ok(takeover)
 }
 
-/// Mbufs for what the kernel sends, which may leave by any port.
+/// Mbufs for the kernel's packets, which may leave by any port.
 pub fn mbufs(eal: Eal, config: &Config) -> Mbufs {
     let descriptors = |port: &config::Port| port.settings.port_config().tx_descriptor_count;
     let each: usize = config.ports.iter().map(|port| usize::from(descriptors(port))).sum();

@@ -1,4 +1,5 @@
-//! The exceptions of all workers, for the other nodes of a cluster, and those of other nodes for the workers.
+//! Moves the exceptions of all workers to the other nodes of a cluster, and those of other nodes to
+//! the workers.
 
 use hotloop::engine::Asker;
 use hotloop_balancer::arrival::worker_of;
@@ -7,32 +8,32 @@ use hotloop_balancer::connections::Journal;
 use hotloop_balancer::exceptions::{Change, Record};
 use hotloop_balancer::services::ServiceTable;
 
-/// How many exceptions travel to a worker or from it at once. What waits for control to come by is no more, for each
-/// worker and direction.
+/// Number of exceptions that travel to or from a worker at once. This also bounds the exceptions
+/// that wait for control, for each worker and direction.
 const BATCH_MAX: usize = 4096;
 
-/// What the other nodes are to hear, in this order: an exception that was found in a walk may end with the next
+/// Exceptions for the other nodes, in this order: an exception from a walk may end with the next
 /// changes.
 #[derive(Clone, Copy, Debug)]
 pub enum Pulled<'a> {
-    /// What has changed of a worker's exceptions.
+    /// Changes of a worker's exceptions.
     Changes(&'a [Change]),
     /// Some of a worker's exceptions, found in a [walk](Exceptions::begin_walk).
     Exceptions {
-        /// Those of this node.
+        /// Exceptions of this node.
         own: &'a [Record],
-        /// Connections that were entered for other nodes, exceptions or not: a
-        /// [whole walk](Exceptions::begin_whole_walk) finds these, too.
+        /// Connections that were entered for other nodes, exceptions or not: only a [whole
+        /// walk](Exceptions::begin_whole_walk) finds these.
         entered: &'a [Record],
     },
 }
 
-/// Moves exceptions between the workers and control. It never waits for a worker, and all of its memory is taken
-/// at the start.
+/// Moves exceptions between the workers and control. It never waits for a worker, and allocates all
+/// of its memory at the start.
 #[derive(Debug)]
 pub struct Exceptions {
     asker: Asker<Exchange, Exchange>,
-    /// One for each worker.
+    /// A lane for each worker.
     lanes: Vec<Lane>,
     has_lost: bool,
     is_walk_held: bool,
@@ -40,31 +41,31 @@ pub struct Exceptions {
     refused_count: u64,
 }
 
-/// The way to a worker and back. It has one exchange at a time.
+/// The exchanges with one worker. There is one at a time.
 #[derive(Debug)]
 struct Lane {
-    /// The memory for each kind of exchange, but for the one that is under way.
+    /// The memory for each kind of exchange, except the one in progress.
     changes: Option<Box<Changes>>,
     page: Option<Box<Page>>,
     import: Option<Box<Import>>,
-    /// One that the worker is to keep, until it is on its way, and whether it is.
+    /// A journal for the worker, until it is sent, and whether it is on its way.
     journal: Option<Box<Journal>>,
     is_journal_out: bool,
-    /// For the next import.
+    /// Entries for the next import.
     entries: Vec<Entry>,
-    /// What came back, until it is taken.
+    /// A returned exchange, until it is taken.
     pulled: Option<Exchange>,
-    /// The kind of the exchange before.
+    /// The kind of the previous exchange.
     last: Kind,
     is_walking: bool,
-    /// Whether the page is to begin again.
+    /// Whether the page must begin again.
     restarts: bool,
-    /// Whether it is to find connections of other nodes, too.
+    /// Whether the page must include connections of other nodes.
     has_remote: bool,
-    /// What the worker said last.
+    /// The worker's last reported mark.
     marked: Option<u64>,
     waiting_count: usize,
-    /// How often it was asked for changes and has answered.
+    /// Number of requests for changes that the worker has answered.
     answer_count: u64,
 }
 
@@ -76,7 +77,7 @@ enum Kind {
 }
 
 impl Exceptions {
-    /// Of so many workers, which share their exceptions by `asker`.
+    /// Makes this for `worker_count` workers, which share their exceptions through `asker`.
     #[must_use]
     pub fn new(asker: Asker<Exchange, Exchange>, worker_count: usize) -> Self {
         let lanes = (0..worker_count).map(|_| Lane::new()).collect();
@@ -90,9 +91,9 @@ impl Exceptions {
         }
     }
 
-    /// Takes what the workers have found, hands it to `take`, and asks them for more: to be called every few
-    /// milliseconds. What `take` returns false for is handed to it again the next time, and its worker is
-    /// not asked until then.
+    /// Passes the workers' findings to `take`, and asks the workers for more: call this every few
+    /// milliseconds. If `take` returns false, it gets the same findings again in the next call, and
+    /// their worker is not asked until then.
     pub fn turn(&mut self, mut take: impl FnMut(Pulled<'_>) -> bool) {
         for worker in 0..self.lanes.len() {
             let lane = &mut self.lanes[worker];
@@ -123,19 +124,19 @@ impl Exceptions {
         }
     }
 
-    /// Stops a walk where it is, or has it go on, so that what it finds does not come faster than it can be sent. One
-    /// page, which is under way, may still come: workers walk one after the other.
+    /// Pauses or continues a walk, so that findings do not come faster than they can be sent. One
+    /// page in progress may still come: workers walk one after the other.
     pub const fn hold_walk(&mut self, is_held: bool) {
         self.is_walk_held = is_held;
     }
 
-    /// Has the workers look through all of this node's exceptions, from the beginning.
+    /// Makes the workers walk all of this node's exceptions, from the beginning.
     pub fn begin_walk(&mut self) {
         self.begin(false);
     }
 
-    /// As [`begin_walk`](Self::begin_walk), and through what was entered for other nodes, for peers of those that
-    /// are away.
+    /// Like [`begin_walk`](Self::begin_walk), and also walks connections entered for other nodes,
+    /// for peers of nodes that are away.
     pub fn begin_whole_walk(&mut self) {
         self.begin(true);
     }
@@ -146,26 +147,26 @@ impl Exceptions {
         }
     }
 
-    /// Whether a walk is not through yet, or not all that it found was taken.
+    /// Whether a walk is in progress, or its findings were not all taken.
     #[must_use]
     pub fn is_walking(&self) -> bool {
         self.lanes.iter().any(|lane| lane.is_walking)
     }
 
-    /// Whether changes were lost since this was last called, as workers had no room for them: then the other nodes
-    /// need all exceptions, which takes a [walk](Self::begin_walk).
+    /// Whether changes were lost since the last call, because workers had no room for them: then
+    /// the other nodes need all exceptions, by a [walk](Self::begin_walk).
     #[must_use]
     pub const fn take_has_lost(&mut self) -> bool {
         std::mem::replace(&mut self.has_lost, false)
     }
 
-    /// Whether all exceptions by this service table were found and taken.
+    /// Whether all exceptions with this service table were found and taken.
     #[must_use]
     pub fn is_marked(&self, table: &ServiceTable) -> bool {
         self.unmarked(table).next().is_none()
     }
 
-    /// The workers of which not all exceptions by this service table were found and taken.
+    /// The workers with exceptions that were not all found and taken with this service table.
     pub fn unmarked(&self, table: &ServiceTable) -> impl Iterator<Item = usize> {
         let serial = table.serial();
         let lanes = self.lanes.iter().enumerate();
@@ -174,14 +175,14 @@ impl Exceptions {
         unmarked.map(|(worker, _)| worker)
     }
 
-    /// How many workers there are.
+    /// Number of workers.
     #[must_use]
     pub const fn worker_count(&self) -> usize {
         self.lanes.len()
     }
 
-    /// Has each worker note so many changes from now on, until control takes them, or none: for workers
-    /// that share with no other nodes. It takes effect before a walk that begins after this.
+    /// Makes each worker keep a journal of this many changes from now on, until control takes them;
+    /// 0 for workers that share with no other nodes. Takes effect before the next walk.
     pub fn keep_journals(&mut self, keys_max: usize) {
         for lane in &mut self.lanes {
             lane.journal = Some(Box::new(Journal::new(keys_max)));
@@ -194,40 +195,40 @@ impl Exceptions {
         self.lanes.iter().any(|lane| lane.journal.is_some() || lane.is_journal_out)
     }
 
-    /// How often every worker was asked for changes and has answered. What a worker did before it was asked the last
-    /// time was then taken.
+    /// Number of times that every worker was asked for changes and has answered. All actions of a
+    /// worker before its last request are then taken.
     #[must_use]
     pub fn round_count(&self) -> u64 {
         self.lanes.iter().map(|lane| lane.answer_count).min().unwrap_or(0)
     }
 
-    /// How many changes waited on the workers when they were last asked.
+    /// Number of changes that waited on the workers at their last answers.
     #[must_use]
     pub fn waiting_count(&self) -> usize {
         self.lanes.iter().map(|lane| lane.waiting_count).sum()
     }
 
-    /// Whether the workers have entered all that [`import`](Self::import) took.
+    /// Whether the workers have entered everything that [`import`](Self::import) took.
     #[must_use]
     pub fn has_entered_all(&self) -> bool {
         self.lanes.iter().all(|lane| lane.entries.is_empty() && lane.import.is_some())
     }
 
-    /// How many claims and ends of other nodes counted for less than what this node knew.
+    /// Number of claims and ends of other nodes that were older than this node's knowledge.
     #[must_use]
     pub const fn stale_count(&self) -> u64 {
         self.stale_count
     }
 
-    /// How many claims of other nodes were refused: their backends are unknown here, or there is no room for
-    /// them.
+    /// Number of claims of other nodes that were refused: their backends are unknown here, or there
+    /// is no room for them.
     #[must_use]
     pub const fn refused_count(&self) -> u64 {
         self.refused_count
     }
 
-    /// Takes what other nodes say, as far as there is room, in this order. Returns how much it took: the rest is for
-    /// the next turn. `table` is the service table in use.
+    /// Takes changes of other nodes, in order, as far as there is room. Returns the number taken:
+    /// the rest is for the next turn. `table` is the service table in use.
     #[must_use]
     pub fn import(&mut self, table: &ServiceTable, changes: &[Change]) -> usize {
         let (hashes, worker_count) = (table.settings.hashes, self.lanes.len());
@@ -256,7 +257,7 @@ impl Exceptions {
     }
 }
 
-/// What was taken from a worker, apart from exceptions.
+/// The non-exception results of a worker.
 #[derive(Default)]
 struct Taken {
     has_lost: bool,
@@ -284,13 +285,13 @@ impl Lane {
         }
     }
 
-    /// Whether an exchange is under way.
+    /// Whether an exchange is in progress.
     const fn is_out(&self) -> bool {
         let is_out = self.changes.is_none() || self.page.is_none() || self.import.is_none();
         is_out || self.is_journal_out
     }
 
-    /// Hands on what came back. Returns it where it is not taken.
+    /// Passes on the returned exchange. Returns it if it is not taken.
     fn take(
         &mut self,
         pulled: Exchange,
@@ -309,7 +310,7 @@ impl Lane {
                 self.changes = Some(changes);
             }
             Exchange::Exceptions(mut page) => {
-                // What was found before the walk began again comes once more.
+                // Findings from before the restart of the walk will come again.
                 if !self.restarts
                     && !page.is_empty()
                     && !take(Pulled::Exceptions { own: &page.found, entered: &page.entered })
@@ -326,7 +327,7 @@ impl Lane {
                 import.clear();
                 self.import = Some(import);
             }
-            // What the worker kept before: all that it is to say from now on is in the other one.
+            // The worker's previous journal: all later changes are in the new one.
             Exchange::Journal(_) => self.is_journal_out = false,
         }
         Ok(taken)
@@ -366,7 +367,8 @@ impl Lane {
         }
     }
 
-    /// Keeps the memory of an exchange that the worker does not take, as at the end of a run.
+    /// Keeps the memory of an exchange that the worker does not take, for example at the end of a
+    /// run.
     fn put_back(&mut self, exchange: Exchange) {
         match exchange {
             Exchange::Changes(changes) => self.changes = Some(changes),

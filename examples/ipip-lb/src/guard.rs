@@ -1,9 +1,9 @@
-//! VIPs are withdrawn while the balancer hangs: routing daemons would go on announcing what nobody
-//! forwards.
+//! Withdraws VIPs while the balancer hangs: routing daemons would otherwise continue to announce
+//! VIPs without a forwarder.
 //!
-//! A guard, which is a process of its own, deletes the routes: at once where the watching thread says that
-//! a worker or the control thread is stuck, starved or stalled, and by itself where it hears nothing from
-//! the control thread, as when the whole process is stopped.
+//! A guard, which is a process of its own, deletes the routes: at once if the watching thread
+//! reports that a worker or the control thread is stuck, starved or stalled, and on its own if it
+//! gets no message from the control thread, for example when the whole process is stopped.
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// `ipip-lb guard-vips`.
 #[derive(Args, Debug)]
 pub struct GuardVips {
-    /// After how many milliseconds without a word from `run` it hangs; without, never.
+    /// Silence of `run`, in milliseconds, after which it counts as hanging; without, never.
     #[arg(long, value_name = "MS")]
     pub silent_ms_max: Option<u64>,
     /// How it writes messages.
@@ -28,10 +28,10 @@ pub struct GuardVips {
     pub log: LogArgs,
 }
 
-/// `ipip-lb guard-vips`, which `run` starts.
+/// Runs `ipip-lb guard-vips`, which `run` starts.
 ///
 /// # Errors
-/// It was started by somebody else, or the kernel grants no netlink socket.
+/// If another program started it, or the kernel provides no netlink socket.
 pub fn be(args: &GuardVips) -> Result<(), Failure> {
     args.log.begin();
     guard_vips(args.silent_ms_max.map(Duration::from_millis))
@@ -41,17 +41,17 @@ pub fn be(args: &GuardVips) -> Result<(), Failure> {
 /// The guard of this process.
 #[derive(Debug)]
 pub struct Guard {
-    /// Nothing once it has ended.
+    /// `None` once it has ended.
     process: Option<VipGuard>,
-    /// How long VIPs stay withdrawn once a process goes on that hung: what is wrong with its threads
-    /// is known by then.
+    /// How long VIPs stay withdrawn after a process that hung continues: errors of its threads are
+    /// known by then.
     pause: Duration,
     paused_until: Option<Instant>,
 }
 
 impl Guard {
-    /// Starts it, ahead of everything that opens files. Without one, which is said, this process
-    /// withdraws VIPs itself as far as it runs.
+    /// Starts the guard, before any files are opened. Without a guard, which is logged, this
+    /// process withdraws VIPs itself as far as it runs.
     #[must_use]
     pub fn start(silent_max: Duration, log: LogArgs) -> Option<Self> {
         let mut program = Command::new("/proc/self/exe");
@@ -62,7 +62,7 @@ impl Guard {
         Self::start_program(program, silent_max)
     }
 
-    /// As [`start`](Self::start), with this program and its first arguments as the guard.
+    /// Like [`start`](Self::start), with this program and its first arguments as the guard.
     #[must_use]
     pub fn start_program(mut program: Command, silent_max: Duration) -> Option<Self> {
         let pause = silent_max / 4;
@@ -85,8 +85,8 @@ impl Guard {
         guarded.inspect_err(none).is_ok().then_some(self)
     }
 
-    /// Says that the control thread goes on. Returns whether it was late, so that the guard may have
-    /// deleted routes, and for a little longer.
+    /// Tells the guard that the control thread continues. Returns whether it was late, or was until
+    /// recently, so that the guard may have deleted routes.
     pub(crate) fn was_late(&mut self) -> bool {
         let now = Instant::now();
         match self.process.as_mut().map(VipGuard::alive) {
@@ -107,7 +107,7 @@ fn none(error: &std::io::Error) {
     );
 }
 
-/// Whether threads of this process hang, as the control thread sees it.
+/// Whether threads of this process hang, from the control thread's view.
 #[derive(Debug, Default)]
 pub(crate) struct Hanging {
     seen: Arc<Seen>,
@@ -115,7 +115,7 @@ pub(crate) struct Hanging {
     was_late: bool,
 }
 
-/// What the watching thread has seen.
+/// The watching thread's observations.
 #[derive(Debug, Default)]
 struct Seen {
     is_any: AtomicBool,
@@ -123,12 +123,12 @@ struct Seen {
 }
 
 impl Hanging {
-    /// Whether VIPs are to stay withdrawn, as of the last [`turn`](Self::turn).
+    /// Whether VIPs must stay withdrawn, as of the last [`turn`](Self::turn).
     pub(crate) fn is_any(&self) -> bool {
         self.was_late || self.seen.is_any.load(SeqCst)
     }
 
-    /// Returns whether the routes have to be looked after, because a thread hangs or goes on: the guard
+    /// Returns whether the routes must be checked, because a thread hangs or continues: the guard
     /// may have deleted them.
     pub(crate) fn turn(&mut self, was_late: bool) -> bool {
         let change_count = self.seen.change_count.load(SeqCst);
@@ -137,12 +137,12 @@ impl Hanging {
         is_changed
     }
 
-    /// What the watching thread calls.
+    /// The watching thread's callback.
     pub(crate) fn on_stall(&self, guard: Option<&Guard>) -> impl Fn(&StallEvent) + Send + use<> {
         let seen = Arc::clone(&self.seen);
         let guard = guard.and_then(|guard| guard.process.as_ref());
         let guard = guard.and_then(|guard| guard.try_clone().inspect_err(none).ok());
-        // By the names of cores; the control thread has none.
+        // The names of hanging cores; the control thread has none.
         let hanging = RefCell::new(BTreeSet::new());
         move |event| {
             let mut hanging = hanging.borrow_mut();

@@ -6,15 +6,15 @@ use hotloop::dpdk::{Mbuf, MempoolMemory, Port, RxQueue};
 use hotloop::stage::{Burst, Device, Error, Limits, Source};
 use std::sync::Arc;
 
-/// An RX queue that only starts where what is required of its port's mempool is true. A port makes
-/// its mempool when it starts, so that nothing can be said of it before.
+/// An RX queue that only starts if its port's mempool meets the requirement. A port makes its
+/// mempool when it starts, so the requirement can't be checked earlier.
 #[derive(Debug)]
 pub struct CheckedQueue<'a> {
     /// The queue.
     pub queue: RxQueue,
-    /// The port that it is of.
+    /// The port of the queue.
     pub port: &'a Port,
-    /// What the port is called.
+    /// The port's name.
     pub name: &'a str,
     /// Whether the port's mempool must lie on hugepages.
     pub require_hugepages: bool,
@@ -53,10 +53,11 @@ impl Source for CheckedQueue<'_> {
     }
 }
 
-/// That there are hugepages, by the arguments of DPDK's environment, where the configuration requires them.
+/// Checks that there are hugepages, by the arguments of DPDK's environment, if the configuration
+/// requires them.
 ///
 /// # Errors
-/// There are none.
+/// If there are none.
 pub fn check_arguments(eal: &[String], config: &Config) -> Result<(), BadInput> {
     let has_hugepages = !eal.is_empty() && !eal.iter().any(|it| it == "--no-huge");
     if config.engine.require_hugepages && !has_hugepages {
@@ -68,7 +69,7 @@ pub fn check_arguments(eal: &[String], config: &Config) -> Result<(), BadInput> 
     Ok(())
 }
 
-/// That a port's mempool is on hugepages.
+/// Checks that a port's mempool is on hugepages.
 fn check(port: &str, memory: MempoolMemory) -> Result<(), Error> {
     if memory.is_on_hugepages() {
         return Ok(());

@@ -24,7 +24,7 @@ use hotloop_balancer::vlan::{Tag, Untag};
 use quanta::Clock;
 use std::sync::Arc;
 
-/// The number of packets that may wait for a neighbour, on each worker.
+/// Maximum number of packets that wait for a neighbour, on each worker.
 const WAITING_MAX: usize = 256;
 
 /// The balancer with all its workers.
@@ -33,9 +33,9 @@ pub struct NetworkFunction {
     services: Arc<ServiceTable>,
     subscribers: PerCore<Subscriber<ServiceTable>>,
     mailboxes: PerCore<Mailbox<Query, Reply>>,
-    /// Those of health checks through tunnels, where there may be any.
+    /// Mailboxes of health checks through tunnels, if there may be any.
     probes: Option<PerCore<Mailbox<Buffer, Buffer>>>,
-    /// Those of exceptions, where there are other nodes, and how many changes each worker has room for.
+    /// Mailboxes of exceptions, if there are other nodes, and the size of each worker's journal.
     exchanges: Option<(PerCore<Mailbox<Exchange, Exchange>>, usize)>,
     deployment: Deployment,
     egresses: Egresses,
@@ -45,45 +45,46 @@ pub struct NetworkFunction {
     slot_capacity: usize,
     require_hugepages: bool,
     by_kernel: Option<ByKernel>,
-    /// Those of the ports, where none is the kernel's.
+    /// The neighbours of the ports, if the kernel resolves none of them.
     neighbours: Arc<Neighbours>,
-    /// The VLAN that each port is, in order.
+    /// The VLAN of each port, in order.
     vlans: Box<[Option<u16>]>,
-    /// Of the capture that is replayed, where workers share limits.
+    /// The order of the replayed capture, if workers share limits.
     order: Option<Arc<CaptureOrder>>,
 }
 
-/// What control has of a balancer: the way to change it while it runs.
+/// Control's handles of a balancer, for changing it while it runs.
 #[derive(Debug)]
 pub struct Steering {
     /// Builds service tables.
     pub builder: Builder,
-    /// Publishes them to the workers.
+    /// Publishes the tables to the workers.
     pub publisher: Publisher<ServiceTable>,
-    /// The service table that was published last.
+    /// The last published service table.
     pub services: Arc<ServiceTable>,
-    /// Asks the workers.
+    /// Sends queries to the workers.
     pub asker: Asker<Query, Reply>,
-    /// Sends probes through tunnels, where the configuration has a probe source.
+    /// Sends probes through tunnels, if the configuration has a probe source.
     pub wire: Option<Wire>,
-    /// What the workers count.
+    /// The workers' counters.
     pub counts: Arc<[WorkerCounts]>,
 }
 
 impl NetworkFunction {
-    /// The balancer that `config` describes, with packets leaving by `egresses`, and the way to change
-    /// it.
+    /// Makes the balancer that `config` describes, with packets leaving by `egresses`, and the
+    /// handles for changing it.
     ///
     /// # Errors
-    /// There are more backends than a balancer can have.
+    /// If there are more backends than a balancer can have.
     pub fn new(config: &Config, egresses: Egresses) -> Result<(Self, Steering), Error> {
         Self::standing(config, egresses, &Standing::default())
     }
 
-    /// As [`new`](Self::new), with what operators and health checks have changed since the configuration was read.
+    /// Like [`new`](Self::new), with the changes by operators and health checks since the
+    /// configuration was read.
     ///
     /// # Errors
-    /// As of [`new`](Self::new).
+    /// Like [`new`](Self::new).
     pub fn standing(
         config: &Config,
         egresses: Egresses,
@@ -92,11 +93,11 @@ impl NetworkFunction {
         Self::built(config, egresses, standing, Builder::new(&config.services))
     }
 
-    /// As [`new`](Self::new), for the replay of a capture that is in this order. Where there are limits, each worker
-    /// may then receive only its own frames of the capture, from their beginning.
+    /// Like [`new`](Self::new), for the replay of a capture in this order. If there are limits,
+    /// each worker may then receive only its own frames of the capture, from their beginning.
     ///
     /// # Errors
-    /// As of [`new`](Self::new).
+    /// Like [`new`](Self::new).
     pub fn replaying(
         config: &Config,
         egresses: Egresses,
@@ -151,23 +152,24 @@ impl NetworkFunction {
         Ok((function, Steering { builder, publisher, services, asker, wire, counts }))
     }
 
-    /// With what holds for the ports that packets come by; without, all frames are for the balancer, and
-    /// tunnels end by whatever port they come.
+    /// Sets the properties of the receiving ports; without them, all frames are for the balancer,
+    /// and tunnels may end at any port.
     #[must_use]
     pub fn receiving(self, ports: Ports) -> Self {
         Self { ports, ..self }
     }
 
-    /// With workers that share their exceptions with other nodes, and have room for so many changes each until
-    /// control takes them; and control's side of that, for [`Exceptions`](crate::control::Exceptions).
+    /// Makes workers share their exceptions with other nodes, each with room for this many changes
+    /// until control takes them. Also returns control's side, for
+    /// [`Exceptions`](crate::control::Exceptions).
     #[must_use]
     pub fn sharing(self, journal_max: usize) -> (Self, Asker<Exchange, Exchange>) {
         let (asker, mailboxes) = mailbox(self.deployment, 1, 1);
         (Self { exchanges: Some((mailboxes, journal_max)), ..self }, asker)
     }
 
-    /// With packets that leave by the kernel's routes, where a side's port says so. Their graph is a
-    /// [resolving](Self::resolving_graph) one.
+    /// Makes packets leave by the kernel's routes, for sides with a port that is configured so. The
+    /// graph must be a [resolving](Self::resolving_graph) one.
     #[must_use]
     pub fn by_kernel(self, by_kernel: Option<ByKernel>) -> Self {
         Self { by_kernel, ..self }
@@ -180,14 +182,14 @@ impl NetworkFunction {
         self.by_kernel.as_ref().map_or_else(own, ByKernel::neighbours)
     }
 
-    /// What the workers counted up to now, with the service table that they started with.
+    /// The workers' counts up to now, with the service table that they started with.
     #[must_use]
     pub fn summary(&self) -> Summary<'_> {
         Summary { services: &self.services, workers: &self.counts, removed: None }
     }
 
-    /// The graph: what comes from the sources is classified, goes to the worker that owns its shard,
-    /// is balanced there and leaves by the sinks.
+    /// The graph: packets from the sources are classified, go to the worker that owns their shard,
+    /// are balanced there and leave by the sinks.
     pub fn graph<S, Z>(
         &self,
         receive: impl Fn(&Core) -> Result<S, Error> + Sync,
@@ -200,8 +202,8 @@ impl NetworkFunction {
         self.balanced(source(receive), |_| None).sink(send)
     }
 
-    /// As [`graph`](Self::graph), for routes to neighbours: requests their Ethernet addresses. `next_hops`
-    /// are those of the routes, in order.
+    /// Like [`graph`](Self::graph), for routes to neighbours: requests their Ethernet addresses.
+    /// `next_hops` are those of the routes, in order.
     pub fn resolving_graph<S, Z>(
         &self,
         next_hops: &[Option<NextHop>],
@@ -215,8 +217,8 @@ impl NetworkFunction {
         self.probing_graph(|_| None, next_hops, receive, send)
     }
 
-    /// As [`resolving_graph`](Self::resolving_graph), and sends probes through tunnels in packets that
-    /// `create` makes. It is also the graph of ports that are VLANs.
+    /// Like [`resolving_graph`](Self::resolving_graph), and sends probes through tunnels in packets
+    /// that `create` makes. Also the graph for ports with VLANs.
     pub fn probing_graph<S, Z>(
         &self,
         create: impl Fn(&Core) -> Option<Create<S::Item>> + Sync,
@@ -259,14 +261,14 @@ impl NetworkFunction {
             .try_burst_stage(self.balance_by(create))
     }
 
-    // What a step of a chain is made by names all type parameters of the function that it stands in. In `balanced`,
-    // each would name the chain before once more, and programs would grow by that.
+    // The factory of a step names all type parameters of its surrounding function. In `balanced`,
+    // each would name the previous chain once more, and programs would grow by that.
 
     fn classify(&self) -> impl Fn(&Core) -> Classify {
         |_| if self.is_one_core() { Classify::later() } else { Classify::new(&self.ports) }
     }
 
-    /// Whether one core does everything, so that no shard is asked for.
+    /// Whether one core does everything, so that shards aren't needed.
     fn is_one_core(&self) -> bool {
         self.deployment.is_run_to_completion() && self.deployment.core_count() == 1
     }
@@ -304,7 +306,7 @@ impl NetworkFunction {
         if self.require_hugepages {
             check_hugepages(core.index(), &tables)?;
         }
-        // It is the only balancer of this core.
+        // This is the only balancer of this core.
         let _ = self.counts[core.index()].tables.set(tables);
         let mailbox = self.probes.as_ref().and_then(|mailboxes| mailboxes.take(core));
         let probing = mailbox.zip(create).map(|(mailbox, create)| Probing::new(mailbox, create));
@@ -315,7 +317,7 @@ impl NetworkFunction {
     }
 }
 
-/// Which hash a packet is sharded by.
+/// The hash that selects a packet's worker.
 fn sharded<P: PacketBuf>(seed: Seed) -> impl Fn(&Classified<P>) -> u32 {
     move |packet| shard(packet.packet.data(), packet.tag(), &seed)
 }
@@ -324,10 +326,10 @@ fn runs_once() -> Error {
     Error::message("a balancer runs only once")
 }
 
-/// That all of a worker's tables are on pages that were reserved as huge ones.
+/// Checks that all of a worker's tables are on reserved huge pages.
 ///
 /// # Errors
-/// The table that is not, what it got, and what to do.
+/// Names the table that is not, with the pages that it got, and a remedy.
 pub fn check_hugepages(worker: usize, tables: &[(&str, Obtained)]) -> Result<(), Error> {
     let is_huge = |pages| matches!(pages, Pages::Huge | Pages::Gigantic);
     match tables.iter().find(|(_, obtained)| !is_huge(obtained.pages)) {
@@ -344,7 +346,7 @@ pub fn check_hugepages(worker: usize, tables: &[(&str, Obtained)]) -> Result<(),
 }
 
 impl Engine {
-    /// What each core does, in the engine's terms.
+    /// The deployment in the engine's terms.
     #[must_use]
     pub const fn deployment(&self) -> Deployment {
         match self.deployment {

@@ -1,4 +1,5 @@
-//! Where packets go that leave: to a port's neighbour by the configuration, or by the kernel's routes.
+//! Next hops of outgoing packets: a port's neighbour from the configuration, or the kernel's
+//! routes.
 
 use crate::config::{self, Config};
 use crate::exception::KernelInterface;
@@ -15,47 +16,47 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Room for the kernel's neighbours: it has 1,024 itself, if nobody raises that, and eight places for each
-/// leave hardly any two in each other's way.
+/// Room for the kernel's neighbours: the kernel's own limit is 1,024 by default, and with eight
+/// slots for each, collisions are rare.
 const NEIGHBOURS_MAX: usize = 8_192;
 
 /// A destination that isn't resolved yet.
 const UNRESOLVED: [u8; 6] = [0; 6];
 
-/// A port that packets leave by where the kernel's routes lead to its interface.
+/// A port for packets that the kernel's routes send to its interface.
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
     /// The port.
     pub port: Route,
-    /// Its Ethernet address, which its interface has as well.
+    /// The Ethernet address of the port and its interface.
     pub mac: MacAddress,
-    /// The way to the kernel by its interface.
+    /// The route to the kernel by the port's interface.
     pub kernel: Route,
 }
 
-/// What workers need to go by the kernel's routes.
+/// The state for workers that use the kernel's routes.
 #[derive(Debug)]
 pub struct ByKernel {
     neighbours: Arc<Neighbours>,
     routes: PerCore<Subscriber<KernelRoutes>>,
-    /// By the index of the interface.
+    /// The exits, by the index of the interface.
     exits: Arc<[Exit]>,
 }
 
 impl ByKernel {
-    /// The neighbours that the kernel knows, and those that workers ask it for.
+    /// The neighbours that the kernel knows, and those that workers request from it.
     pub(crate) fn neighbours(&self) -> Arc<Neighbours> {
         Arc::clone(&self.neighbours)
     }
 
-    /// A worker's own, which it takes once.
+    /// A worker's own state, which it takes once.
     pub(crate) fn of(&self, core: &Core) -> Option<KernelExits> {
         let routes = self.routes.take(core)?;
         Some(KernelExits { routes, exits: Arc::clone(&self.exits) })
     }
 }
 
-/// A worker's way to leave by the kernel's routes.
+/// A worker's exits by the kernel's routes.
 #[derive(Debug)]
 pub struct KernelExits {
     routes: Subscriber<KernelRoutes>,
@@ -63,7 +64,8 @@ pub struct KernelExits {
 }
 
 impl KernelExits {
-    /// Whether a packet without a destination goes by routes. One that waits has been given a port.
+    /// Whether the kernel's routes select the port of a packet without a destination. A waiting
+    /// packet already has a port.
     fn takes(&self, route: Route) -> bool {
         route == Route::BY_KERNEL || self.exits.iter().any(|exit| exit.port == route)
     }
@@ -95,14 +97,14 @@ fn destination(frame: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Where a worker's packets go next.
+/// Selects the next hops of a worker's packets.
 #[derive(Debug)]
 pub struct Onwards<'a> {
-    /// The neighbours of ports, where the configuration has their addresses.
+    /// The neighbours of ports, if the configuration has their addresses.
     pub by_port: &'a [Option<NextHop>],
-    /// Whether the kernel sends packets too. It has resolved their destinations.
+    /// Whether the kernel also sends packets. It has resolved their destinations.
     pub has_kernel: bool,
-    /// The kernel's routes, where packets go by them.
+    /// The kernel's routes, if packets use them.
     pub by_kernel: Option<KernelExits>,
 }
 
@@ -129,7 +131,7 @@ impl<P: PacketBuf> NextHops<Routed<P, Route>> for Onwards<'_> {
     }
 }
 
-/// The ports whose next hops the kernel knows, with the numbers of their interfaces.
+/// The ports that use the kernel's next hops, with the numbers of their interfaces.
 pub fn exits(config: &Config, interfaces: &[KernelInterface]) -> Vec<(u32, Exit)> {
     let by_kernel = interfaces
         .iter()
@@ -144,7 +146,7 @@ pub fn exits(config: &Config, interfaces: &[KernelInterface]) -> Vec<(u32, Exit)
 /// Follows the kernel's routes by these interfaces, for the workers of a deployment.
 ///
 /// # Errors
-/// The kernel's, where it gives no sockets or threads.
+/// The kernel's error, if it provides no sockets or threads.
 pub fn follow(
     exits: &[(u32, Exit)],
     deployment: Deployment,
@@ -161,13 +163,13 @@ pub fn follow(
     Ok((by_kernel, next_hops.map_err(failed)?))
 }
 
-/// The control thread's part: which next hops are kept resolved, and what is said of them.
+/// The control thread's part: it keeps next hops resolved, and logs their changes.
 #[derive(Debug)]
 pub struct NextHopWatch {
     next_hops: KernelNextHops,
     /// The names of the ports and of their interfaces, by the index of the interface.
     names: Vec<(String, String)>,
-    /// The configuration whose backends are kept resolved.
+    /// The configuration with the backends whose next hops are kept resolved.
     config: Option<Arc<Config>>,
     hops: Arc<Hops>,
 }
@@ -181,7 +183,7 @@ impl NextHopWatch {
         Self { names: names.collect(), next_hops, config: None, hops: Arc::default() }
     }
 
-    /// Follows the configuration and the kernel, and says what has changed.
+    /// Follows the configuration and the kernel, and logs changes.
     pub fn turn(&mut self, config: &Arc<Config>) {
         if !self.config.as_ref().is_some_and(|it| Arc::ptr_eq(it, config)) {
             let services = config.services.iter();
@@ -214,7 +216,7 @@ impl NextHopWatch {
         }
     }
 
-    /// Where a next hop is, for a message.
+    /// The path to a next hop, for a message.
     fn to(&self, hop: &KernelHop) -> String {
         let count = hop.destination_count;
         let of = format!("for {count} backend{}", if count == 1 { "" } else { "s" });
@@ -226,13 +228,13 @@ impl NextHopWatch {
         }
     }
 
-    /// The next hops as they are now.
+    /// The present next hops.
     #[must_use]
     pub const fn hops(&self) -> &Arc<Hops> {
         &self.hops
     }
 
-    /// A row of `ctl next-hops` for each.
+    /// A row of `ctl next-hops` for each next hop.
     pub fn rows(&self) -> impl Iterator<Item = Value> {
         self.hops.iter().map(|hop| {
             let (names, address) = match &hop.way {
@@ -258,19 +260,19 @@ fn row(
     json!({ "port": port, "address": address, "mac": mac, "state": state, "backends": backends })
 }
 
-/// How long a neighbour is used that no longer answers.
+/// How long a neighbour is used after it stopped answering.
 const NEIGHBOUR_NS: u64 = 60_000_000_000;
 
-/// The next hops that the configuration gives ports, and what is known of their Ethernet addresses.
+/// The next hops of ports in the configuration, and their Ethernet addresses as far as known.
 #[derive(Debug, Default)]
 pub struct PortHops {
     neighbours: Option<Arc<Neighbours>>,
-    /// Those by their IP addresses, with the names of their ports.
+    /// The next hops with IP addresses, with the names of their ports.
     hops: Vec<(String, NextHop)>,
 }
 
 impl PortHops {
-    /// Of ports of these next hops, in the order of the configuration.
+    /// Makes this from the ports' next hops, in the order of the configuration.
     #[must_use]
     pub fn new(
         neighbours: Arc<Neighbours>,
@@ -282,7 +284,7 @@ impl PortHops {
         Self { neighbours: Some(neighbours), hops: hops.collect() }
     }
 
-    /// What is known of each next hop.
+    /// The known state of each next hop.
     fn states(&self, now: Instant) -> impl Iterator<Item = (&String, Option<Neighbour>)> {
         self.hops.iter().map(move |(port, hop)| {
             let neighbours = self.neighbours.as_ref();
@@ -290,7 +292,7 @@ impl PortHops {
         })
     }
 
-    /// A row of `ctl next-hops` for each that the configuration gives.
+    /// A row of `ctl next-hops` for each next hop in the configuration.
     pub fn rows(&self, config: &Config, now: Instant) -> impl Iterator<Item = Value> {
         let states: HashMap<_, _> = self.states(now).collect();
         config.ports.iter().filter_map(move |port| {
@@ -312,8 +314,8 @@ impl PortHops {
         })
     }
 
-    /// The neighbours that were in use lately, with the names of their ports: not those that had stopped
-    /// answering long before others did.
+    /// The neighbours in recent use, with the names of their ports: without those that stopped
+    /// answering long before the others did.
     #[must_use]
     pub fn known(&self) -> Vec<(String, IpAddr, MacAddress)> {
         let states = self.states(Instant::from_ns(0));
@@ -325,7 +327,7 @@ impl PortHops {
         lately.map(|(port, it)| (port.clone(), it.address, it.mac)).collect()
     }
 
-    /// Begins with what a predecessor knew of the next hops that these are, too.
+    /// Begins with the predecessor's knowledge of next hops that are also this program's.
     pub fn inherit(&self, known: &[(String, IpAddr, MacAddress)]) {
         let Some(neighbours) = &self.neighbours else { return };
         for (port, address, mac) in known {
@@ -359,7 +361,7 @@ mod tests {
         }
     }
 
-    /// A balancer's ports: two with the same next hop, on links of their own.
+    /// The ports of a balancer: two with the same next hop, on links of their own.
     fn port_hops() -> (Config, PortHops, Arc<Neighbours>) {
         let port = |name: &str, next_hop: &str| {
             format!("[[port]]\nname = \"{name}\"\ndevice = \"net_null{name}\"\n{next_hop}\n")

@@ -1,4 +1,4 @@
-//! What came of a run: the report on standard output, and whether it went well.
+//! The outcome of a run: the report on standard output, and whether the run succeeded.
 
 use crate::failure::Failure;
 use hotloop::engine::{Report, RunError};
@@ -7,31 +7,31 @@ use hotloop_ops::ReportFormat;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// What became of the capture that was replayed.
+/// The result of replaying a capture.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Replayed {
-    /// Whole frames in it.
+    /// Number of whole frames in the capture.
     pub frame_count: u64,
-    /// Those of them that were too long to be replayed.
+    /// Number of these that were too long to be replayed.
     pub too_long_count: u64,
-    /// Whether it ends within a record.
+    /// Whether the capture ends within a record.
     pub cut: bool,
     /// Whether a signal came before its end.
     pub interrupted: bool,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
     report: Option<Report>,
-    /// What the balancer counted, for people and for programs.
+    /// The balancer's counts, for people and for programs.
     summary: (String, Value),
     replayed: Option<Replayed>,
     failures: Vec<String>,
 }
 
 impl Outcome {
-    /// Of a run, with what the balancer counted.
+    /// The outcome of a run, with the balancer's counts.
     #[must_use]
     pub fn new(run: Result<Report, RunError>, summary: &Summary<'_>) -> Self {
         let (report, failures) = match run {
@@ -42,31 +42,31 @@ impl Outcome {
         Self { report, summary, replayed: None, failures }
     }
 
-    /// Of a run that never began, as a signal came before.
+    /// The outcome of a run that never began, because a signal came before.
     #[must_use]
     pub fn of_no_run() -> Self {
         let summary = (String::new(), Value::Null);
         Self { report: Some(Report::of_no_run()), summary, replayed: None, failures: Vec::new() }
     }
 
-    /// Of a run that replayed a capture.
+    /// Adds the result of replaying a capture.
     #[must_use]
     pub fn replayed(self, replayed: Replayed) -> Self {
         Self { replayed: Some(replayed), ..self }
     }
 
-    /// Adds something that went wrong.
+    /// Adds an error.
     pub fn add_failure(&mut self, failure: String) {
         self.failures.push(failure);
     }
 
-    /// The engine's report, where the run started.
+    /// The engine's report, if the run started.
     #[must_use]
     pub const fn report(&self) -> Option<&Report> {
         self.report.as_ref()
     }
 
-    /// What stands on standard output: nothing where the run did not start.
+    /// The text for standard output: empty if the run did not start.
     #[must_use]
     pub fn text(&self, format: ReportFormat) -> String {
         let Some(report) = &self.report else { return String::new() };
@@ -76,10 +76,10 @@ impl Outcome {
         }
     }
 
-    /// Whether all went well.
+    /// Returns whether everything succeeded.
     ///
     /// # Errors
-    /// [`Failure::Run`] with all that went wrong.
+    /// [`Failure::Run`] with all errors.
     pub fn verdict(&self) -> Result<(), Failure> {
         if self.failures.is_empty() { Ok(()) } else { Err(Failure::Run(self.failures.join("; "))) }
     }

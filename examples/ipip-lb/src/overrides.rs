@@ -8,13 +8,13 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What operators and health checks have changed since the configuration was read. Health and blocks outlast the
-/// configuration, weights and removals don't.
+/// Changes by operators and health checks since the configuration was read. Health and blocks
+/// outlast the configuration, weights and removals don't.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    /// Backends that fail their probes, each with how it is probed.
+    /// Backends that fail their probes, each with its kind of probe.
     pub down: Down,
-    /// Prefixes from which packets to services are dropped; `None` if there are none.
+    /// Prefixes whose packets to services are dropped; `None` if there are none.
     pub blocked: Option<Arc<Blocks>>,
     /// Weights other than the configuration's.
     pub weights: HashMap<TargetName, u32>,
@@ -35,7 +35,7 @@ impl Overrides {
     }
 
     fn down_in(&self, config: &Config) -> HashSet<TargetName> {
-        // Few backends are down, of many: only for these are probes compared.
+        // Of many backends, few are down: probes are compared only for these.
         let addresses: HashSet<IpAddr> = self.down.iter().map(|(address, _)| *address).collect();
         let mut down = HashSet::new();
         if addresses.is_empty() {

@@ -33,15 +33,17 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long connections of a predecessor are entered before clients are answered in between.
+/// Maximum time for entering a predecessor's connections before the control socket is served in
+/// between.
 const ENTERING: Duration = Duration::from_millis(50);
 
-/// Balances until SIGINT or SIGTERM, the end of the duration, or of every device that has one. A signal
-/// that comes before is looked at where it waits for a store or another program, and once it runs.
+/// Balances until SIGINT or SIGTERM, the end of the duration, or the end of every device that has
+/// one. An earlier signal takes effect while the program waits for a store or another program, and
+/// once it runs.
 ///
 /// # Errors
-/// Something that is wrong with the arguments, the configuration or a device; the outcome
-/// reports a run that fails.
+/// If the arguments, the configuration or a device are invalid; the outcome reports a run that
+/// fails.
 pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let (mut outcome, left) = match run_to_end(args) {
         Err(Failure::Ended) => return Ok(Outcome::of_no_run()),
@@ -58,7 +60,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// As [`run`], and closes everything. Where another program takes over, what is for that is left.
+/// Like [`run`], and closes everything. If another program takes over, returns the state for it.
 fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     let (config, stored) = unless_ended(args.common.source.start(Patience::Endless))?;
     let notes = Understood(&config).notes();
@@ -152,7 +154,8 @@ fn sharing(
     sharing.map_err(|error| Failure::Run(format!("threads: {error}")))
 }
 
-/// The balancer as a node among its peers, where it has any, and ready to hand over to another program.
+/// The balancer as a node among its peers, if it has any, and ready to hand over to another
+/// program.
 fn clustered(
     function: NetworkFunction,
     config: &Config,
@@ -160,7 +163,7 @@ fn clustered(
 ) -> Result<(NetworkFunction, Option<Node>, Handover), Failure> {
     let worker_count = config.engine.deployment().cores_in(1);
     let Some(cluster) = &config.cluster else {
-        // Workers note changes only while another program takes over.
+        // Workers keep journals only while another program takes over.
         let (function, asker) = function.sharing(0);
         return Ok((function, None, Handover::new(gate, Some((asker, worker_count)))));
     };
@@ -169,24 +172,24 @@ fn clustered(
     Ok((function, Some(node), Handover::new(gate, None)))
 }
 
-/// What a run needs to know.
+/// The input of a run.
 struct Running<'a> {
     args: &'a Run,
     config: &'a Config,
     notes: &'a [String],
     watching: Watching<'static>,
-    /// Since when a predecessor has received nothing, where there was one.
+    /// Since when a predecessor, if there was one, has received nothing.
     closed: Option<Duration>,
 }
 
-/// What a thread may take before it counts as one that hangs; zero is for ever.
+/// The time after which a thread counts as hanging; zero for never.
 fn stall_max(args: &Run, config: &Config) -> Duration {
     let configured = Duration::from_millis(config.engine.worker_stall_ms_max.into());
     args.stall.given().unwrap_or(configured)
 }
 
-/// A worker that is stuck ends the process, which then prints what the engine knows. VIPs are withdrawn
-/// while any thread hangs.
+/// A worker that is stuck ends the process, which then prints the engine's last counts. VIPs are
+/// withdrawn while any thread hangs.
 fn watching(args: &Run, stall_max: Duration, announcer: Option<&Announcer>) -> Watching<'static> {
     let format = args.common.report;
     let watching = Watching::default()
@@ -249,7 +252,7 @@ impl Running<'_> {
                     return;
                 }
             }
-            // Routers send packets elsewhere while those that still come are forwarded.
+            // Routers send packets elsewhere, while packets that still come are forwarded.
             let end = Instant::now() + operator.withdraw();
             while Instant::now() < end && control.wait_for(TURN) == Waited::Elapsed {
                 let _ = turn(operator);
@@ -259,8 +262,7 @@ impl Running<'_> {
     }
 }
 
-/// The neighbours that packets go to by each port, where the configuration does not give their Ethernet
-/// address.
+/// The neighbours of each port, if the configuration does not have their Ethernet addresses.
 fn next_hops_of(config: &Config, ports: &[OpenPort]) -> Result<Vec<Option<NextHop>>, Failure> {
     let hop = |(configured, (_, port)): (&config::Port, &OpenPort)| {
         let id = port.id().map_err(|error| Failure::Run(error.to_string()))?;
@@ -269,10 +271,10 @@ fn next_hops_of(config: &Config, ports: &[OpenPort]) -> Result<Vec<Option<NextHo
     config.ports.iter().zip(ports).map(hop).collect()
 }
 
-/// A port of the configuration, how packets leave by it, and which side they reach.
+/// A port of the configuration, with its egress and the side that it reaches.
 type OpenPort = (SidedEgress, Port);
 
-/// How packets leave by a port, and which side they reach.
+/// How packets leave by a port, and the side that it reaches.
 struct SidedEgress {
     side: Side,
     route: Route,
@@ -312,7 +314,7 @@ fn rx_queues<'a>(
     queues.collect()
 }
 
-/// What holds for the ports that packets come by.
+/// The properties of the receiving ports.
 fn receiving(config: &Config, ports: &[OpenPort]) -> Result<Ports, Failure> {
     let mut receiving = Ports::default();
     for (configured, (_, port)) in config.ports.iter().zip(ports) {
@@ -326,11 +328,11 @@ fn receiving(config: &Config, ports: &[OpenPort]) -> Result<Ports, Failure> {
     Ok(receiving)
 }
 
-/// How many mbufs of the pool of probes each core keeps to itself.
+/// Number of mbufs of the probes' pool that each core keeps to itself.
 const PROBE_CACHE_COUNT: u32 = 32;
 
-/// The pool of the packets of probes through tunnels, where there may be any: with as many mbufs as TX
-/// queues can hold back, and some under way.
+/// The pool for packets of probes through tunnels, if there may be any: the mbufs that TX queues
+/// can hold back, plus some in use.
 fn probe_pool(eal: Eal, config: &Config) -> Result<Option<Mempool>, Failure> {
     if config.balancer.probe_sources.is_empty() {
         return Ok(None);
@@ -350,7 +352,7 @@ fn probe_pool(eal: Eal, config: &Config) -> Result<Option<Mempool>, Failure> {
     pool.map(Some).map_err(|error| BadInput::new(format!("health.probe_source: {error}")).into())
 }
 
-/// Makes packets of a pool.
+/// Makes packets from a pool.
 fn creating(pool: Mempool) -> Create<Mbuf> {
     Box::new(move |frame| {
         let mut packet = pool.alloc()?;
@@ -359,8 +361,8 @@ fn creating(pool: Mempool) -> Create<Mbuf> {
     })
 }
 
-/// The first port towards each side, or, where its next hops come from the kernel, whichever the kernel's
-/// routes say.
+/// The first port towards each side or, if its next hops come from the kernel, the port that the
+/// kernel's routes select.
 fn egresses(ports: &[OpenPort]) -> Egresses {
     let first = |reaches: fn(Side) -> bool| {
         let port = ports.iter().find(|(port, _)| reaches(port.side));

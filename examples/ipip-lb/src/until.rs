@@ -1,49 +1,49 @@
-//! How long something lasts that an operator has said the end of: a time, or no connection is left.
+//! The end of a state that an operator has limited: a time, or the last connection's end.
 
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// The longest time that an operator may give, in seconds: a year.
+/// The longest time that an operator may set, in seconds: a year.
 pub const TIME_S_MAX: u64 = 365 * 86_400;
 
-/// What a drain waits for: whichever comes first.
+/// The end of a drain: whichever comes first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Until {
-    /// A time; none for ever.
+    /// A time; `None` for no limit.
     pub end: Option<Instant>,
-    /// That no connection is left.
+    /// Whether the drain ends when no connection is left.
     pub is_empty: bool,
 }
 
 impl Until {
-    /// What the arguments of a command say; none where they say neither a time nor that it waits until
-    /// no connection is left.
+    /// The limits in the arguments of a command; `None` if they set neither a time nor a wait for
+    /// the last connection.
     ///
     /// # Errors
-    /// The time is none that may be given.
+    /// If the time is not allowed.
     pub fn of(arguments: &Value, now: Instant) -> Result<Option<Self>, String> {
         let end = for_s(arguments)?.map(|seconds| now + Duration::from_secs(seconds));
         let is_empty = arguments["until_empty"].as_bool().unwrap_or(false);
         Ok((end.is_some() || is_empty).then_some(Self { end, is_empty }))
     }
 
-    /// Whether it is over, with so many connections left; none where that can't be said yet.
+    /// Whether the drain has ended, given the connection count; `None` if not known yet.
     #[must_use]
     pub fn is_over(self, now: Instant, connection_count: Option<u64>) -> bool {
         self.end.is_some_and(|end| end <= now) || self.is_empty && connection_count == Some(0)
     }
 
-    /// For programs: the seconds that are left, null for no end, and whether it may be over sooner.
+    /// For programs: the seconds that are left, null for no end, and whether it may end sooner.
     #[must_use]
     pub fn to_json(self, now: Instant) -> Value {
         json!({ "left_s": self.end.map(|end| left_s(end, now)), "until_empty": self.is_empty })
     }
 }
 
-/// The time that the arguments of a command give, in seconds; none where they give none.
+/// The time in the arguments of a command, in seconds; `None` if they set none.
 ///
 /// # Errors
-/// It is none that may be given.
+/// If the time is not allowed.
 pub fn for_s(arguments: &Value) -> Result<Option<u64>, String> {
     let for_s = &arguments["for_s"];
     match for_s.as_u64().filter(|seconds| (1..=TIME_S_MAX).contains(seconds)) {
@@ -54,7 +54,7 @@ pub fn for_s(arguments: &Value) -> Result<Option<u64>, String> {
     }
 }
 
-/// The seconds from `now` to `end`, of which a part counts as one.
+/// The seconds from `now` to `end`, rounded up.
 #[must_use]
 pub fn left_s(end: Instant, now: Instant) -> u64 {
     let left = end.saturating_duration_since(now);
