@@ -1,8 +1,8 @@
-//! The balancer against a plain model of its rules: random configurations that change while they run,
-//! and a million random packets.
+//! The balancer compared with a simple model of its rules: random configurations that change while
+//! they run, and a million random packets.
 //!
-//! A failure names its seed, the packet and both outcomes; `HOTLOOP_SEED=NUMBER` runs that seed alone,
-//! and `HOTLOOP_SEEDS=COUNT` as many as that instead of 250, of 4,000 packets each.
+//! A failure names its seed, the packet and both outcomes; `HOTLOOP_SEED=NUMBER` runs only that
+//! seed, and `HOTLOOP_SEEDS=COUNT` sets the number of seeds instead of 250, of 4,000 packets each.
 
 use crate::model::compare::{Met, run};
 use std::ops::Range;
@@ -32,7 +32,7 @@ fn the_balancer_agrees_with_the_model() {
     }
 }
 
-/// Runs the seeds on a few threads. Fails with the lowest seed of those that did.
+/// Runs the seeds on a few threads. Fails with the lowest seed that failed.
 fn run_all(seeds: Range<u64>) -> Result<Met, (u64, String)> {
     let (next, sums, failure) =
         (AtomicU64::new(seeds.start), Mutex::new(Met::new()), Mutex::new(None));
@@ -67,7 +67,8 @@ fn note(failure: &mut Option<(u64, String)>, seed: u64, report: String) {
     }
 }
 
-/// Every rule and every reason to drop must have been met, or the agreement would mean little.
+/// Checks that every rule and every drop reason occurred; otherwise the agreement would mean
+/// little.
 fn check_all_met(met: &Met) {
     let count = |rule: &str| met.get(rule).copied().unwrap_or(0);
     let missed: Vec<_> = OFTEN
@@ -85,7 +86,7 @@ fn check_all_met(met: &Met) {
     assert_eq!(unlisted, [&"packet"], "rules that no list here names");
 }
 
-/// Met a thousand times or more.
+/// Must occur a thousand times or more.
 const OFTEN: &[&str] = &[
     "all down: dropped",
     "answer: time exceeded",
@@ -146,7 +147,7 @@ const OFTEN: &[&str] = &[
     "wrapped: IPv6 in IPv6",
 ];
 
-/// Met a hundred times or more.
+/// Must occur a hundred times or more.
 const SOMETIMES: &[&str] = &[
     "all down: forwarded",
     "answer: not allowed",
@@ -174,7 +175,7 @@ const SOMETIMES: &[&str] = &[
     "too_big",
 ];
 
-/// Met ten times or more.
+/// Must occur ten times or more.
 const RARELY: &[&str] = &[
     "connection: another begins elsewhere",
     "connection: its backend is gone",

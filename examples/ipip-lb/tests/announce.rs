@@ -1,4 +1,5 @@
-//! VIPs are announced by routes while they are ready, and what the host sends to them is balanced.
+//! VIPs are announced by routes while they are ready, and packets from the host to them are
+//! balanced.
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What all configurations here have.
+/// The common part of all configurations here.
 fn balancer() -> String {
     [BALANCER, ANNOUNCE, SILENT_PORT].concat()
 }
@@ -26,20 +27,20 @@ fn config() -> String {
         + &dns("net", "203.0.113.128/25", &["10.0.0.1"])
 }
 
-/// As [`config`], with so much time between the VIPs' withdrawal and the end.
+/// Like [`config`], with this much time between the VIPs' withdrawal and the end.
 fn lingering(linger: Duration) -> String {
     let line = format!("interface = \"vips0\"\nlinger_ms = {}", linger.as_millis());
     config().replace("interface = \"vips0\"", &line)
 }
 
-/// A namespace with an address of the host, from which it sends.
+/// A namespace with an address for the host to send from.
 fn network() -> Result<Network, String> {
     let network = Network::with_ipv6()?;
     ip(&["address", "add", "198.51.100.5/32", "dev", "lo"])?;
     Ok(network)
 }
 
-/// Runs `ctl` with these arguments, and returns what it says.
+/// Runs `ctl` with these arguments, and returns its output.
 fn ctl(folder: &Path, arguments: &str) -> String {
     let mut ctl = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
     ctl.current_dir(folder).arg("ctl").args(arguments.split(' ')).args(["--control", "lb.sock"]);
@@ -110,7 +111,7 @@ fn routes_follow_what_is_ready_and_what_the_host_sends_is_balanced() {
     wait_for("it is announced again", &all);
     assert!(begun.elapsed() >= Duration::from_millis(900), "it was withdrawn, so it is held");
 
-    // An operator takes the balancer out of service, which a reload does not change.
+    // An operator takes the balancer out of service. A reload does not change that.
     ctl(path, "withdraw");
     assert!(routes().is_empty());
     ctl(path, "reload");
@@ -120,7 +121,7 @@ fn routes_follow_what_is_ready_and_what_the_host_sends_is_balanced() {
     ctl(path, "announce");
     wait_for("all are announced again", &all);
 
-    // A service that goes and one that comes.
+    // One service goes and another comes.
     fs::write(path.join("lb.toml"), config().replace("203.0.113.11", "203.0.113.12")).unwrap();
     ctl(path, "reload");
     wait_for("another is announced", &["203.0.113.10", "203.0.113.12", "2001:db8:a::10"]);
@@ -137,7 +138,7 @@ fn routes_follow_what_is_ready_and_what_the_host_sends_is_balanced() {
     assert!(routes().is_empty());
 }
 
-/// What flaps is held for longer and longer, until an operator has it announced.
+/// A flapping VIP is held for longer and longer, until an operator announces it.
 #[test]
 fn a_vip_that_was_withdrawn_is_held_and_ctl_says_for_how_long() {
     const HOLD_S: u64 = 60;
@@ -174,7 +175,8 @@ fn a_vip_that_was_withdrawn_is_held_and_ctl_says_for_how_long() {
     assert_eq!(held_names.collect::<Vec<_>>(), ["time"]);
     assert_eq!(routes(), others);
 
-    // An operator who says so, with or without having withdrawn them, waits for nothing.
+    // An operator's command takes effect at once, whether or not the VIPs were withdrawn by
+    // command.
     for command in ["announce", "withdraw", "announce"] {
         let begun = Instant::now();
         ctl(path, command);
@@ -233,7 +235,7 @@ fn a_program_that_is_to_end_withdraws_first_and_lingers() {
     assert!(is_running && asked.elapsed() >= linger);
 }
 
-/// The program ends by itself, in its time and with a whole report.
+/// The program ends on its own, in time and with a whole report.
 #[test]
 fn a_balancer_that_leaves_withdraws_waits_for_its_connections_and_ends() {
     let _network = match network() {
@@ -252,7 +254,7 @@ fn a_balancer_that_leaves_withdraws_waits_for_its_connections_and_ends() {
     };
     let leaving = |program: &Program| program.ask("status").unwrap()["leaving"].clone();
 
-    // Without connections, it ends once routers have learned of it.
+    // Without connections, it ends after routers have had time to learn of it.
     let program = start();
     let begun = Instant::now();
     let text = ctl(path, "leave");
@@ -266,7 +268,7 @@ fn a_balancer_that_leaves_withdraws_waits_for_its_connections_and_ends() {
     assert_eq!(report["balanced"], true, "{report}");
     assert!(errors.contains("leave: the program ends; connections left: 0"), "{errors}");
 
-    // With one, it stays, and balances what comes.
+    // With one, it stays, and balances packets.
     let program = start();
     let socket = UdpSocket::bind("198.51.100.5:9").unwrap();
     let send = || socket.send_to(&[0; 100], "203.0.113.10:53").unwrap();
@@ -280,7 +282,7 @@ fn a_balancer_that_leaves_withdraws_waits_for_its_connections_and_ends() {
     assert_eq!(leaving(&program), serde_json::json!({ "left_s": null, "until_empty": true }));
     let text = ctl(path, "status");
     assert!(text.contains("leaving: the program ends once no connection is left\n"), "{text}");
-    // What is announced again goes on.
+    // After VIPs are announced again, the program continues.
     ctl(path, "announce");
     wait_until("all are announced again", || routes().len() == 3);
     assert!(leaving(&program).is_null());

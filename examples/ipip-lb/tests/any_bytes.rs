@@ -1,5 +1,5 @@
 //! Frames of any bytes through the whole balancer: no panic, every frame accounted for, every drop
-//! reason met.
+//! reason covered.
 
 use crate::bench::{CONFIG, egresses};
 use hotloop::engine::{Deployment, Engine, outlets};
@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const FRAME_BYTES_MAX: u64 = 9_000;
 
-/// Reasons that frames alone can't bring about: buffers in plain memory never run out, nobody
-/// takes out backends, nothing is said of the port that they come by, prefixes of clients have no limit,
-/// and nobody sends probes.
+/// Reasons that don't occur with frames only: buffers in plain memory never run out, no backend is
+/// taken out, the ports have no properties, prefixes of clients have no limit, and there are no
+/// probes.
 const NOT_HERE: [&str; 7] = [
     "no_mbuf",
     "flushed",
@@ -36,10 +36,10 @@ const NOT_HERE: [&str; 7] = [
     "probe_reply_lost",
 ];
 
-/// Reasons that there are only with [`FIRST_AID`].
+/// Reasons that occur only with [`FIRST_AID`].
 const OF_FIRST_AID: [&str; 2] = ["blocked", "service_limit"];
 
-/// A service with a limit. Blocked is [`BLOCKED`].
+/// A service with a limit. The blocked prefix is [`BLOCKED`].
 const FIRST_AID: &str = r#"
 [[service]]
 name = "limited"
@@ -52,11 +52,11 @@ backend = [{ address = "10.0.0.1" }]
 
 const BLOCKED: &str = "198.51.99.0/24";
 
-/// Sound frames of every kind, one of which each frame is made of.
+/// Valid frames of every kind, the base of each test frame.
 struct Templates {
-    /// To services, from clients and from tunnels.
+    /// Frames to services, from clients and from tunnels.
     served: Vec<Vec<u8>>,
-    /// Each to be dropped for some reason.
+    /// Frames that must be dropped, each for some reason.
     dropped: Vec<Vec<u8>>,
 }
 
@@ -83,7 +83,7 @@ impl Templates {
         served.extend(
             udp().from(client).to("203.0.113.10:53").payload([1; 3000]).build_fragments(1400),
         );
-        // In pieces.
+        // In fragments.
         served.push(web().payload(vec![3; 8_800]).build());
         served.push(web().payload(vec![0; 1_441]).build());
         for bytes in [0, 1, 18, 64, 512, 1440] {
@@ -153,9 +153,9 @@ fn fragment(packet: PacketBuilder, index: usize) -> Vec<u8> {
     packet.payload([0x45; 2000]).build_fragments(1400).swap_remove(index)
 }
 
-/// A tunnel packet that met congestion, with an inner one that can't show it.
+/// A tunnel packet that met congestion, with an inner packet that can't show it.
 fn congested(inner: PacketBuilder) -> Vec<u8> {
-    // Outside ECT(1) becomes CE: one bit, which the header's checksum must follow.
+    // The outer ECT(1) becomes CE: one bit, and the header's checksum must follow.
     let mut frame = inner.tunnelled("10.0.0.1", "192.0.2.1").build();
     let sum = u16::from_be_bytes([frame[24], frame[25]]);
     let marked = frame[15] | 3;
@@ -169,8 +169,8 @@ fn congested(inner: PacketBuilder) -> Vec<u8> {
     frame
 }
 
-/// Changes the bytes where an untagged frame has the end of its IPv4 source and the source port, and
-/// the header's checksum.
+/// Changes the bytes where an untagged frame has the end of its IPv4 source and the source port,
+/// and the header's checksum.
 fn from_another_client(rng: &mut Rng, mut frame: Vec<u8>) -> Vec<u8> {
     if frame.len() > 36 && frame[12..16] == [8, 0, 0x45, 0] && frame[23] != 4 && frame[23] != 41 {
         frame[29] = rng.next_u64() as u8;
@@ -226,7 +226,7 @@ impl Source for AnyBytes {
     }
 }
 
-/// Counts what leaves in a tunnel from the balancer, and what leaves for a client.
+/// Counts packets that leave in a tunnel from the balancer, and packets that leave for a client.
 #[derive(Default)]
 struct Left {
     wrapped: AtomicU64,
@@ -249,7 +249,7 @@ impl Sink for Check<'_> {
             assert_eq!(packet.data()[..6], crate::bench::NEXT_HOP_MAC);
             let l3_offset = ethernet::l3_offset(packet.data()).unwrap();
             assert!(packet.len_bytes() - l3_offset <= 1500);
-            // Checks the outer header, its checksum, and that the inner one lies within.
+            // Checks the outer header, its checksum, and that the inner packet lies within.
             let tunnel = ipip::decapsulate(&mut packet).unwrap();
             assert!(["192.0.2.1", "2001:db8::1"].contains(&tunnel.source.to_string().as_str()));
             self.0.wrapped.fetch_add(1, Relaxed);
@@ -301,8 +301,8 @@ fn run(deployment: Deployment, frame_count: u64, ring_capacity: usize, has_first
     let to_backends = summary["backends"].as_array().unwrap().iter();
     let to_backends: u64 = to_backends.map(|it| it["packets"].as_u64().unwrap()).sum();
     assert_eq!(to_backends, wrapped);
-    // What was answered was dropped, and the answer created; the other packets that were created
-    // are pieces of longer ones.
+    // Each answered packet was dropped, and its answer created; the other created packets are
+    // fragments of longer ones.
     assert_eq!(count("to_clients") + count("answered"), bare);
     let answered = count("answered");
     assert!(report.created > answered && answered > frame_count / 1000, "{answered}: {report}");
@@ -313,7 +313,7 @@ fn any_bytes_run_to_completion() {
     run(Deployment::run_to_completion(2), 1_000_000, 4096, false);
 }
 
-/// The sources wait where rings of eight packets are full, so that none is dropped there.
+/// The sources wait if rings of eight packets are full, so that none is dropped there.
 #[test]
 fn any_bytes_through_a_pipeline_with_short_rings() {
     run(Deployment::pipeline([2, 2]), 200_000, 8, true);

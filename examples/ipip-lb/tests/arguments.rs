@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Arguments that are wrong, and what the one line about them says.
+/// Wrong arguments, and the parts of the one line about them.
 const WRONG: &[(&[&str], &[&str])] = &[
     (&[], &["subcommand"]),
     (&["balance"], &["unrecognized subcommand 'balance'"]),
@@ -83,7 +83,7 @@ fn each_wrong_argument_is_named_with_a_remedy() {
         assert_eq!(status.code(), Some(2), "{args:?}: {message}");
         assert!(stdout.is_empty(), "{args:?}");
         assert_eq!(message.lines().count(), 1, "{args:?}: {message}");
-        // What to do follows a semicolon.
+        // The remedy follows a semicolon.
         assert!(message.contains("ipip-lb: ") && message.contains("; "), "{args:?}: {message}");
         for part in *expected {
             assert!(message.contains(part), "{args:?}: {message}");
@@ -173,7 +173,7 @@ fn keygen_prints_another_key_each_time() {
         let key = String::from_utf8(output.stdout).unwrap();
         let key = key.strip_suffix('\n').expect("one line").to_owned();
         assert!(key.len() == 32 && key.bytes().all(|it| it.is_ascii_hexdigit()), "{key}");
-        // It is what a configuration takes.
+        // A configuration accepts it.
         let config = CONFIG.replacen("mtu =", &format!("hash_key = \"{key}\"\nmtu ="), 1);
         ipip_lb::config::Config::parse("lb.toml", &config).unwrap();
         keys.push(key);
@@ -194,7 +194,7 @@ fn too_little_memory_is_named_as_such() {
     assert!(errors.contains("there is too little memory: raise the limits"), "{errors}");
 }
 
-/// Where tables and mempools are on hugepages, it runs.
+/// If tables and mempools are on hugepages, the program runs.
 #[test]
 fn where_the_hugepages_required_are_there_it_runs() {
     const NEEDED: u32 = 56;
@@ -214,7 +214,7 @@ fn where_the_hugepages_required_are_there_it_runs() {
     assert_eq!(status.code(), Some(0), "{}", String::from_utf8_lossy(&stderr));
 }
 
-/// Hugepages that are required are there, or nothing runs.
+/// If required hugepages are missing, nothing runs.
 #[test]
 fn anything_less_than_the_hugepages_required_is_refused() {
     let folder = folder();
@@ -230,7 +230,7 @@ fn anything_less_than_the_hugepages_required_is_refused() {
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && errors.contains(expected), "{errors}");
     }
-    // A table gets what there is.
+    // A table gets the available pages.
     let tables = Lb::of(CONFIG).balance().obtained();
     for (table, obtained) in tables {
         let is_huge = matches!(obtained.pages, Pages::Huge | Pages::Gigantic);

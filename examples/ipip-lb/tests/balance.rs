@@ -1,4 +1,4 @@
-//! What becomes of each kind of packet, on plain memory.
+//! The treatment of each kind of packet, on plain memory.
 
 use crate::bench::{CLIENT_MAC, Lb, NEXT_HOP_MAC, OWN_MAC, lb, reply, tunnel_of};
 use hotloop::flow::STEP_NS;
@@ -11,7 +11,7 @@ use hotloop::packet::memory::MemPacket;
 use hotloop_balancer::balance::BalanceDrop;
 use std::time::Duration;
 
-/// How long the configuration has UDP remembered.
+/// The configuration's idle timeout of UDP.
 const UDP_IDLE_NS: u64 = 60_000_000_000;
 
 /// The four services of the configuration and a client for each.
@@ -37,7 +37,7 @@ fn packets_to_a_service_leave_wrapped_in_all_four_combinations() {
         };
         assert_eq!(tunnel.source.to_string(), expected.0, "{vip}");
         assert!(tunnel.destination.to_string().starts_with(expected.1), "{vip}");
-        // But for the addresses of the link and the TTL, what was sent.
+        // The packet that was sent, except the addresses of the link and the TTL.
         let inner = tcp().from(client).to(vip).ttl(8).payload([7; 100]).build();
         assert_eq!(packet.data()[12..], inner[12..], "{vip}");
     }
@@ -83,7 +83,7 @@ fn tunnels_are_taken_from_backends_and_peers_alone() {
     lb.one(&to_own("10.0.0.1"));
     lb.one(&to_own("10.9.9.9"));
     assert_eq!(lb.to_clients(), 2);
-    // An address that is not the balancer's, and a fragment of a tunnel packet.
+    // A packet to another address than the balancer's, and a fragment of a tunnel packet.
     let elsewhere = inner().tunnelled("10.0.0.1", "192.0.2.2").build();
     assert_eq!(lb.dropped(&elsewhere, BalanceDrop::Punt), 1);
     for fragment in
@@ -126,7 +126,7 @@ fn errors_go_to_the_backend_of_the_connection_they_are_about() {
     let mut lb = lb();
     for (client, vip) in PAIRS {
         let request = lb.one(&tcp().from(client).to(vip).build());
-        // What the backend answered met a router, which tells its sender: the VIP.
+        // The backend's answer met a router, which reports to the answer's sender: the VIP.
         let answer = tcp().from(vip).to(client).payload([0; 1400]).build();
         for error in [too_big(&answer, 1400), time_exceeded(&answer), unreachable(&answer)] {
             let error = lb.one(&error.build());
@@ -134,13 +134,13 @@ fn errors_go_to_the_backend_of_the_connection_they_are_about() {
         }
     }
     assert_eq!(lb.admitted(), 4);
-    // Of a connection that is not known: where its packets would go, but not remembered.
+    // For an unknown connection: to the target of its packets, without being remembered.
     let answer = udp().from("203.0.113.10:53").to("198.51.100.9:77").build();
     let error = lb.one(&unreachable(&answer).build());
     assert_eq!(lb.admitted(), 4);
     let request = lb.one(&udp().from("198.51.100.9:77").to("203.0.113.10:53").build());
     assert_eq!(tunnel_of(&error), tunnel_of(&request));
-    // About packets that no service sent, or sent to somebody else.
+    // About packets that no service sent, or sent to another client.
     let stray = unreachable(&udp().from("192.0.2.1:53").to("198.51.100.9:77").build());
     assert_eq!(lb.dropped(&stray.build(), BalanceDrop::Punt), 1);
     let diverted = unreachable(&answer).to("203.0.113.11").build();
@@ -161,15 +161,15 @@ fn later_fragments_follow_their_first() {
         let targets: Vec<_> = out.packets().iter().map(|it| tunnel_of(&it.packet)).collect();
         assert!(targets.len() == 3 && targets.iter().all(|it| *it == targets[0]), "{targets:?}");
     }
-    // Outside a tunnel, to nobody.
+    // Outside a tunnel, to no service.
     let stray = udp().from("198.51.100.7:9").to("198.51.100.8:9").payload([0; 3000]);
     let out = lb.feed(&stray.build_fragments(1400));
     assert_eq!(out.dropped(BalanceDrop::Punt), 3);
-    // Those of a reply need no port: they are on their way to a client.
+    // The fragments of a reply need no port: they are on their way to a client.
     let reply = udp().from("203.0.113.10:53").to("198.51.100.7:9").payload([0; 3000]);
     let frames = reply.tunnelled("10.0.0.1", "192.0.2.1").build_fragments(1400);
     assert_eq!(lb.feed(&frames).packets().len(), 3);
-    // Those of a request in a tunnel do.
+    // The fragments of a request in a tunnel need one.
     let request = udp().from("198.51.100.7:9").to("203.0.113.10:53").payload([0; 3000]);
     let frames = request.tunnelled("10.0.0.1", "192.0.2.1").build_fragments(1400);
     assert_eq!(lb.feed(&frames).packets().len(), 3);
@@ -215,7 +215,7 @@ fn what_is_nobodys_is_dropped_by_name() {
     ] {
         assert_eq!(lb.dropped(&frame, reason), 1, "{reason:?} {frame:02x?}");
     }
-    // ECT-unaware inside, congestion outside.
+    // The inner packet is not ECN-capable, and the outer one met congestion.
     let reply = udp().from("203.0.113.10:53").to(client).tunnelled("10.0.0.1", "192.0.2.1");
     let mut marked = reply.build();
     marked[15] |= 3;
@@ -241,7 +241,7 @@ fn a_service_of_everything_takes_what_has_no_ports() {
     }
     // The echo request was answered.
     assert_eq!(lb.admitted(), 2);
-    // A tunnel that is not the balancer's is one of them. It goes by the flow inside.
+    // Another node's tunnel is one of them. It goes by the inner flow.
     let inside = udp().from("198.51.100.7:1").to("198.51.100.9:9");
     lb.one(&inside.tunnelled("198.51.100.7", vip).build());
     assert_eq!(lb.admitted(), 2);
@@ -256,7 +256,7 @@ fn a_full_table_costs_no_packets() {
     let second = lb.feed(&frames);
     assert_eq!(first.packets().len(), 100);
     assert_eq!(lb.connections(), 10);
-    // Each took the place of another, of which one datagram came.
+    // Each took the place of another with a single datagram.
     assert!(lb.admitted() >= 190 && lb.stateless() == 0, "{}", lb.admitted());
     for (first, second) in first.packets().iter().zip(second.packets()) {
         assert_eq!(tunnel_of(&first.packet), tunnel_of(&second.packet));
@@ -321,7 +321,7 @@ fn a_request_and_its_tunnelled_reply_meet_on_one_worker() {
         workers[worker].one(reply.data());
         owned[worker] += 1;
     }
-    // Each worker's table knew the connection of each reply that it got.
+    // Each worker's table had the connection of each reply to the worker.
     for (worker, owned) in workers.iter().zip(owned) {
         assert!(owned > 60, "{owned} of 200 flows");
         assert_eq!((worker.connections() as u64, worker.replies_known()), (owned, owned));

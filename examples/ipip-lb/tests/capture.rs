@@ -1,4 +1,5 @@
-//! Captures of the balancer: what was received reads as it was received, whatever became of it since.
+//! Captures of the balancer: records of received packets are as received, whatever happened to the
+//! packets since.
 
 use crate::deployed::{Running, in_all, preamble, service};
 use hotloop::engine::{Capture, CaptureConfig, Drops, Points, Record};
@@ -15,7 +16,7 @@ fn request(number: u16) -> PacketBuilder {
     tcp().from(format!("198.51.100.7:{number}")).to("203.0.113.10:80")
 }
 
-/// What was captured, in the order of its bytes: cores have no order among each other.
+/// The records, sorted by their bytes: there is no order between cores.
 fn taken(running: &mut Running<'_>, capture: &mut Capture) -> Vec<(Way, Vec<u8>)> {
     capture.stop();
     running.advance(Duration::ZERO);
@@ -42,7 +43,7 @@ fn what_was_received_and_then_encapsulated_reads_as_it_was_received() {
     let ((received, sent), _) = in_all(&config(), |running| {
         let mut receiving = begin(running, Points::RECEIVE);
         let mut sending = begin(running, Points::SEND);
-        // Nothing is taken from the captures before all packets have left.
+        // The captures are not read before all packets have left.
         let mut left: Vec<_> = running.feed_spread(&frames);
         left.sort_by(|one, other| one.frame.cmp(&other.frame));
         let received = taken(running, &mut receiving);

@@ -1,17 +1,18 @@
-//! Two balancers that announce their VIPs by BIRD, and connections of which none is broken by what happens
-//! to one of them: `demo/cluster.sh`, which checks whatever it shows. Without the section `[cluster]`, a drain and
-//! the end of a balancer break some, so the check can fail. And what is drawn by a seed happens to them, to the backends,
-//! to etcd and to the routes: `demo/rounds.sh`.
+//! Two balancers that announce their VIPs by BIRD, with connections that must not break, whatever
+//! happens to one of them: `demo/cluster.sh`, which checks its own results. Without the section
+//! `[cluster]`, a drain and the end of a balancer break some connections, so the check can fail.
+//! And `demo/rounds.sh`: events drawn by a seed happen to the balancers, the backends, etcd and the
+//! routes.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 use std::env;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-/// How many rounds are played: they take three to five minutes. `IPIP_LB_ROUNDS` says how many else.
+/// Number of rounds: they take three to five minutes. `IPIP_LB_ROUNDS` sets another number.
 const ROUND_COUNT: &str = "50";
 
-/// One after the other: how long a machine takes is part of what is checked.
+/// One test at a time: the checks depend on the speed of the machine.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -20,7 +21,8 @@ fn connections_go_on_when_a_backend_is_drained_and_a_balancer_killed_silent_with
     show("cluster.sh", &["--apart"]);
 }
 
-/// The same rounds each time, unless `IPIP_LB_SEED` says which: `cargo xtask demo --cluster` draws others.
+/// The same rounds each time, unless `IPIP_LB_SEED` is set: `cargo xtask demo --cluster` draws
+/// others.
 #[test]
 fn no_byte_of_a_thousand_uploads_is_lost_in_rounds_that_a_seed_draws() {
     let of = |name, otherwise: &str| env::var(name).unwrap_or_else(|_| otherwise.to_owned());
@@ -28,7 +30,7 @@ fn no_byte_of_a_thousand_uploads_is_lost_in_rounds_that_a_seed_draws() {
     show("rounds.sh", &["--rounds", &rounds, "--seed", &seed]);
 }
 
-/// Runs a script, which ends with an error where something is not as it says.
+/// Runs a script, which ends with an error if a check fails.
 fn show(script: &str, arguments: &[&str]) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let script = format!("{}/../../demo/{script}", env!("CARGO_MANIFEST_DIR"));

@@ -1,7 +1,7 @@
 //! Configurations for tests.
 
-/// What every configuration of these tests begins with; `balancer` are further keys of [balancer],
-/// or others for those that are here.
+/// The beginning of every configuration of these tests; `balancer` has further keys of [balancer],
+/// or replaces those that are here.
 pub fn preamble(balancer: &str) -> String {
     let has = |key: &str| balancer.lines().any(|line| line.trim_start().starts_with(key));
     let mut keys: Vec<_> = [
@@ -39,8 +39,8 @@ pub fn preamble(balancer: &str) -> String {
     )
 }
 
-/// A service. Its backends are written `10.0.0.1`, or `10.0.0.1*3` where it has a weight other than
-/// 1. `what` is address, protocol and ports: `203.0.113.10 tcp 80`.
+/// A service. Its backends are written `10.0.0.1`, or `10.0.0.1*3` for another weight than 1.
+/// `what` is address, protocol and ports: `203.0.113.10 tcp 80`.
 pub fn service(name: &str, what: &str, keys: &str, backends: &[&str]) -> String {
     let words: Vec<_> = what.split(' ').collect();
     let [address, protocol, ports] = words[..] else { panic!("{what:?}") };

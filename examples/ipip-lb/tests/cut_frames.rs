@@ -1,4 +1,5 @@
-//! Packets that the kernel puts together before a device cuts them: a reason of their own, and one warning.
+//! Packets that the kernel assembles and a device then cuts: they have a drop reason of their own,
+//! and one warning.
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
@@ -8,7 +9,7 @@ use hotloop_tests::network::{Network, Peer};
 use hotloop_tests::wait_until;
 use serde_json::json;
 
-/// With several queues, every version of the driver has the kernel put fragments together.
+/// With several queues, every version of the driver makes the kernel assemble fragments.
 const PORT: &str = r#"
 [[port]]
 name = "uplink"
@@ -30,7 +31,7 @@ fn cut_packets_are_dropped_as_truncated_and_one_warning_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let mut peer = Peer::new("b");
     for (has_cut, frames) in [
-        // Whoever sends a frame with a wrong length isn't the device.
+        // A frame with a wrong length from a host isn't cut by the device.
         (false, vec![tcp().to("203.0.113.10:80").payload([7; 900]).build()[..500].to_vec(); 20]),
         (true, {
             let datagram = |id| udp().to("203.0.113.10:53").payload([7; 3000]).identification(id);

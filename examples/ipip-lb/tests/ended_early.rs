@@ -1,4 +1,4 @@
-//! A signal that comes before the balancer runs ends it with a report and exit code 0, whatever it waits for.
+//! A signal before the balancer runs ends it with a report and exit code 0, whatever it waits for.
 
 use crate::namespace::{BALANCER, SILENT_PORT, command, service};
 use hotloop_tests::{Program, free_address};
@@ -35,7 +35,7 @@ fn report(program: Program) -> (Value, String) {
     (report, errors)
 }
 
-/// That it never began to run, and says so.
+/// Checks that it never began to run, and reports that.
 fn never_ran(program: Program) {
     let (report, errors) = report(program);
     assert_eq!((&report["received"], &report["sent"]), (&0.into(), &0.into()));

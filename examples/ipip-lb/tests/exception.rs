@@ -1,5 +1,5 @@
-//! What is not for the balancer goes to the kernel and comes from it: ARP, neighbour discovery and pings
-//! work on each port that the balancer has.
+//! Packets that are not for the balancer go to the kernel and come from it: ARP, neighbour
+//! discovery and pings work on each port of the balancer.
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::fs;
 use std::net::UdpSocket;
 
-/// How many pings go from each end to the other, in each IP version.
+/// Number of pings from each end to the other, in each IP version.
 const PING_COUNT: u16 = 100;
 
 /// The addresses of the host, on the interfaces of the balancer.
@@ -22,7 +22,7 @@ const HOST: [(&str, &str); 4] = [
     ("2001:db8:1::1/64", "edge1"),
 ];
 
-/// Those of the other ends of the wires.
+/// The addresses of the other ends of the wires.
 const PEER: [(&str, &str); 4] = [
     ("192.0.2.2/24", "b0"),
     ("2001:db8::2/64", "b0"),
@@ -30,7 +30,7 @@ const PEER: [(&str, &str); 4] = [
     ("2001:db8:1::2/64", "b1"),
 ];
 
-/// The configuration, with what says where frames for clients and for backends go.
+/// The configuration, with the next hops for clients and for backends.
 fn config(next_hop: &str, backends: &str) -> String {
     let port = |(number, name, side, hop)| {
         format!(
@@ -56,7 +56,7 @@ fn pings_pass_in_both_directions_beside_what_is_balanced() {
         Ok(network) => network,
         Err(why) => return println!("skipped: {why}"),
     };
-    // The kernel has no business on the wires: what it answers, it answers by `edge0` and `edge1`.
+    // The kernel must not use the wires: it answers through `edge0` and `edge1`.
     for wire in ["a0", "a1"] {
         ip(&["link", "set", "dev", wire, "arp", "off"]).unwrap();
         fs::write(format!("/proc/sys/net/ipv6/conf/{wire}/disable_ipv6"), "1").unwrap();
@@ -98,14 +98,14 @@ fn pings_pass_in_both_directions_beside_what_is_balanced() {
     }
 }
 
-/// Every packet is accounted for, and it was said that the kernel gets what the wires carry.
+/// Checks that every packet is accounted for, and the log names the kernel as receiver.
 fn check(report: &Value, errors: &str) {
     for (port, wire) in [("uplink", "a0"), ("downlink", "a1")] {
         let warning = format!("port.{port}: the kernel answers to what {wire} receives, too");
         assert!(errors.contains(&warning), "{errors}");
     }
     assert_eq!(report["balanced"], true, "{report}");
-    // Nothing that the kernel had to do with went by another way than its own.
+    // All of the kernel's packets went through its own interfaces.
     for sink in ["sink kernel 0", "sink kernel 1"] {
         let stages = report["stages"].as_array().unwrap();
         let sent = stages.iter().find(|it| it["name"] == sink).map(|it| &it["emitted"]);

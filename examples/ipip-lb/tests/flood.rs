@@ -25,10 +25,11 @@ const CONNECTIONS_MAX: u32 = 10_000;
 const ESTABLISHED: u32 = 9_900;
 const FLOOD: u32 = 10_000_000;
 
-/// From one burst of the flood to the next: so the flood lasts for ten seconds.
+/// The interval of the flood's bursts: the flood lasts for ten seconds.
 const BURST_NS: u64 = 64_000;
 
-/// Where a frame has its addresses, port and TCP's flags, in bytes: untagged, without options.
+/// Offsets of the addresses, the port and TCP's flags in a frame, in bytes: untagged, without
+/// options.
 const SOURCE: std::ops::Range<usize> = 26..30;
 const SOURCE_PORT: std::ops::Range<usize> = 34..36;
 const FLAGS: usize = 47;
@@ -40,7 +41,7 @@ fn config(backends: &[&str]) -> Config {
     Config::parse("lb.toml", &text).unwrap()
 }
 
-/// A worker's balancer that gets the same buffers again and again: nothing is allocated.
+/// A worker's balancer that gets the same buffers repeatedly: nothing is allocated.
 struct Worker {
     balance: Balance<MemPacket>,
     builder: Builder,
@@ -89,7 +90,7 @@ impl Worker {
         }
     }
 
-    /// Goes over to another configuration.
+    /// Switches to another configuration.
     fn reload(&mut self, config: &Config) {
         let table = self.builder.build(&config.spec(), &Standing::default()).unwrap();
         self.publisher.publish(Arc::new(table));
@@ -97,8 +98,8 @@ impl Worker {
         assert!(self.publisher.collect());
     }
 
-    /// Sends a segment of each of these clients: client and flags. `check` has each frame as it left,
-    /// and the backend that is the consistent choice for it.
+    /// Sends a segment of each of these clients: client and flags. `check` gets each frame as it
+    /// left, and the consistent choice of backend for it.
     fn send_all(
         &mut self,
         mut clients: impl Iterator<Item = (u32, u8)>,
@@ -147,7 +148,7 @@ impl Worker {
         count
     }
 
-    /// What every balancer of this configuration chooses.
+    /// The choice of every balancer with this configuration.
     fn consistent(&self, hash: u32) -> [u8; 4] {
         let table = self.balance.services();
         let target = table.all()[0].by_hash(hash).expect("there are backends");
@@ -179,7 +180,7 @@ fn a_flood_of_ten_million_syns_ends_no_established_connection() {
     worker.send_all((0..CONNECTIONS_MAX).map(|client| (client, SYN)), |_, _| {});
     let mut before = Vec::new();
     let established = || (0..ESTABLISHED).map(|client| (client, ACK));
-    // Nobody answers here, so they must have outlasted openings.
+    // No server answers here, so they must have outlasted openings.
     for _ in 0..3 {
         before.clear();
         worker.now = Instant::from_ns(worker.now.as_ns() + 6_000_000_000);
@@ -190,7 +191,7 @@ fn a_flood_of_ten_million_syns_ends_no_established_connection() {
     assert_eq!(worker.connections().len(), CONNECTIONS_MAX as usize);
     assert_eq!(worker.counts[0].stateless.count(), 0);
 
-    // From now on the consistent choice is another for most of them.
+    // From now on the consistent choice is another backend for most of them.
     worker.reload(&config(&["10.1.0.4*30", "10.1.0.1", "10.1.0.2*2", "10.1.0.3*3"]));
     for _ in 0..CONNECTIONS_MAX {
         worker.send(&mut std::iter::empty(), |_, _| {});
@@ -210,8 +211,8 @@ fn a_flood_of_ten_million_syns_ends_no_established_connection() {
     });
     assert_eq!(flood, u64::from(FLOOD));
 
-    // The flood was balanced, by the weights. What of it was remembered took the places of those in
-    // opening, of each other, and of those that lose nothing.
+    // The flood was balanced, by the weights. Its remembered connections took the places of opening
+    // ones, of each other, and of those that lose nothing.
     assert!(counts[4] > flood / 36 * 29 && counts[1] > flood / 50, "{counts:?}");
     let stateless = worker.counts[0].stateless.count();
     let admitted = worker.counts[0].admitted.count();
@@ -219,7 +220,7 @@ fn a_flood_of_ten_million_syns_ends_no_established_connection() {
     println!("{stateless} of {flood} were not remembered");
     assert_eq!(worker.counters.dropped_sum(), 0);
 
-    // All exceptions are there, with the backends that they had, and no packet goes elsewhere.
+    // All exceptions are there, with their backends, and no packet goes elsewhere.
     let known = worker.connections();
     assert!(known.len() <= CONNECTIONS_MAX as usize);
     for (key, (_, before)) in &exceptions {

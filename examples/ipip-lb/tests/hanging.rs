@@ -32,13 +32,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Where the copy of this program finds its configuration.
+/// The variable with the configuration's path, for the copy of this program.
 const CONFIG_VARIABLE: &str = "HOTLOOP_TEST_CONFIG";
 
-/// How long a VIP is held that was withdrawn for the first time: `announce.hold_s` without it.
+/// The hold of a VIP after its first withdrawal: the default of `announce.hold_s`.
 const HOLD: Duration = Duration::from_secs(1);
 
-/// After so much a thread of these tests hangs.
+/// The time after which a thread of these tests counts as hanging.
 const STALL_MAX: Duration = Duration::from_millis(400);
 
 const VIPS: [&str; 2] = ["203.0.113.10", "2001:db8:a::10"];
@@ -80,7 +80,7 @@ fn vips_are_withdrawn_until_what_was_stopped_goes_on() {
     for (what, thread) in [("worker", worker), ("control thread", process)] {
         let stopped = while_stopped(thread, || {
             let withdrawn = wait_until("a stopped thread", || routes().is_empty());
-            // The threads that run leave it so.
+            // The running threads don't change that.
             std::thread::sleep(2 * STALL_MAX);
             assert!(routes().is_empty(), "{what}");
             println!("{what}: withdrawn after {withdrawn:?}");
@@ -111,7 +111,7 @@ fn vips_are_withdrawn_until_what_was_stopped_goes_on() {
     assert!(routes().is_empty());
 }
 
-/// Polls a source until it is to loop for ever.
+/// Polls a source until it must loop for ever.
 struct Looper<S> {
     source: S,
     loops: Arc<AtomicBool>,
@@ -134,7 +134,8 @@ impl<S: Source<Item = Mbuf>> Source for Looper<S> {
     }
 }
 
-/// What a copy of this program does: `ipip-lb run` with a worker that loops for ever once all VIPs are announced.
+/// The copy of this program: `ipip-lb run` with a worker that loops for ever once all VIPs are
+/// announced.
 #[test]
 fn copy() {
     let Some(config) = std::env::var_os(CONFIG_VARIABLE) else { return };

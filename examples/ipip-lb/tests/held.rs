@@ -1,4 +1,4 @@
-//! A worker that is held, however long, holds up nobody but those who ask something of it.
+//! A held worker delays only those who request something from it, however long it is held.
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 /// How long a worker is held.
 const HELD: Duration = Duration::from_secs(5);
 
-/// How long anybody waits for an answer, as a rule.
+/// Maximum time for an answer, as a rule.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// From one probe of the backend to the next.
+/// Interval of probes of the backend.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 fn config(probed_port: u16) -> String {
@@ -34,7 +34,7 @@ fn config(probed_port: u16) -> String {
         + &service("web", "203.0.113.10 tcp 80", &health, &["127.0.0.1"])
 }
 
-/// Starts a balancer of two workers, which may be held for as long as anybody likes, and which notifies
+/// Starts a balancer with two workers, which may be held for any time, and which notifies
 /// `manager`.
 fn run(folder: &Path, probed_port: u16, manager: &Path) -> Program {
     let mut run = command(folder, &config(probed_port));
@@ -48,13 +48,13 @@ fn timed<T>(what: impl FnOnce() -> T) -> (T, Duration) {
     (result, start.elapsed())
 }
 
-/// Asks where a client's packets go; the worker depends on its address.
+/// Looks up the backend of a client's packets; the worker depends on the client's address.
 fn lookup(client: u8) -> Request {
     let (client, vip) = (format!("198.51.100.{client}:4000"), "203.0.113.10:80");
     Request::with("lookup", json!({"protocol": "tcp", "client": client, "vip": vip}))
 }
 
-/// Asks for connections, on a thread that waits for the answer.
+/// Lists connections, on a thread that waits for the answer.
 fn listing(socket: &Path) -> JoinHandle<Result<Value, AskError>> {
     let socket = PathBuf::from(socket);
     std::thread::spawn(move || ask_within(&socket, &Request::new("connections"), 2 * ANSWER_WAIT))
@@ -83,7 +83,7 @@ fn health_signals_and_other_queries_do_not_wait_for_a_worker() {
     let worker = all.iter().find(|(_, name)| name == "core-0").expect("a worker").0;
     let (begun, mut waiting) = (Instant::now(), None);
     let stopped = while_stopped(worker, || {
-        // Both wait for the worker: the second in line.
+        // Both wait for the worker: the second one waits for its turn.
         let listing = listing(&socket);
         let held_socket = socket.clone();
         let looking = std::thread::spawn(move || ask(&held_socket, &lookup(held)));

@@ -1,4 +1,4 @@
-//! The outer headers that connections keep: they are those of their targets, whatever changes.
+//! The outer headers that connections keep: they are always the headers of their targets.
 
 use crate::bench::{Lb, lb, tunnel_of};
 use hotloop::packet::build::tcp;
@@ -13,10 +13,10 @@ fn tunnel(lb: &mut Lb, flags: u8) -> (IpAddr, IpAddr) {
     (tunnel.source, tunnel.destination)
 }
 
-/// Begins a connection, which keeps a header when this returns: its tunnel.
+/// Begins a connection, which keeps a header when this returns. Returns its tunnel.
 fn begin(lb: &mut Lb) -> (IpAddr, IpAddr) {
     let ends = tunnel(lb, SYN);
-    // The first ACK establishes it. Those that follow change nothing and take the fast path.
+    // The first ACK establishes it. The others change nothing and take the fast path.
     for _ in 0..3 {
         assert_eq!(tunnel(lb, ACK), ends);
     }
@@ -53,7 +53,7 @@ fn a_backend_that_was_removed_gets_no_more_packets_even_when_it_is_back() {
     }
 }
 
-/// A refresh leaves the targets as they are: it is the connection that changes.
+/// A refresh leaves the targets unchanged: only the connection changes.
 #[test]
 fn a_connection_that_begins_anew_elsewhere_keeps_the_header_of_its_new_backend() {
     let mut lb = lb();

@@ -1,6 +1,6 @@
-//! A BGP session of the host's, by a port with a `kernel_interface`, outlasts floods of what that hands to the
-//! kernel. `HOTLOOP_FLOOD_SECONDS` is how long each flood lasts, if not for a little more than the session's hold
-//! time.
+//! A BGP session of the host's, through a port with a `kernel_interface`, outlasts floods of
+//! packets that the port passes to the kernel. `HOTLOOP_FLOOD_SECONDS` sets the duration of each
+//! flood, by default a little more than the session's hold time.
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
@@ -22,13 +22,13 @@ const PEER: &str = "192.0.2.2";
 const HOST_AS: u32 = 64_513;
 const PEER_AS: u32 = 64_512;
 
-/// After how many seconds without a word the session ends. Each end says something every second.
+/// Seconds of silence after which the session ends. Each end sends something every second.
 const HOLD_S: u64 = 9;
 
-/// How many packets of a flood are sent in a second, if the machine can.
+/// Number of packets per second of a flood, if the machine can send as many.
 const FLOOD_PER_SECOND: u64 = 50_000;
 
-/// How many frames of a flood differ.
+/// Number of different frames of a flood.
 const FRAME_COUNT: u32 = 1 << 16;
 
 fn config(peers: &str) -> String {
@@ -44,10 +44,10 @@ fn flood_time() -> Duration {
     Duration::from_secs(given.map_or(HOLD_S + 3, |it| it.parse().expect("a number of seconds")))
 }
 
-/// What a flood has sent.
+/// The packets and the duration of a flood.
 type Sent = (u64, Duration);
 
-/// Sends frames from the calling thread's network, so many in a second.
+/// Sends frames from the calling thread's network, at a fixed rate.
 fn flood(frames: Vec<Vec<u8>>, time: Duration) -> JoinHandle<Sent> {
     std::thread::spawn(move || {
         let mut peer = Peer::new("b0");
@@ -55,7 +55,7 @@ fn flood(frames: Vec<Vec<u8>>, time: Duration) -> JoinHandle<Sent> {
         let (begun, mut sent, mut due) = (Instant::now(), 0, 0.0);
         let mut last = begun;
         while begun.elapsed() < time {
-            // What could not be sent in 20 ms is not made up for.
+            // A delay of more than 20 ms is not made up for.
             let passed = last.elapsed().min(Duration::from_millis(20));
             last = Instant::now();
             due += passed.as_secs_f64() * FLOOD_PER_SECOND as f64;
@@ -75,7 +75,7 @@ fn from_anywhere(to: MacAddress, packet: impl Fn() -> PacketBuilder) -> Vec<Vec<
     (0..FRAME_COUNT).map(|number| frame(number).macs(station, to).build()).collect()
 }
 
-/// A balancer with an interface of the kernel's, and the other end of its wire.
+/// A balancer with a kernel interface, and the other end of its wire.
 struct Scene {
     peer: Host,
     program: Program,
@@ -84,7 +84,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Where it can be: says why not.
+    /// Sets the scene up, or returns `None` and prints the reason.
     fn set(peers: &str) -> Option<Self> {
         if let Some(why) = ["bird", "ethtool"].into_iter().find_map(|name| tool(name).err()) {
             println!("skipped: {why}");
@@ -92,8 +92,8 @@ impl Scene {
         }
         let wired = Network::with_ipv6().and_then(|it| it.pair("a0", "b0").map(|()| it));
         let network = wired.map_err(|why| println!("skipped: {why}")).ok()?;
-        // The kernel has no business on the wire: what it hears and answers, it does by `edge0`. So it drops what
-        // comes by `a0` from addresses that it has no route to by there (ip-sysctl, `rp_filter`).
+        // The kernel must not use the wire: it receives and answers through `edge0`. So it drops
+        // packets from `a0` with sources that it has no route to there (ip-sysctl, `rp_filter`).
         ip(&["link", "set", "dev", "a0", "arp", "off"]).unwrap();
         fs::write("/proc/sys/net/ipv6/conf/a0/disable_ipv6", "1").unwrap();
         fs::write("/proc/sys/net/ipv4/conf/a0/rp_filter", "1").unwrap();
@@ -114,7 +114,8 @@ impl Scene {
         self.peer.does(move || flood(frames, time))
     }
 
-    /// A session between the host and the peer, once it is established: both ends, and since when.
+    /// Returns a session between the host and the peer, once it is established: both ends, and
+    /// since when.
     fn session(&self, options: &'static str) -> Session {
         let options = format!("hold time {HOLD_S}; keepalive time 1; {options}");
         let (host, peer) = ((HOST_AS, HOST), (PEER_AS, PEER));
@@ -128,7 +129,7 @@ impl Scene {
         Session { ends, since_s: since.map(Option::unwrap) }
     }
 
-    /// How many segments the peer's TCP has sent again.
+    /// Number of segments that the peer's TCP has sent again.
     fn retransmitted(&self) -> u64 {
         self.peer.does(|| {
             let table = fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
@@ -139,8 +140,9 @@ impl Scene {
         })
     }
 
-    /// The flood is over. Some of it was refused, and every packet is accounted for. Returns whether the port got
-    /// nine tenths of it: on a machine that is too busy for that, anything may be lost before the port.
+    /// Ends the flood: some of it was refused, and every packet is accounted for. Returns whether
+    /// the port received nine tenths of it: on a machine that is too busy for that, packets may be
+    /// lost before the port.
     fn end(self, (sent, time): Sent) -> bool {
         let per_second = sent as f64 / time.as_secs_f64();
         let (report, errors) = self.program.end();
@@ -156,7 +158,7 @@ impl Scene {
     }
 }
 
-/// How many packets the kernel's sink has refused.
+/// Number of packets that the kernel's sink has refused.
 fn refused(stage: &serde_json::Value) -> u64 {
     stage["dropped"]["tx_refused"].as_u64().unwrap_or(0)
 }
@@ -173,7 +175,7 @@ impl Session {
         ends.fold(true, |is_the_same, (bird, before_s)| {
             let now_s = bird.established_s();
             println!("established at {before_s:.3} s, and at the end since {now_s:?}");
-            // A new one takes a second at least.
+            // A new session takes a second at least.
             is_the_same && now_s.is_some_and(|now_s| (now_s - before_s).abs() < 0.5)
         })
     }
@@ -225,7 +227,8 @@ fn pings_are_answered_during_a_flood_of_pings() {
     });
 }
 
-/// The flood has the neighbour's address, but not the TTL of a packet that no router has forwarded.
+/// The flood has the neighbour's address, but another TTL than a packet that no router has
+/// forwarded.
 #[test]
 fn a_peer_connects_and_stays_during_a_flood_in_its_name() {
     alone(|| {

@@ -1,5 +1,6 @@
-//! The tests that can run in one process, in one program, since linking one takes longer than compiling
-//! it. Those with signals or an EAL of their own, and the rounds of a cluster, have theirs.
+//! The tests that can run in one process, in one program, since linking one takes longer than
+//! compiling it. Tests with signals or an EAL of their own, and the rounds of a cluster, have their
+//! own programs.
 
 mod bench;
 #[path = "../../../tests/tests/kernel/beside/bird.rs"]

@@ -1,4 +1,4 @@
-//! Ten thousand malformed frames over a wire, each of which is accounted for.
+//! Ten thousand malformed frames over a wire: each is accounted for.
 
 use std::fs;
 use std::process::Command;

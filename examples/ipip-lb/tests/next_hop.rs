@@ -22,8 +22,8 @@ fn syn(number: u16) -> Vec<u8> {
     tcp().from(format!("198.51.100.7:{number}")).to("203.0.113.10:80").build()
 }
 
-/// Sends a SYN, answers what asks for the router as `answer` does, and checks that the packets which
-/// waited leave for it in their order.
+/// Sends a SYN, answers questions for the router as `answer` does, and checks that the packets
+/// which waited leave for it in order.
 fn ask_and_answer(running: &mut Running<'_>, answer: impl Fn(&mut MemPacket)) -> Vec<Vec<u8>> {
     let asked = running.feed(&[syn(1), syn(2)]);
     assert_eq!(asked.len(), 1, "one request: {asked:02x?}");
@@ -88,7 +88,7 @@ fn packets_to_a_router_that_is_away_are_dropped_after_three_seconds() {
 /// A station that has nothing to do with the router.
 const EVIL: MacAddress = MacAddress::new([2, 0, 0, 0, 0xde, 0xad]);
 
-/// By ARP, the router's address is at this station.
+/// An ARP claim that the router's address is at this station.
 fn claim(operation: u16, target: &str, to: MacAddress) -> Vec<u8> {
     let sender = Neighbour { mac: EVIL, address: "10.0.2.1".parse().unwrap() };
     let target = Neighbour { mac: to, address: target.parse().unwrap() };
@@ -96,7 +96,7 @@ fn claim(operation: u16, target: &str, to: MacAddress) -> Vec<u8> {
     [&to.bytes()[..], &EVIL.bytes(), &[0x08, 0x06], &message].concat()
 }
 
-/// By neighbour discovery, with the override flag.
+/// A claim by neighbour discovery, with the override flag.
 fn advertisement(to: MacAddress) -> Vec<u8> {
     let ends = ("2001:db8:2::2".parse().unwrap(), MacAddress::new(OWN_MAC));
     let mut packet = MemPacket::new(&[]);
@@ -106,7 +106,7 @@ fn advertisement(to: MacAddress) -> Vec<u8> {
     packet.data().to_vec()
 }
 
-/// Lets each frame come by both ports, and then a client's packet, which must leave for the router.
+/// Receives each frame on both ports, and then a client's packet, which must leave for the router.
 fn assert_not_redirected(running: &mut Running<'_>, forged: &[Vec<u8>]) {
     for port in [CLIENTS, BACKENDS] {
         for frame in forged {

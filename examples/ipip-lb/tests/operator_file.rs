@@ -1,4 +1,5 @@
-//! What operators have changed on a node of a cluster outlasts a SIGKILL, as long as the configuration stays the same.
+//! Operators' changes on a node of a cluster outlast a SIGKILL, while the configuration stays the
+//! same.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 use crate::namespace::{BALANCER, SILENT_PORT, command, service, start};
@@ -10,14 +11,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A node without peers that are there, in a folder of its own.
+/// A node whose peers are absent, in a folder of its own.
 struct Node {
     folder: tempfile::TempDir,
     config: String,
 }
 
 impl Node {
-    /// One that knows of these peers, and keeps what operators change in a folder called `kept`.
+    /// A node with these peers, which keeps operators' changes in a folder called `kept`.
     fn with_peers(peers: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let cluster = format!(
@@ -51,7 +52,7 @@ impl Node {
         start(self.path(), &self.config)
     }
 
-    /// What `ctl` prints; it must succeed.
+    /// Runs `ctl`, which must succeed, and returns its output.
     fn ctl(&self, arguments: &str) -> String {
         let mut ctl = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
         ctl.current_dir(self.path()).arg("ctl").args(arguments.split(' '));
@@ -60,7 +61,7 @@ impl Node {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// That it refuses to start, and what it says.
+    /// Checks that it refuses to start, and returns its message.
     fn refusal(&self) -> String {
         let output = command(self.path(), &self.config).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
@@ -72,7 +73,7 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Each backend with its weight, its state, and how its drain ends.
+/// Each backend with its weight, its state, and the end of its drain.
 fn backends(program: &Program) -> Value {
     let rows = program.ask("backends").unwrap();
     let rows = rows.as_array().unwrap().iter();
@@ -80,14 +81,14 @@ fn backends(program: &Program) -> Value {
     rows.map(row).collect()
 }
 
-/// For how long each prefix is blocked.
+/// The remaining time of each blocked prefix.
 fn blocks(program: &Program) -> Vec<(String, Option<u64>)> {
     let rows = program.ask("blocks").unwrap();
     let rows = rows.as_array().unwrap().iter();
     rows.map(|it| (it["prefix"].as_str().unwrap().to_owned(), it["left_s"].as_u64())).collect()
 }
 
-/// All of the backends as the configuration has them.
+/// All backends as configured.
 fn configured() -> Value {
     json!([[1, "up", null], [1, "up", null], [1, "up", null], [1, "up", null]])
 }
@@ -118,7 +119,7 @@ fn each_change_outlasts_a_sigkill_and_so_does_its_end() {
         let left = program.ask("backends").unwrap()[0]["draining"]["left_s"].as_u64();
         assert!(left.is_some_and(|it| (1..=3600).contains(&it)), "{left:?}");
     }
-    // It is as the last command says.
+    // The state matches the last command.
     node.ctl("weight 10.0.0.1 3");
     node.ctl("unblock 198.51.100.0/24");
     drop(program);
@@ -145,7 +146,7 @@ fn what_is_over_while_the_node_is_away_is_over() {
     node.ctl("block 192.0.2.77 --for 1d");
     node.ctl("block 192.0.2.78 --for 3d");
     drop(program);
-    // As it would be two days later.
+    // The state two days later.
     let mut kept = node.kept();
     kept["at_ms"] = json!(kept["at_ms"].as_u64().unwrap() - 2 * 86_400_000);
     fs::write(node.file(), kept.to_string()).unwrap();
@@ -166,7 +167,8 @@ fn a_drain_until_a_backend_is_empty_waits_for_what_peers_know() {
     node.ctl("drain 10.0.0.1 --until-empty");
     drop(program);
     let program = node.start();
-    // Its peer is away, and waited for. What is asked last was so at the time of what is asked first.
+    // Its peer is absent, and is waited for. The last answer was already true at the time of the
+    // first.
     let mut look_count = 0;
     loop {
         let state = backends(&program)[0].clone();
@@ -240,7 +242,7 @@ fn a_node_does_not_start_with_a_file_that_it_does_not_understand() {
     fs::remove_dir(node.file()).unwrap();
     assert_eq!(backends(&node.start()), configured());
 
-    // A backend that is not there is no reason.
+    // A missing backend is no reason to refuse.
     fs::write(node.file(), good.replace("10.0.0.1", "10.0.0.9")).unwrap();
     let program = node.start();
     assert_eq!(backends(&program), configured());
@@ -276,7 +278,7 @@ fn a_change_that_can_not_be_kept_is_in_force_and_says_so_until_it_is_kept() {
     let status = node.ctl("status");
     assert!(status.contains("changes by operators: a restart of the node undoes"), "{status}");
 
-    // It is tried again.
+    // The write is tried again.
     fs::remove_file(&in_the_way).unwrap();
     wait_until("it is kept", || !has_failed());
     assert!(program.ask("status").unwrap()["operator_failure"].is_null());
@@ -291,7 +293,7 @@ fn a_program_that_takes_over_keeps_what_it_was_handed() {
     let node = Node::alone();
     let program = node.start();
     node.ctl("weight 10.0.0.1 9");
-    // What the one that runs says counts for more.
+    // The running program's state takes precedence.
     fs::remove_file(node.file()).unwrap();
     let mut command = command(node.path(), &node.config);
     command.arg("--replace");

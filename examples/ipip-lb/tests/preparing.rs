@@ -1,5 +1,5 @@
-//! Control prepares a change with a peer: what the peer must know before the change is in force, and what becomes of a
-//! change that can't be prepared.
+//! Control prepares a change with a peer: the connections that the peer must know before the change
+//! is in force, and the end of a change that can't be prepared.
 
 use hotloop::engine::{Assembly, Engine, outlets, sources};
 use hotloop::packet::build::tcp;
@@ -55,13 +55,13 @@ impl Balancer<'_> {
         self.assembly.step(0, Instant::from_ns(self.now_ns));
     }
 
-    /// What the control thread and the worker do in a few milliseconds.
+    /// The control thread's and the worker's work of a few milliseconds.
     fn turn(&mut self) {
         self.operator.turn();
         (0..200).for_each(|_| self.step());
     }
 
-    /// For long enough that what may happen has happened.
+    /// Takes enough turns for everything that may happen.
     fn live(&mut self) {
         for _ in 0..40 {
             self.turn();
@@ -83,7 +83,7 @@ impl Balancer<'_> {
     }
 }
 
-/// What its peer, called "b", has been said and has entered.
+/// Its peer, called "b": the received changes and those that it has entered.
 struct Peer {
     sync: Sync,
     imports: Vec<Change>,
@@ -115,8 +115,9 @@ fn start_peer(addresses: [SocketAddr; 2], config: &Config) -> Peer {
     Peer { sync, imports: Vec::new() }
 }
 
-/// Runs `script` with a balancer that has 60 connections, in a folder with its file `lb.toml` and another, `next.toml`,
-/// by which one of three backends is drained. The second argument starts its peer.
+/// Runs `script` with a balancer that has 60 connections, in a folder with its file `lb.toml` and
+/// another file, `next.toml`, which drains one of three backends. The second argument starts its
+/// peer.
 fn run(script: impl Fn(&mut Balancer<'_>, &dyn Fn() -> Peer, &Path)) {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
@@ -158,7 +159,7 @@ fn run(script: impl Fn(&mut Balancer<'_>, &dyn Fn() -> Peer, &Path)) {
     assert!(balancer.assembly.finish(Instant::from_ns(balancer.now_ns)).is_whole());
 }
 
-/// Waits until something is so, while the balancer lives and its peer does this.
+/// Waits until the condition holds, while the balancer takes turns and its peer does this.
 fn wait(
     balancer: &mut Balancer<'_>,
     what: &str,
@@ -187,11 +188,11 @@ fn in_sync(balancer: &mut Balancer<'_>, peer: &mut Peer) {
         let status = &sync.status()[0];
         status.has_its_snapshot && status.is_caught_up
     });
-    // What acknowledges the snapshot is on its way still.
+    // The acknowledgement of the snapshot is still on its way.
     balancer.live();
 }
 
-/// What a store has of the configuration.
+/// A store's configuration.
 fn stored() -> Arc<Stored> {
     Arc::new(Stored { name: "etcd://a:1".into(), revision: 1, text: String::new() })
 }
@@ -262,7 +263,7 @@ fn what_can_not_be_prepared_is_refused_with_a_reason() {
         other.balancer.connections_max += 1;
         let Proposal::Refused(why) = refused(balancer, Arc::new(other)) else { panic!() };
         assert!(why.contains("balancer.connections_max can't change"), "{why}");
-        // One that enters nothing.
+        // A peer that enters nothing.
         let mut peer = start_peer();
         in_sync(balancer, &mut peer);
         let silent = refused(balancer, next);
@@ -292,7 +293,7 @@ fn a_reload_waits_for_its_peer_and_goes_on_without_it_after_a_time() {
     }
 }
 
-/// Peers that are away are not waited for.
+/// A reload does not wait for absent peers.
 #[test]
 fn a_reload_does_not_wait_for_a_peer_that_is_away() {
     run(|balancer, _, folder| {

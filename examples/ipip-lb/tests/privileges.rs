@@ -1,4 +1,4 @@
-//! What the program may do once it runs.
+//! The privileges of the running program.
 
 use hotloop_tests::privileges::{CONTROL, DAC_READ_SEARCH, NET_RAW, keep_only};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What a question from control costs a worker: the same, whatever the question.
+//! The cost of a query for a worker: the same for any query.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 use crate::bench::Lb;
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 const SERVICES: u32 = 100_000;
 
-/// How many connections of each IP version there is room for.
+/// Maximum number of connections of each IP version.
 const CONNECTIONS_MAX: usize = 4096;
 
-/// How long a turn with a question takes, at most, as a rule.
+/// Maximum duration of a turn with a query, as a rule.
 const TURN: Duration = Duration::from_micros(10);
 
 /// A balancer of 100,000 services that share one backend.
@@ -43,8 +43,8 @@ fn vip(index: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::new(20, 0, 0, 0).to_bits() + index)
 }
 
-/// Has the worker list the connections that fit, and returns their number, that of the turns it took,
-/// and the median of how long one took.
+/// Lists the matching connections on the worker. Returns their number, the number of turns, and the
+/// median duration of a turn.
 fn list(lb: &mut Lb, filter: Filter) -> (u64, usize, Duration) {
     let listing = Box::new(Listing::new(filter, 10));
     lb.asker.ask(0, Query::Connections(listing)).expect("the worker has no other query");
@@ -80,8 +80,8 @@ fn a_question_costs_the_same_few_slots_a_turn_whatever_its_filter() {
         ("one target", Filter { targets: of(&all[..1]), ..Filter::default() }, 1),
         ("100,000 targets", Filter { targets: of(&all), ..Filter::default() }, count.into()),
     ];
-    // The table of IPv4 has at least as many slots as there is room for connections, and less than twice. The other one, which
-    // has no connections, is left out.
+    // The IPv4 table has at least as many slots as connections, and less than twice as many. The
+    // other table, which has no connections, is left out.
     let slots = CONNECTIONS_MAX..=2 * CONNECTIONS_MAX;
     let mut turn_counts = HashSet::new();
     for (what, filter, matching) in filters {
@@ -95,7 +95,7 @@ fn a_question_costs_the_same_few_slots_a_turn_whatever_its_filter() {
     assert_eq!(turn_counts.len(), 1, "the number of turns depends on the filter: {turn_counts:?}");
 }
 
-/// Has the worker fill a page, and returns it with the number of turns that took.
+/// Fills a page on the worker. Returns the page and the number of turns.
 fn page(lb: &mut Lb, page: Box<Listing>) -> (Box<Listing>, usize) {
     lb.asker.ask(0, Query::Connections(page)).expect("the worker has no other query");
     for turn_count in 1.. {
@@ -140,7 +140,7 @@ fn a_listing_of_a_large_table_comes_in_pages_of_a_few_rows() {
     }
 }
 
-/// The set that workers test is the one that it was made of, also where generations differ.
+/// The set has exactly the targets that it was made of, also if generations differ.
 #[test]
 fn a_target_set_holds_its_targets_and_no_others() {
     let mut lb = Lb::with("", "");
@@ -154,7 +154,7 @@ fn a_target_set_holds_its_targets_and_no_others() {
         assert_eq!(half.contains(*id), index % 2 == 0, "{id:?}");
     }
     assert!(!before.iter().any(|id| TargetSet::new([]).contains(*id)));
-    // The slots are taken by others: targets of the same slots, but not the same.
+    // Other targets get the same slots.
     let old_services = std::mem::take(&mut lb.config.services);
     lb.reload();
     lb.config.services = old_services;

@@ -1,5 +1,5 @@
-//! The recorded capture of client traffic through the program, in each deployment: against what a
-//! plain reading of the configuration says of each packet.
+//! The recorded capture of client traffic through the program, in each deployment: compared with a
+//! simple reading of the configuration for each packet.
 
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::classify;
@@ -32,16 +32,16 @@ fn captures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures")
 }
 
-/// A packet that must come out, after the Ethernet header.
+/// An expected output packet, after the Ethernet header.
 struct Expected {
     inner: Vec<u8>,
-    /// Whether it must: where it would exceed the MTU in a tunnel of IPv6 alone, that hangs on the
-    /// backend.
+    /// Whether it must come out: if it would exceed the MTU only in an IPv6 tunnel, that depends on
+    /// the backend.
     must: bool,
     backends: HashSet<IpAddr>,
 }
 
-/// The service of a flow, found by looking at each.
+/// The service of a flow, found by a linear search.
 fn service<'a>(config: &'a Config, key: &FlowKey) -> Option<&'a ServiceSpec> {
     let matching = config.services.iter().filter(|service| {
         let protocol_matches = match service.protocol {
@@ -55,7 +55,7 @@ fn service<'a>(config: &'a Config, key: &FlowKey) -> Option<&'a ServiceSpec> {
         };
         protocol_matches && port_matches && service.address.contains(key.destination())
     });
-    // Those of the configuration differ by their prefixes at the latest where they overlap.
+    // The configuration's services differ at least by their prefixes if they overlap.
     matching.max_by_key(|service| service.address.len())
 }
 
@@ -84,7 +84,7 @@ fn expected(config: &Config, frame: &[u8]) -> Option<(FlowKey, Expected)> {
         .then_some((key, Expected { inner, must: room >= most, backends }))
 }
 
-/// Whether a packet is of ICMP.
+/// Whether a packet is ICMP.
 fn is_icmp(packet: &[u8]) -> bool {
     match packet[0] >> 4 {
         4 => packet[9] == protocol::ICMP,
@@ -99,12 +99,12 @@ fn is_later_fragment(packet: &[u8]) -> bool {
     }
 }
 
-/// What came out for backends, by flow and in order: the backend, and the inner packet.
+/// The packets to backends, by flow and in order: the backend, and the inner packet.
 fn flows_of(frames: &[Vec<u8>]) -> HashMap<FlowKey, Vec<(IpAddr, Vec<u8>)>> {
     let mut flows: HashMap<_, Vec<_>> = HashMap::new();
     for frame in frames {
         let layout = classify(frame, &Seed::new(1));
-        // Not to a backend: an answer to a client.
+        // An answer to a client, not to a backend.
         if !layout.is_tunnel() {
             assert!(is_icmp(&frame[14..]), "{frame:02x?}");
             continue;
@@ -155,7 +155,7 @@ fn every_packet_to_a_service_comes_out_once_in_each_deployment() {
             assert_eq!(left.next(), None, "{key}: more came out than went in");
             assert!(came.windows(2).all(|pair| pair[0].0 == pair[1].0), "{key} was split");
         }
-        // What else comes out are errors about what services sent, and later fragments.
+        // All other output is errors about services' packets, and later fragments.
         for (_, inner) in flows.values().flatten() {
             assert!(is_icmp(inner) || is_later_fragment(inner), "{inner:02x?}");
         }

@@ -1,4 +1,5 @@
-//! Successive service tables: what is unchanged is kept, and a refresh results in what a build would.
+//! Successive service tables: unchanged parts are kept, and a refresh has the same result as a
+//! build.
 
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 const SERVICES: u8 = 24;
 
-/// Services of two or three backends each, of which neighbours share one.
+/// Services with two or three backends each; neighbours share one.
 fn config(all_down: &str) -> Config {
     let mut text =
         "[balancer]\nsource_v4 = \"192.0.2.1\"\nsource_v6 = \"2001:db8::1\"\nmtu = 1500\n\
@@ -43,7 +44,7 @@ fn health(config: &Config, service: usize) -> Health {
     config.health[&config.services[service].name].clone()
 }
 
-/// What packets see of a service table.
+/// The table as packets see it.
 fn seen(table: &ServiceTable) -> String {
     let mut text = format!("{:016x}\n", table.digest());
     for service in table.all() {
@@ -59,7 +60,7 @@ fn seen(table: &ServiceTable) -> String {
     text
 }
 
-/// Overrides after some changes at random; without removals, which take a builder.
+/// Overrides after some random changes; without removals, which require a builder.
 fn change(overrides: &mut Overrides, config: &Config, rng: &mut Rng) {
     for _ in 0..1 + rng.below(4) {
         let index = rng.index(config.services.len());
@@ -101,7 +102,7 @@ fn what_is_refreshed_is_what_would_have_been_built() {
     }
 }
 
-/// The names of services that don't find their backends by the same table in memory as before.
+/// The names of services that use another Maglev table in memory than before.
 fn renewed(before: &ServiceTable, after: &ServiceTable) -> Vec<String> {
     let of = |service: &Service| before.all().iter().find(|it| it.name == service.name);
     let is_new = |it: &&Service| !of(it).is_some_and(|before| it.shares_table(before));
@@ -122,7 +123,7 @@ fn services_that_have_not_changed_keep_their_tables() {
     let second = builder.build(&config.spec(), &Standing::default()).unwrap();
     assert_eq!(renewed(&first, &second), ["more", "s3"]);
 
-    // A backend goes down: two services have it, and one of them is probed in that way.
+    // A backend goes down: two services have it, and only one of them probes it so.
     let mut overrides = Overrides::default();
     let down = config.services.iter().position(|it| it.name == "s8").unwrap();
     overrides.down.insert((config.services[down].backends[1].address, health(&config, down)));
@@ -133,7 +134,7 @@ fn services_that_have_not_changed_keep_their_tables() {
     assert_ne!(first.targets_serial(), second.targets_serial());
     assert_eq!(second.targets_serial(), third.targets_serial());
     assert!(third.refreshed(&config.spec(), &standing, builder.maglevs()).is_none());
-    // Once it is up again, all is as it was, to the table.
+    // Once it is up again, everything is as before, even the Maglev table.
     let fourth = third.refreshed(&config.spec(), &Standing::default(), builder.maglevs()).unwrap();
     assert_eq!((renewed(&second, &fourth), seen(&fourth)), (Vec::new(), seen(&second)));
 }
@@ -187,7 +188,7 @@ fn the_services_of_a_flow_are_those_of_either_table() {
             assert_eq!(each.0.is_some(), service < SERVICES);
             let no_port = flow(service, 81, protocol::TCP);
             assert_eq!(places(table.services_of_flow(&no_port)), (None, None));
-            // Any of the address, of which there is one.
+            // Any service of the address: there is one.
             let echo = flow(service, 0, protocol::ICMP);
             assert_eq!(places(table.services_of_flow(&echo)), places(each), "{echo:?}");
         }

@@ -1,8 +1,8 @@
 //! Reloads under full load, on real threads: no packet is lost, and no connection moves
 //! while its backend stays.
 //!
-//! Each configuration has a tunnel source of its own, so that every packet that leaves says by which
-//! of them it was balanced.
+//! Each configuration has its own tunnel source, so that every outgoing packet shows which
+//! configuration balanced it.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 use crate::deployed::{egresses, preamble, service};
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 const RELOADS: usize = 100;
 
-/// Packets that leave between two reloads at least, of all workers together.
+/// Minimum number of packets that leave between two reloads, of all workers together.
 const PACKETS_BETWEEN: u64 = 3_000;
 
 /// One service for each scheduler.
@@ -31,14 +31,14 @@ const SCHEDULERS: [&str; 4] = ["maglev", "round-robin", "least-connections", "so
 /// Backends of each service are numbered from 0.
 const BACKENDS: u32 = 16;
 
-/// Flows that go on and on, of each queue and service.
+/// Number of long-lived flows of each queue and service.
 const FLOWS: u32 = 500;
 
-/// Of each round of a queue, packets that no service takes: they are dropped by name, with reloads
-/// and without.
+/// Number of packets without a service in each round of a queue: they are dropped by name, with
+/// reloads and without.
 const STRAYS: u32 = 10;
 
-/// Where a frame has its addresses and ports in bytes, and where the packet inside a tunnel has them.
+/// Offsets of addresses and ports in a frame, and in the inner packet of a tunnel, in bytes.
 const SOURCE: std::ops::Range<usize> = 26..30;
 const DESTINATION: std::ops::Range<usize> = 30..34;
 const SOURCE_PORT: std::ops::Range<usize> = 34..36;
@@ -46,10 +46,10 @@ const DESTINATION_PORT: std::ops::Range<usize> = 36..38;
 const FLAGS: usize = 47;
 const INNER: usize = 20;
 
-/// The configurations, one after the other, and which backends each of them has.
+/// The configurations in sequence, and the backends of each.
 struct Versions {
     configs: Vec<Config>,
-    /// By version and service: a bit for each backend.
+    /// For each version and service: a bit for each backend.
     present: Vec<[u32; 4]>,
 }
 
@@ -74,7 +74,8 @@ impl Versions {
         ));
         for (index, scheduler) in SCHEDULERS.iter().enumerate() {
             let backends = (0..BACKENDS).filter(|backend| present[index] & 1 << backend != 0);
-            // The first backend stays, and always takes connections; others may take none for now.
+            // The first backend stays, and always takes connections; others may take none at
+            // present.
             let backends = backends.map(|backend| {
                 let weight = if backend == 0 { 1 } else { rng.below(4) };
                 format!("10.0.{index}.{}*{weight}", backend + 1)
@@ -88,15 +89,15 @@ impl Versions {
         text
     }
 
-    /// Whether a backend of a service was there in all versions from one to another.
+    /// Whether a backend of a service was present in all versions from one to another.
     fn has_stayed(&self, service: usize, backend: u32, versions: (usize, usize)) -> bool {
         let mut all = self.present[versions.0..=versions.1].iter();
         all.all(|present| present[service] & 1 << backend != 0)
     }
 }
 
-/// A queue's traffic: in rounds, each of its flows has a packet, with new flows and strays between
-/// them. The first round is of SYNs.
+/// A queue's traffic: in each round, each of its flows has a packet, with new flows and strays
+/// between them. The first round consists of SYNs.
 fn traffic(queue: u8, stop: Arc<AtomicBool>) -> impl FnMut(u64, &mut Frame) -> bool + Send {
     let template = tcp().from("100.64.0.1:1").to("203.0.113.1:80").build();
     let round = u64::from(FLOWS * 4 + STRAYS);
@@ -115,7 +116,7 @@ fn traffic(queue: u8, stop: Arc<AtomicBool>) -> impl FnMut(u64, &mut Frame) -> b
         }
         let (flow, service) = (place / 4, place % 4);
         let [.., high, low] = flow.to_be_bytes();
-        // One in sixteen packets is of a flow that is seen but once.
+        // One in sixteen packets belongs to a flow with no other packet.
         let is_new = turn > 0 && place % 16 == 7;
         let [.., turn_high, turn_low] = turn.to_be_bytes();
         let port = if is_new { [turn_high | 0x80, turn_low] } else { [1, 0] };
@@ -127,17 +128,18 @@ fn traffic(queue: u8, stop: Arc<AtomicBool>) -> impl FnMut(u64, &mut Frame) -> b
     }
 }
 
-/// Looks at all that leaves one core.
+/// Checks all packets that leave one core.
 struct Check<'a> {
     versions: &'a Versions,
     progress: &'a Progress,
-    /// Of each flow that goes on, by queue, flow and service: version and backend of its last packet.
+    /// For each long-lived flow, by queue, flow and service: version and backend of its last
+    /// packet.
     last: Vec<Option<(usize, u32)>>,
     version: usize,
     moved_count: u64,
 }
 
-/// What control sees of the checks.
+/// The checks' progress, for control.
 #[derive(Default)]
 struct Progress {
     checked: AtomicU64,
@@ -185,7 +187,7 @@ impl Sink for Check<'_> {
     }
 }
 
-/// Goes over to one version after the other, each once all workers have the one before and packets
+/// Switches to one version after the other, each after all workers use the previous one and packets
 /// have left.
 fn reload_all(
     control: &hotloop::engine::Control<'_>,
@@ -215,7 +217,7 @@ fn reload_all(
     }
 }
 
-/// Runs the traffic while the configuration becomes the last of the versions, and ends it then.
+/// Runs the traffic until the last version is in force, and then ends the run.
 fn run(deployment: Deployment, versions: &Versions) -> Report {
     let mut config = versions.configs[0].clone();
     config.engine.workers = deployment.cores_in(1);
@@ -257,7 +259,7 @@ fn run(deployment: Deployment, versions: &Versions) -> Report {
     let report = report.unwrap_or_else(|error| panic!("{error}"));
     assert!(report.is_whole(), "{report}");
     assert_eq!(report.received, report.sent + report.dropped_sum(), "{report}");
-    // Whole rounds came, and of each the strays were dropped.
+    // Whole rounds came, and the strays of each round were dropped.
     let round = u64::from(FLOWS * 4 + STRAYS);
     let strays = report.received / round * u64::from(STRAYS);
     assert_eq!((report.received % round, report.dropped_sum()), (0, strays), "{report}");
@@ -272,7 +274,7 @@ fn run(deployment: Deployment, versions: &Versions) -> Report {
     report
 }
 
-/// The share of packets that were dropped, by reason: all of them of one kind.
+/// The share of dropped packets, by reason: all of one kind.
 fn dropped_of_a_thousand_rounds(report: &Report) -> Vec<(String, u64)> {
     let round = u64::from(FLOWS * 4 + STRAYS);
     let share = |count: u64| count * 1000 / (report.received / round);

@@ -1,5 +1,5 @@
-//! A program takes over from the one that runs: no connection breaks, what operators have changed stays, and what
-//! can't take over changes nothing.
+//! A program takes over from the running one: no connection breaks, operators' changes stay, and a
+//! program that can't take over changes nothing.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 use crate::namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, dns, routes, service, start};
@@ -13,7 +13,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// How often a balancer is replaced under load.
+/// Number of times that a balancer is replaced under load.
 const ROUNDS: u32 = 20;
 
 #[test]
@@ -39,7 +39,7 @@ fn said(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// A configuration with a backend that is down, as nothing listens there.
+/// A configuration with a backend that is down, because nothing listens there.
 fn config() -> String {
     let health =
         "[service.health]\nkind = \"tcp\"\nport = 9\ninterval_ms = 100\ntimeout_ms = 100\n";
@@ -49,7 +49,7 @@ fn config() -> String {
         + &service("down", "203.0.113.11 tcp 80", health, &["127.0.0.1"])
 }
 
-/// A program that is to take over.
+/// A program that takes over.
 fn replacing(folder: &Path, config: &str) -> Command {
     let mut command = command(folder, config);
     command.arg("--replace");
@@ -63,7 +63,7 @@ fn ctl(folder: &Path, arguments: &str) {
     assert!(output.status.success(), "{arguments}: {}", said(&output).1);
 }
 
-/// Each backend with its weight, its state, and what its drain waits for.
+/// Each backend with its weight, its state, and the condition that ends its drain.
 fn backends(program: &Program) -> Vec<Value> {
     let rows = program.ask("backends").unwrap();
     let rows = rows.as_array().unwrap().iter();
@@ -104,7 +104,7 @@ fn what_operators_have_changed_outlasts_many_takeovers() {
         assert_eq!(blocks, [("192.0.2.77".into(), false), ("198.51.100.0/24".into(), true)]);
         program = next;
     }
-    // What is down may come up again.
+    // The down backend may come up again.
     let _server = std::net::TcpListener::bind("127.0.0.1:9");
     if _server.is_ok() {
         wait_until("a backend is up", || program.ask("status").unwrap()["down"] == 0);
@@ -113,7 +113,7 @@ fn what_operators_have_changed_outlasts_many_takeovers() {
     assert!(errors.contains("replace: this program has taken over; for "), "{errors}");
 }
 
-/// Asks to take over, and says nothing more.
+/// Requests a takeover, and sends nothing more.
 fn asked(folder: &Path) -> Result<Predecessor, String> {
     asked_with(folder, &config())
 }
@@ -141,7 +141,7 @@ fn what_can_not_take_over_changes_nothing() {
     let other = refused(&config().replace("10.0.0.3", "10.0.0.4"));
     assert!(other.contains("load it here first (ctl reload)"), "{other}");
 
-    // Of two at once, the second is refused, until the first has gone away.
+    // Of two simultaneous requests, the second is refused, until the first program has gone away.
     let first = asked(path).unwrap();
     let second = refused(&config());
     assert!(second.contains("another program is taking over already"), "{second}");
@@ -175,7 +175,8 @@ fn a_successor_that_goes_away_before_its_time_leaves_the_program_as_it_was() {
             true
         });
     }
-    // One that ends once it has everything: the program has ended, too, and nothing is left.
+    // A successor that ends once it has everything: the program has ended, too, and no program is
+    // left.
     wait_until("another may ask", || {
         let Ok(mut successor) = asked(path) else { return false };
         successor.learn().unwrap();
@@ -221,7 +222,7 @@ fn systemd_hears_which_process_is_the_service_and_not_that_it_stops() {
     assert_eq!(heard, expected);
 }
 
-/// What `ip` shows of an interface: its number, and its addresses.
+/// An interface in the output of `ip`: its number, and its addresses.
 fn interface(name: &str) -> (Value, Vec<Value>) {
     let arguments = ["-j", "-4", "address", "show", "dev", name];
     let output = tool("ip").unwrap().args(arguments).output().unwrap();
@@ -268,7 +269,7 @@ fn interfaces_stay_with_what_they_have_and_an_unlucky_successor_takes_them_along
     assert_eq!(routes(), ["203.0.113.10"]);
     drop(inherited);
     wait_until("nothing is announced", || routes().is_empty());
-    // The next start puts back what had been taken over, and takes it over again.
+    // The next start restores the settings that had been taken over, and takes them over again.
     let program = start(path, &config);
     assert_eq!(interface("edge0").1, ["192.0.2.1"]);
     drop(program.end());

@@ -1,4 +1,4 @@
-//! The program itself, on captures: what it reads, what it writes, how it refuses.
+//! The program itself, on captures: its input, its output, its refusals.
 
 use crate::bench::CONFIG;
 use hotloop::packet::PacketBuf;
@@ -41,7 +41,7 @@ fn frames() -> Vec<Vec<u8>> {
     frames
 }
 
-/// What a pcap of microseconds begins with, and one of nanoseconds.
+/// The magic number of a pcap with microseconds, and of one with nanoseconds.
 const MICROSECONDS: u32 = 0xA1B2_C3D4;
 const NANOSECONDS: u32 = 0xA1B2_3C4D;
 
@@ -69,7 +69,7 @@ fn write_pcap(path: &Path, frames: &[Vec<u8>]) {
     write_pcap_of(path, MICROSECONDS, ETHERNET, frames);
 }
 
-/// A pcapng file of one interface, whose frames came microsecond by microsecond.
+/// A pcapng file with one interface and frames at intervals of a microsecond.
 fn pcapng(link: u32, frames: &[Vec<u8>]) -> Vec<u8> {
     let block = |kind: u32, body: &[u8]| {
         let padding_bytes = body.len().next_multiple_of(4) - body.len();
@@ -105,7 +105,7 @@ fn report(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"))
 }
 
-/// The inner packets of each flow in their order, each with its backend's address.
+/// The inner packets of each flow in order, each with its backend's address.
 type Flows = HashMap<FlowKey, Vec<(String, Vec<u8>)>>;
 
 fn flows(frames: &[Vec<u8>]) -> Flows {
@@ -132,13 +132,13 @@ fn every_deployment_gives_the_same_packets_and_loses_none() {
         &["--deployment", "pipeline", "--dispatchers", "1", "--workers", "1"],
         &["--deployment", "pipeline", "--dispatchers", "1", "--workers", "2"],
         &["--deployment", "pipeline", "--dispatchers", "2", "--workers", "2"],
-        // More than one device of DPDK's could have files.
+        // More files than one DPDK device could have.
         &["--workers", "17"],
     ] {
         let report = report(&replay(folder.path(), &[deployment, &["--report", "json"]].concat()));
         assert_eq!(report["received"], frames.len(), "{report}");
         assert_eq!(report["input"]["frames"], frames.len(), "{report}");
-        // The datagram leaves in the two fragments in which it came, the long segment in six.
+        // The datagram leaves in its two fragments, the long segment in six.
         assert_eq!(report["sent"], 3 * (u64::from(CLIENTS) + 2 + 6), "{report}");
         assert_eq!(report["created"], 3 * 5, "{report}");
         let dropped: BTreeMap<_, _> = report["dropped"]
@@ -153,13 +153,13 @@ fn every_deployment_gives_the_same_packets_and_loses_none() {
             assert_eq!(report["dropped"][reason], count, "{report}");
         }
         assert_eq!((&report["balanced"], &report["pools_whole"]), (&true.into(), &true.into()));
-        // The fragmented datagram and the long segment are of a connection each.
+        // The fragmented datagram and the long segment each belong to their own connection.
         assert_eq!(report["balancer"]["admitted"], u64::from(CLIENTS) + 2, "{report}");
         let lcores: Vec<_> =
             report["cores"].as_array().unwrap().iter().map(|it| &it["lcore"]).collect();
         assert!(lcores.iter().all(|lcore| lcore.is_u64()), "{report}");
         assert!(lcores.windows(2).all(|pair| pair[0] != pair[1]), "{report}");
-        // Each core receives what it owns, or what its worker owns: so times and order are right.
+        // Each core receives the frames that it or its worker owns, so times and order are right.
         let received = |index: usize| &report["cores"][index]["received"];
         if deployment[0] == "--workers" {
             assert_eq!(report["crossed"], 0, "{report}");
@@ -173,7 +173,7 @@ fn every_deployment_gives_the_same_packets_and_loses_none() {
         }
         outputs.push(flows(&read_frames(&folder.path().join("out.pcap")).unwrap()));
     }
-    // What isn't of a client's connection are fragments and pieces.
+    // Packets outside clients' connections are fragments.
     let of_clients = outputs[0].iter().filter(|(key, _)| key.source_port() == 4000);
     assert_eq!(of_clients.clone().count(), usize::from(CLIENTS));
     assert!(of_clients.clone().all(|(_, flow)| flow.len() == 3));
@@ -187,7 +187,7 @@ fn every_deployment_gives_the_same_packets_and_loses_none() {
     assert_payloads(&outputs[0]);
 }
 
-/// That each client's packets came as they were sent, but for the hop.
+/// Checks that each client's packets arrived as they were sent, except for the hop.
 fn assert_payloads(flows: &Flows) {
     for client in 0..CLIENTS {
         let from = format!("198.51.{}.{}:4000", 100 + client / 250, client % 250);
@@ -201,7 +201,7 @@ fn assert_payloads(flows: &Flows) {
     }
 }
 
-/// Requests first, then with what their backends answer after them.
+/// First requests only, then with their backends' answers after them.
 #[test]
 fn requests_and_their_tunnelled_replies_meet_on_one_worker() {
     let folder = folder();
@@ -221,7 +221,7 @@ fn requests_and_their_tunnelled_replies_meet_on_one_worker() {
         let args = ["--report", "json", "--deployment", deployment, "--dispatchers", "2"];
         let report = report(&replay(folder.path(), &args));
         assert_eq!(report["sent"], 400, "{report}");
-        // Each reply was looked up in the table of the worker that it came to, and was there.
+        // Each reply was looked up in its worker's table, and its connection was there.
         assert_eq!(report["balancer"]["to_clients"], 200, "{report}");
         assert_eq!(report["balancer"]["replies_known"], 200, "{report}");
         let connections = report["balancer"]["connections"].as_array().unwrap();
@@ -319,7 +319,7 @@ fn what_is_no_capture_is_refused() {
     write_pcap_of(&path, MICROSECONDS, LINUX_SLL, &[]);
     refused(&["link type LINUX_SLL, not Ethernet", "capture on an Ethernet interface"]);
 
-    // In pcapng each interface says for itself; and a block may make no sense.
+    // In pcapng each interface has its own link type; and a block may be invalid.
     fs::write(&path, pcapng(RAW, &[vec![0x45; 20]])).unwrap();
     refused(&["link type RAW, not Ethernet"]);
     let mut bytes = fs::read(&path).unwrap();

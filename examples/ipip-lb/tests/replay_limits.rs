@@ -41,7 +41,7 @@ const DEPLOYMENTS: [&[&str]; 5] = [
     &["--deployment", "pipeline", "--dispatchers", "2", "--workers", "2"],
 ];
 
-/// A frame, and when it was captured, in microseconds.
+/// A frame, and its capture time in microseconds.
 type Timed = (u64, Vec<u8>);
 
 /// Writes `lb.toml` and `in.pcap`.
@@ -57,7 +57,7 @@ fn folder(limits: &str, frames: &[Timed]) -> tempfile::TempDir {
     folder
 }
 
-/// What was dropped for which reason, and the packets that were sent, sorted, each with its backend.
+/// The number of drops for each reason, and the packets sent, sorted, each with its backend.
 type Replayed = (Vec<(String, u64)>, Vec<(String, Vec<u8>)>);
 
 fn replay(folder: &Path, deployment: &[&str]) -> Replayed {
@@ -95,7 +95,7 @@ fn syn(index: u32) -> Vec<u8> {
 
 #[test]
 fn what_no_limit_forbids_is_sent_by_every_deployment() {
-    // 2,000 a second, and pauses of 70 s, after which one worker's time is far ahead of another's.
+    // 2,000 a second, with pauses of 70 s, after which one worker's time is far ahead of another's.
     let frames = (0..30_000)
         .map(|index| (u64::from(index) * 500 + u64::from(index / 3000) * 70_000_000, syn(index)));
     let frames: Vec<_> = frames.collect();
@@ -111,7 +111,7 @@ fn what_limits_forbid_is_dropped_by_every_deployment_alike() {
     let mut frames = Vec::new();
     let mut at_us: u64 = 5_000_000;
     for index in 0..20_000_u32 {
-        // 4,000 a second in clumps that have one time; pauses; time that goes back.
+        // 4,000 a second in clumps with equal times; pauses; times that go back.
         at_us += match index {
             _ if index % 2500 == 2499 => 70_000_000,
             _ if index % 16 == 0 => 4000,

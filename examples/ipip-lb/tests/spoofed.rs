@@ -1,5 +1,5 @@
-//! Packets of connections that there are not: they take no place from those that there are, and keep
-//! nobody new from being remembered.
+//! Packets of connections that don't exist: they displace no existing connection, and prevent no
+//! new client from being remembered.
 
 use crate::bench::Lb;
 use crate::config::{preamble, service};
@@ -20,19 +20,19 @@ const EIGHT: [&str; 8] = [
     "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7", "10.0.0.8",
 ];
 
-/// Spoofed flows, a thousand a second, which are more than the table has room for.
+/// Number of spoofed flows, at a thousand a second: more than the table has room for.
 const SPOOFED: u32 = 66_000;
 const CONNECTIONS_MAX: u32 = 65_536;
 
 const WEB: u16 = 80;
 const DNS: u16 = 53;
 
-/// Clients before the flood: of as many, 1,000 and more are exceptions.
+/// Number of clients before the flood: 1,000 and more of them are exceptions.
 const EARLIER: u32 = 2_400;
 /// Clients after it.
 const LATER: u32 = 1_000;
 
-/// What a spoofed flow is of.
+/// The packets of spoofed flows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Flood {
     Acks,
@@ -64,7 +64,7 @@ struct Templates {
     udp: Vec<u8>,
 }
 
-/// Where a frame has its source, source port and TCP's flags.
+/// Offsets of source, source port and TCP's flags in a frame.
 const SOURCE: std::ops::Range<usize> = 26..30;
 const SOURCE_PORT: std::ops::Range<usize> = 34..36;
 const FLAGS: usize = 47;
@@ -98,24 +98,24 @@ fn key(client: u32) -> FlowKey {
     FlowKey::new((IpAddr::from(address), port).into(), vip, 6).unwrap()
 }
 
-/// Feeds packets; returns what leaves.
+/// Feeds packets; returns those that leave.
 fn feed(lb: &mut Lb, packets: impl Iterator<Item = MemPacket>) -> Vec<MemPacket> {
     let out = lb.feed_packets(packets);
     out.packets().iter().map(|it| it.packet.clone()).collect()
 }
 
-/// The connections there are, with their targets.
+/// The existing connections, with their targets.
 fn known(lb: &Lb) -> HashMap<FlowKey, TargetId> {
     lb.balance().connections().iter().map(|(key, it)| (key, it.target)).collect()
 }
 
-/// Whether the configuration alone says another target for a flow of TCP.
+/// Whether the configuration chooses another target for a TCP flow.
 fn is_exception(lb: &Lb, key: &FlowKey, target: TargetId) -> bool {
     let service = lb.services().service_of_flow(key).expect("the service");
     service.by_hash(Seed::new(SEED).hash(key)) != Some(target)
 }
 
-/// Connections of all earlier clients, which are established as far as anybody can know.
+/// Opens connections of all earlier clients, which are then known to be established.
 fn establish(lb: &mut Lb, templates: &Templates, answers: Answers) {
     for flags in [SYN, ACK] {
         let sent = feed(lb, (0..EARLIER).map(|it| templates.of(WEB, it, flags)));
@@ -157,20 +157,20 @@ fn flood(lb: &mut Lb, templates: &Templates, flood: Flood) {
     }
 }
 
-/// Has all connections been looked at after a change.
+/// Takes enough turns to examine all connections after a change.
 fn turn_often(lb: &mut Lb) {
     for _ in 0..CONNECTIONS_MAX {
         lb.tick();
     }
 }
 
-/// How many of 1,000 flows that come after the flood are remembered, and how many of 1,000 exceptions
-/// from before it.
+/// Number of 1,000 flows after the flood that are remembered, and of 1,000 exceptions from before
+/// it.
 fn remembered(scheduler: &str, answers: Answers, of: Flood) -> (usize, usize) {
     let templates = Templates::new();
     let mut lb = Lb::of_config(config(scheduler, &EIGHT[..4]));
     establish(&mut lb, &templates, answers);
-    // What the configuration alone says is another backend now for half of them.
+    // The configuration's choice is now another backend for half of them.
     lb.config = config(scheduler, &EIGHT);
     lb.reload();
     turn_often(&mut lb);

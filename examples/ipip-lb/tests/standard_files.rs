@@ -1,5 +1,5 @@
-//! Nothing that happens to standard error or standard output ends or delays a balancer, and no SIGHUP
-//! does that comes before it has started.
+//! No event on standard error or standard output ends or delays a balancer, and neither does a
+//! SIGHUP before it has started.
 
 use hotloop_tests::tool;
 use serde_json::Value;
@@ -31,10 +31,10 @@ ports = "80"
   address = "10.0.0.1"
 "#;
 
-/// How long a program may take that is to start or to end: machines that test are busy.
+/// Maximum time for a program to start or to end: test machines are busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long the end of a program waits for a file that takes nothing, with a tenfold margin.
+/// How long the end of a program waits for a file that accepts nothing, with a tenfold margin.
 const END: Duration = Duration::from_secs(120);
 
 struct Running {
@@ -52,14 +52,14 @@ impl Running {
         Self { child, folder }
     }
 
-    /// The answer to `ctl status`, where there is one.
+    /// The answer to `ctl status`, if there is one.
     fn status(&self) -> Option<Value> {
         let args = ["ctl", "--control", "lb.sock", "status", "--json"];
         let output = program(self.folder.path(), &args).output().unwrap();
         output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
     }
 
-    /// Waits until its status is as wanted.
+    /// Waits until its status meets the condition.
     fn wait(&mut self, what: &str, is_so: impl Fn(&Value) -> bool) {
         let started = Instant::now();
         while !self.status().as_ref().is_some_and(&is_so) {
@@ -70,7 +70,7 @@ impl Running {
         }
     }
 
-    /// Asks for `count` reloads, one after the other.
+    /// Requests `count` reloads, one after the other.
     fn reload(&mut self, count: u64) {
         for _ in 0..count {
             let before = self.status().unwrap()["reloads"].as_u64();
@@ -84,7 +84,7 @@ impl Running {
         assert!(tool("sh").unwrap().args(["-c", &kill]).status().unwrap().success());
     }
 
-    /// Ends it by SIGTERM: how, and what stood on standard output.
+    /// Ends it with SIGTERM. Returns its exit status and its standard output.
     fn end(mut self) -> Output {
         self.signal("TERM");
         let started = Instant::now();
@@ -106,7 +106,7 @@ fn dev_full() -> File {
     File::options().write(true).open("/dev/full").unwrap()
 }
 
-/// A pipe that is full, of which nobody reads.
+/// A full pipe without a reader.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = pipe().unwrap();
     let capacity = rustix::pipe::fcntl_getpipe_size(&writer).unwrap();
@@ -143,7 +143,7 @@ fn a_standard_error_that_blocks_delays_neither_packets_nor_control() {
     let device = &status["engine"]["devices"][0];
     assert_eq!((&device["name"], &device["imissed"]), (&"net_null0".into(), &0.into()), "{status}");
     let received = device["received"].as_u64().unwrap();
-    // Its driver counts bytes or, in older versions, doesn't, and that is not 0 of them.
+    // Its driver counts bytes or, in older versions, doesn't, which is different from 0 bytes.
     assert!(device["received_bytes"] != 0 && device["sent_bytes"] == 0, "{status}");
     assert!(received > 0 && device["rx_nombuf"].is_u64(), "{status}");
     let args = ["ctl", "--control", "lb.sock", "xstats", "--json"];

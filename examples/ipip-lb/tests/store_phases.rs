@@ -1,9 +1,9 @@
-//! Changes in two phases, simulated: nodes and those who want changes crash and start again, answers get
-//! lost, the store is away, leases end, and what is read is old when it is acted upon.
+//! Changes in two phases, simulated: nodes and proposers crash and start again, answers get lost,
+//! the store is away, leases end, and readings are old when they are acted upon.
 //!
-//! What must hold: a node has nothing in force that was not committed; a commit replaces what it says;
-//! and unless it is forced, every node that is there has prepared it. Each condition of the transactions
-//! is needed: where the store ignores one, some seed shows it.
+//! The invariants: a node has nothing in force that was not committed; a commit replaces the
+//! revision that it names; and unless it is forced, every present node has prepared it. Each
+//! condition of the transactions is necessary: if the store ignores one, some seed shows it.
 
 use hotloop::testing::Rng;
 use hotloop_cluster::store::etcd::KeyValue;
@@ -15,9 +15,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 const NODES: usize = 4;
-/// Those that must be there; the last one may be.
+/// Nodes that must be present; the last one is optional.
 const EXPECTED: usize = 3;
-/// The nodes, and one by mistake that has the name of the first.
+/// The nodes, and an extra one that has the name of the first by mistake.
 const PROGRAMS: usize = NODES + 1;
 const TTL_MS: u64 = 2_000;
 const STEPS: usize = 4_000;
@@ -28,16 +28,16 @@ const SEEDS: u64 = 100;
 struct Memory {
     keys: RefCell<BTreeMap<String, (KeyValue, i64)>>,
     revision: Cell<i64>,
-    /// When each lease ends.
+    /// The end of each lease.
     leases: RefCell<BTreeMap<i64, u64>>,
     now_ms: Cell<u64>,
     /// Whether the answer to the next transaction gets lost.
     loses_answer: Cell<bool>,
-    /// Conditions on keys that begin with this are taken to hold.
+    /// Conditions on keys with this beginning are ignored.
     ignored: Option<&'static str>,
 }
 
-/// The parts of what a pointer names, as keys begin.
+/// The common beginning of the keys of a pointer's parts.
 fn folder(pointer: &str) -> String {
     let value: serde_json::Value = serde_json::from_str(pointer).unwrap();
     format!("parts/{}/", value["generation"].as_str().unwrap())
@@ -55,7 +55,8 @@ impl Memory {
         self.keys.borrow_mut().retain(|_, (_, lease)| *lease == 0 || leases.contains_key(lease));
     }
 
-    /// Whether what is in force, and what is proposed, can be read, and what else there is to read.
+    /// Checks that the configuration in force and the proposal can be read. Returns the number of
+    /// other configurations.
     fn check_parts(&self) -> Result<usize, String> {
         let keys = self.keys.borrow();
         let mut used = Vec::new();
@@ -72,7 +73,7 @@ impl Memory {
         Ok(parts.filter(|key| !used.iter().any(|folder| key.starts_with(folder))).count())
     }
 
-    /// What is proposed.
+    /// The proposal.
     fn proposed(&self) -> Option<String> {
         self.keys.borrow().get("phases/prepared").map(|(it, _)| it.value.clone())
     }
@@ -123,7 +124,7 @@ impl Store for Memory {
     }
 }
 
-/// What reads from the store and acts upon it, later.
+/// A client that reads from the store and acts upon the reading later.
 #[derive(Default)]
 struct Client {
     lease: i64,
@@ -136,7 +137,7 @@ struct Node {
     start: String,
     member: Member,
     client: Client,
-    /// What is being prepared, until when.
+    /// The configuration being prepared, and the end of that.
     preparing: Option<(i64, String, u64)>,
     prepared: Option<String>,
     down_until_ms: u64,
@@ -152,9 +153,9 @@ impl Node {
 }
 
 struct Wanted {
-    /// What is to be in force.
+    /// The configuration to put in force.
     name: String,
-    /// Once its parts are written.
+    /// The written parts, once they are complete.
     written: Option<(Generation, Coordinator)>,
     client: Client,
     change: Change,
@@ -165,14 +166,14 @@ struct World {
     store: Memory,
     nodes: Vec<Node>,
     wanted: Option<Wanted>,
-    /// What was committed, with its revision, and which nodes were there, unless it was forced.
+    /// The commits, each with its revision and the present nodes, unless it was forced.
     committed: Vec<(i64, String, [bool; PROGRAMS])>,
     change_count: u64,
     start_count: u64,
-    /// The revision by which it was last checked that what is in use can be read.
+    /// The revision of the last check that configurations in use can be read.
     checked: i64,
     lease_count: i64,
-    /// How often what happened.
+    /// Number of occurrences of each event.
     seen: BTreeMap<&'static str, usize>,
 }
 
@@ -211,7 +212,7 @@ impl World {
         Ok(())
     }
 
-    /// Keeps a client's lease, or takes a new one. Whether the store can be reached.
+    /// Keeps a client's lease, or takes a new one. Returns whether the store can be reached.
     fn reach(&mut self, client: &mut Client, now_ms: u64) -> bool {
         if self.one_in(150) {
             client.away_until_ms = now_ms + self.rng.index(2 * TTL_MS as usize) as u64;
@@ -239,7 +240,7 @@ impl World {
             self.nodes[index] = Node::start(index, self.start_count);
             let down_ms =
                 if self.one_in(2) { 0 } else { self.rng.index(3 * TTL_MS as usize) as u64 };
-            // The one that is there by mistake is not for long.
+            // The extra node stays only for a short time.
             let twin_ms = if index < NODES { 0 } else { 20 * TTL_MS };
             self.nodes[index].down_until_ms = now_ms + down_ms + twin_ms;
             return Ok(());
@@ -377,7 +378,7 @@ impl World {
         self.wanted = Some(Wanted { name, written: None, client: Client::default(), change });
     }
 
-    /// What must hold where something was committed just now.
+    /// Checks the invariants right after a commit.
     fn check_commit(
         &mut self,
         change: &Change,
@@ -438,7 +439,7 @@ impl World {
     }
 }
 
-/// Runs one world; what went wrong names the seed.
+/// Runs one world; an error names the seed.
 fn run(seed: u64, ignored: Option<&'static str>) -> Result<World, String> {
     let mut world = World::new(seed, ignored);
     for step in 0..STEPS {
@@ -456,7 +457,7 @@ fn nothing_is_in_force_that_was_not_prepared_and_committed() {
             *seen.entry(what).or_default() += count;
         }
     }
-    // All that can happen has.
+    // Every event has occurred.
     for what in [
         "committed",
         "busy",

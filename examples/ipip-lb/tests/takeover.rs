@@ -1,5 +1,5 @@
-//! A port's interface takes over the addresses and routes of the one that the device receives by, answers in its place, and
-//! gives them back.
+//! A port's interface takes over the addresses and routes of the interface that the device receives
+//! by, answers in its place, and gives them back.
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
@@ -20,7 +20,7 @@ takeover = true
 next_hop_mac = "02:00:00:00:00:01"
 "#;
 
-/// How many pings go to each address of the host.
+/// Number of pings to each address of the host.
 const PING_COUNT: u16 = 50;
 
 fn run(arguments: &str) {
@@ -38,7 +38,7 @@ fn settings(interface: &str) -> [String; 3] {
     .map(|arguments| {
         let output = tool("ip").unwrap().args(arguments.split(' ')).output().unwrap();
         let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
-        // Not the flags of the interface, which are the device's business.
+        // Without the flags of the interface, which belong to the device.
         let addresses = &shown[0]["addr_info"];
         if addresses.is_null() { shown.to_string() } else { addresses.to_string() }
     })
@@ -75,8 +75,8 @@ fn the_host_is_reached_once_by_its_addresses_and_has_them_again() {
     assert!(!errors.contains("the kernel answers"), "{errors}");
     assert_eq!(settings("a0"), before);
 
-    // A program that is killed leaves them where they are no more; the next one puts them back, and
-    // takes them over again.
+    // A killed program leaves them in the wrong place; the next one restores them, and takes them
+    // over again.
     drop(start());
     let left = settings("a0");
     assert!(!left[0].contains("192.0.2.1") && !left[1].contains("default"), "{left:?}");
@@ -98,7 +98,7 @@ fn check_reached(peer: &Host) {
     }
 }
 
-/// How many echo requests the host's kernel has got.
+/// Number of echo requests that the host's kernel has received.
 fn echo_requests(address: IpAddr) -> u64 {
     if address.is_ipv6() {
         let table = fs::read_to_string("/proc/thread-self/net/snmp6").unwrap();

@@ -1,10 +1,10 @@
-//! Probes through a tunnel to a kernel that answers by direct return or by a tunnel back, and what
-//! `ctl backends` says of faults that are planted there, for both IP versions.
+//! Probes through a tunnel to a kernel that answers by direct return or by a tunnel back, and the
+//! output of `ctl backends` for faults that are planted there, for both IP versions.
 //!
-//! The balancer's port is a TAP interface, the other end of which is the backend: the kernel of a network
-//! namespace. Where this kernel has no device for IP in IP, a raw socket is the tunnel's end,
-//! and hands what it unwraps to the kernel by a wire: the kernel refuses protocol 4 by ICMP as soon as
-//! the socket is gone, looks at rp_filter, and answers from the VIP where it has it.
+//! The balancer's port is a TAP interface with the backend at its other end: the kernel of a
+//! network namespace. If this kernel has no device for IP in IP, a raw socket is the tunnel's end,
+//! and passes unwrapped packets to the kernel through a wire: the kernel refuses protocol 4 by ICMP
+//! as soon as the socket is gone, checks rp_filter, and answers from the VIP if it has it.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 use hotloop::dpdk::Port;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long anything may take, on however busy a machine.
+/// Maximum time for any step, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = r#"
@@ -64,7 +64,7 @@ struct Addresses {
     probe_source: &'static str,
     vip: &'static str,
     backend: &'static str,
-    /// The length of the prefix that holds one alone.
+    /// The length of a prefix that holds a single address.
     host_bits: u8,
 }
 
@@ -93,18 +93,19 @@ impl Addresses {
         CONFIG.replace("VIP", self.vip).replace("BACKEND", self.backend)
     }
 
-    /// Gives the host the VIP, or takes it.
+    /// Adds the VIP to the host, or removes it.
     fn vip(&self, command: &str) {
         let vip = format!("{}/{}", self.vip, self.host_bits);
         ip(&["address", command, &vip, "dev", "lo"]).unwrap();
     }
 
-    /// What the kernel is to do with replies to probes.
+    /// Sets the kernel's route for replies to probes.
     fn replies(&self, command: &str, way: &[&str]) {
         ip(&[&["route", command], way, &[self.probe_source]].concat()).unwrap();
     }
 
-    /// The verdict on a backend that lacks the VIP: only kernels of IPv6 say so, where they don't forward.
+    /// The verdict on a backend that lacks the VIP: only IPv6 kernels report it, if they don't
+    /// forward.
     fn without_vip(&self) -> String {
         match self.is_v4() {
             true => SILENT.to_owned(),
@@ -130,7 +131,7 @@ impl Addresses {
 
 const SILENT: &str = "the tunnel is silent, though the server answers";
 
-/// A balancer that runs, in a folder of its own.
+/// A running balancer, in a folder of its own.
 struct Balancer {
     folder: tempfile::TempDir,
     child: Child,
@@ -170,7 +171,7 @@ impl Balancer {
         rows[0].clone()
     }
 
-    /// Waits until the only backend is in this state, with a verdict that holds this.
+    /// Waits until the only backend is in this state, with a verdict that contains this text.
     fn wait_for(&self, what: &str, state: &str, verdict: &str) {
         let start = Instant::now();
         loop {
@@ -187,7 +188,7 @@ impl Balancer {
         }
     }
 
-    /// Ends it; what it reports must be whole.
+    /// Ends it; its report must be whole.
     fn end(mut self) -> Value {
         let kill = format!("kill -INT {}", self.child.id());
         assert!(tool("sh").unwrap().args(["-c", &kill]).status().unwrap().success());
@@ -208,14 +209,14 @@ impl Drop for Balancer {
     }
 }
 
-/// A thread of the backend, which ends with this.
+/// A thread of the backend, which ends when this value is dropped.
 struct Running {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Running {
-    /// `turn` returns after a short time, whatever there is to do.
+    /// `turn` must return after a short time, whatever work there is.
     fn start(mut turn: impl FnMut() + Send + 'static) -> Self {
         let is_over = Arc::<AtomicBool>::default();
         let seen = Arc::clone(&is_over);
@@ -251,7 +252,7 @@ fn server(addresses: &Addresses) -> Running {
     })
 }
 
-/// The end of the tunnel: what comes by it is received on `tun1`.
+/// The end of the tunnel: its packets are received on `tun1`.
 fn tunnel_end(addresses: &Addresses) -> Result<Running, String> {
     let socket = addresses.tunnel_socket()?;
     let (mut peer, to) = (Peer::new("tun0"), mac_bytes("tun1"));
@@ -267,8 +268,8 @@ fn tunnel_end(addresses: &Addresses) -> Result<Running, String> {
     }))
 }
 
-/// The way back: an interface `back`, from which what the kernel sends to the probe source goes to the
-/// balancer in a tunnel.
+/// The way back: packets from the kernel to the probe source leave through an interface `back`, and
+/// go to the balancer in a tunnel.
 fn way_back(addresses: &Addresses) -> Running {
     let socket = addresses.tunnel_socket().unwrap();
     let balancer: IpAddr = addresses.balancer.parse().unwrap();
@@ -316,7 +317,7 @@ fn sysctl(name: &str, value: &str) {
     fs::write(format!("/proc/sys/net/ipv4/{name}"), value).unwrap();
 }
 
-/// A network in which a balancer's TAP interface can be made, and the wire behind the tunnel's end.
+/// A network that allows the balancer's TAP interface, and the wire behind the tunnel's end.
 fn network(addresses: &Addresses) -> Result<(Network, Balancer), String> {
     let network = Network::enter()?;
     if !addresses.is_v4() {
@@ -330,7 +331,7 @@ fn network(addresses: &Addresses) -> Result<(Network, Balancer), String> {
     ip(&["link", "set", "dev", "be0", "address", "02:00:00:00:00:01"]).unwrap();
     ip(&["link", "set", "dev", "be0", "up"]).unwrap();
     let backend = format!("{}/{}", addresses.backend, addresses.host_bits);
-    // Usable at once: nobody else can have it.
+    // Usable at once: no other host can have it.
     let nodad: &[_] = if addresses.is_v4() { &[] } else { &["nodad"] };
     ip(&[&["address", "add", &backend, "dev", "be0"], nodad].concat()).unwrap();
     for host in [addresses.balancer, addresses.probe_source] {
@@ -365,7 +366,7 @@ fn faults_are_told_apart(addresses: &Addresses) {
         balancer.wait_for("no rp_filter", "up", "");
     }
 
-    // Stands for a firewall: what would leave for the probe source does not.
+    // Simulates a firewall: packets for the probe source don't leave.
     addresses.replies("del", &[]);
     addresses.replies("add", &["blackhole"]);
     balancer.wait_for("a firewall", "down", SILENT);

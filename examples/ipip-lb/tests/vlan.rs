@@ -34,7 +34,7 @@ fn reply(number: u16) -> PacketBuilder {
     reply.tunnelled("10.0.0.1", "192.0.2.1")
 }
 
-/// A frame without the tag that it has to have.
+/// Removes the required tag from a frame.
 fn untagged(frame: &[u8], vlan: u16) -> Vec<u8> {
     assert_eq!(ethernet::vlan(frame), Some(vlan), "{frame:02x?}");
     let mut packet = MemPacket::new(frame);
@@ -42,7 +42,7 @@ fn untagged(frame: &[u8], vlan: u16) -> Vec<u8> {
     packet.data().to_vec()
 }
 
-/// What leaves of a connection in both directions: by which port, and what.
+/// The packets of a connection that leave in both directions: the port and the frame.
 fn connection(
     running: &mut Running<'_>,
     tag: [&dyn Fn(PacketBuilder) -> PacketBuilder; 2],
@@ -82,7 +82,7 @@ fn what_has_no_tag_or_another_is_dropped() {
         ];
         assert_eq!(running.feed_at(CLIENTS, 0, &others), []);
         assert_eq!(running.feed_at(BACKENDS, 0, &[reply(1).vlan(clients).build()]), []);
-        // With another tag within, it is of the VLAN.
+        // With another tag inside, the frame still belongs to the VLAN.
         let mut within = syn(5).qinq(clients, 9).build();
         within[12..14].copy_from_slice(&ethernet::ETHERTYPE_VLAN.to_be_bytes());
         assert_eq!(running.feed_at(CLIENTS, 0, &[within]).len(), 1);
@@ -119,7 +119,7 @@ fn neighbours_are_asked_and_answer_within_the_vlan() {
             MacAddress::new(OWN_MAC)
         );
         assert!(arp::reply(&mut answer, router));
-        // The answer of another VLAN is nobody's.
+        // An answer on another VLAN is ignored.
         let other = answer.data().to_vec();
         assert_eq!(running.feed_at(BACKENDS, 0, &[other]), []);
         ethernet::insert_tag(&mut answer, backends).unwrap();

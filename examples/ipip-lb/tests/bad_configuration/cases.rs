@@ -1,6 +1,6 @@
 //! Mistakes in the keys that every configuration has.
 
-/// A sound configuration, line by line: the cases change one of the lines.
+/// A valid configuration, line by line: each case changes one of the lines.
 pub const SOUND: &str = r#"[engine]
 deployment = "pipeline"
 dispatchers = 1
@@ -33,10 +33,10 @@ scheduler = "maglev"
   address = "2001:db8::a"
 "#;
 
-/// The line that is replaced (0: put in front of the first), what it is replaced by, and what
-/// follows `lb.toml:` in the message.
+/// The number of the replaced line (0: insert before the first), its replacement, and the text
+/// after `lb.toml:` in the message.
 pub const WRONG: &[(usize, &str, &[&str])] = &[
-    // Not TOML, or not of this shape.
+    // Not TOML, or of another shape.
     (2, "deployment = pipeline", &["2: deployment: not TOML", "mend this line"]),
     (9, "mtu = ", &["9: mtu: not TOML"]),
     (13, "[balancer]", &["13: [balancer]: not TOML"]),

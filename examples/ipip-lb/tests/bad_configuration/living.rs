@@ -1,9 +1,8 @@
-//! Mistakes in the keys that say how the balancer lives: what it remembers, how it chooses, what it
-//! probes.
+//! Mistakes in the keys for the balancer's operation: its memory, its choices, its probes.
 
 const KINDS: &str = "write \"tcp\", \"http\", \"https\", \"icmp\" or \"udp\"";
 
-/// As [`WRONG`](super::cases::WRONG).
+/// Like [`WRONG`](super::cases::WRONG).
 pub const WRONG_LIVING: &[(usize, &str, &[&str])] = &[
     // [cluster]
     (

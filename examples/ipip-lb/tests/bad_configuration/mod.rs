@@ -1,5 +1,5 @@
-//! Wrong configurations: each ends in exit code 2 and one line that names the file, the line, the key
-//! and what to write instead.
+//! Wrong configurations: each ends in exit code 2 and one line that names the file, the line, the
+//! key and a correct form.
 
 mod cases;
 mod living;

@@ -1,4 +1,4 @@
-//! What `check` notes of configurations that work: they may surprise.
+//! The notes of `check` on configurations that work but may surprise.
 
 use super::cases::SOUND;
 use super::understood::{printed, with};
@@ -56,7 +56,7 @@ fn what_works_but_surprises_is_noted() {
         let text = printed(&with(changes));
         assert!(text.contains("  note: ") && text.contains(note), "{note}: {text}");
     }
-    // Neither key goes against the other.
+    // Neither key contradicts the other.
     for changes in [
         &[(19, READY)][..],
         &[(19, READY), (25, "all_down = \"drop\"\nhealth = { kind = \"tcp\" }")],
@@ -69,7 +69,7 @@ fn what_works_but_surprises_is_noted() {
 }
 
 /// Three services of two backends each take three tables of the largest size; for ten thousand
-/// a note says that smaller ones would do.
+/// services a note recommends smaller ones.
 #[test]
 fn tables_that_take_much_memory_are_noted() {
     for (count, is_noted) in [(3, false), (10_000, true)] {

@@ -1,4 +1,4 @@
-//! What is understood of sound configurations, and what is said of those that may surprise.
+//! The understanding of valid configurations, and the notes on those that may surprise.
 
 use super::cases::SOUND;
 use super::check;
@@ -242,7 +242,7 @@ fn json_has_every_key() {
     assert!(json["services"][1]["health"].get("path").is_none());
 }
 
-/// What may be left out is as the documentation says.
+/// The defaults are as documented.
 #[test]
 fn defaults_are_as_documented() {
     let left_out = [1, 2, 3, 4, 11, 12, 18, 28];
@@ -282,7 +282,7 @@ fn defaults_are_as_documented() {
     assert!(Config::parse("lb.toml", SOUND).unwrap().health.is_empty());
 }
 
-/// [`SOUND`] with other lines in the place of those numbered.
+/// [`SOUND`] with these lines replaced.
 pub fn with(changes: &[(usize, &str)]) -> String {
     let mut lines: Vec<&str> = SOUND.lines().collect();
     for (number, line) in changes {
@@ -343,7 +343,7 @@ fn limits_are_named_where_they_are_exceeded() {
     assert!(error.contains("service.web.backend[1000]: too many; write at most 1000"), "{error}");
 }
 
-/// A hundred thousand services load, and the one that is too many is named.
+/// A hundred thousand services load, and the first one too many is named.
 #[test]
 fn a_hundred_thousand_services_load() {
     let (head, _) = SOUND.split_once("[[service]]").unwrap();
@@ -360,7 +360,7 @@ fn a_hundred_thousand_services_load() {
     assert!(error.contains("service[131072]: too many; write at most 131072"), "{error}");
 }
 
-/// Names as operators have them, also of Kubernetes services with their ports.
+/// Operators' names, also of Kubernetes services with their ports.
 #[test]
 fn names_have_dots_and_colons_too() {
     let names = [(15, "name = \"eth1.100\""), (21, "name = \"prod.web_v2-1:https\"")];
@@ -375,7 +375,7 @@ fn names_have_dots_and_colons_too() {
     );
 }
 
-/// It may be left out until a backend is IPv6.
+/// It may be omitted until a backend is IPv6.
 #[test]
 fn source_v6_is_needed_for_backends_of_ipv6_alone() {
     let without = with(&[(8, "")]);
@@ -388,7 +388,7 @@ fn source_v6_is_needed_for_backends_of_ipv6_alone() {
     assert!(printed(&config).contains("tunnels from 192.0.2.1, path MTU"), "{}", printed(&config));
 }
 
-/// Whatever is written where, a message has it escaped, and no more of it than can be read.
+/// Strings from any key appear in messages escaped, and cut to a readable length.
 #[test]
 fn strings_of_a_configuration_are_shown_escaped_and_cut() {
     let (escape, long) = ("\\u001B[2J\\u009B31m\\r", "x".repeat(1 << 20));
@@ -419,7 +419,7 @@ fn strings_of_a_configuration_are_shown_escaped_and_cut() {
     }
     for text in texts {
         let Err(error) = Config::parse("lb.toml", &text) else {
-            // A long name of a device is one that DPDK refuses.
+            // DPDK refuses a long device name.
             assert!(text.contains("device = \"xxx"));
             continue;
         };

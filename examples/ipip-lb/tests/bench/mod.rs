@@ -45,7 +45,7 @@ pub fn tunnel_of(packet: &MemPacket) -> Decapsulated {
     ipip::decapsulate(&mut packet.clone()).expect("a tunnel packet")
 }
 
-/// What the backend to which `sent` went answers: from `vip` to `client`, in a tunnel.
+/// The answer of the backend to which `sent` went: from `vip` to `client`, in a tunnel.
 pub fn reply(sent: &MemPacket, client: &str, vip: &str) -> Vec<u8> {
     let tunnel = tunnel_of(sent);
     tcp().from(vip).to(client).ttl(64).tunnelled(tunnel.destination, tunnel.source).build()
@@ -83,7 +83,8 @@ impl Lb {
         Self::made(config, None)
     }
 
-    /// A balancer that shares its exceptions, with a journal of this many connections, and control's side of that.
+    /// A balancer that shares its exceptions, with a journal of this many connections, and
+    /// control's side of the sharing.
     pub fn sharing(config: Config, journal_max: usize) -> (Self, Asker<Exchange, Exchange>) {
         let (asker, mailboxes) = mailbox(Deployment::run_to_completion(1), 0, 1);
         let mailbox = mailboxes.take(&Core::new(0, 1)).unwrap();
@@ -109,17 +110,18 @@ impl Lb {
             sharing,
             table_seed: Some(1),
         });
-        // As where one core does everything; the deployed tests have others.
+        // As with one core for everything; the deployed tests cover the rest.
         let bench = bench_burst(balance.unwrap().classifying());
         Self { bench, counts, builder, publisher, asker, config, standing: Standing::default() }
     }
 
-    /// Has the balancer go over to what the configuration and the standing are now.
+    /// Switches the balancer to the current configuration and standing.
     pub fn reload(&mut self) {
         self.reload_beside(None);
     }
 
-    /// As [`reload`](Self::reload), and has it compare connections with another table as well, if there is one.
+    /// Like [`reload`](Self::reload), and makes the balancer compare connections with another table
+    /// as well, if there is one.
     pub fn reload_beside(&mut self, other: Option<Arc<ServiceTable>>) {
         let services = self.builder.build(&self.config.spec(), &self.standing).unwrap();
         self.publisher.publish(Arc::new(services.with_other(other)));
@@ -130,7 +132,8 @@ impl Lb {
         }
     }
 
-    /// As [`reload`](Self::reload), by a refresh of the services: the standing has changed in health or weights alone.
+    /// Like [`reload`](Self::reload), by a refresh of the services: only health or weights have
+    /// changed.
     pub fn refresh(&mut self) {
         let maglevs = self.builder.maglevs();
         let next = self.services().refreshed(&self.config.spec(), &self.standing, maglevs);
@@ -139,12 +142,13 @@ impl Lb {
         assert!(self.publisher.collect());
     }
 
-    /// What [`reload`](Self::reload) would go over to.
+    /// The table that [`reload`](Self::reload) would switch to.
     pub fn built(&self) -> Arc<ServiceTable> {
         Arc::new(self.builder.clone().build(&self.config.spec(), &self.standing).unwrap())
     }
 
-    /// Has the balancer go by these services, and compare connections with another table as well, if there is one.
+    /// Switches the balancer to these services, and makes it compare connections with another table
+    /// as well, if there is one.
     pub fn go_beside(&mut self, other: Option<Arc<ServiceTable>>) {
         self.publisher.publish(Arc::new(self.services().with_other(other)));
         self.tick();
@@ -159,14 +163,14 @@ impl Lb {
         self.feed_packets(frames.iter().map(|frame| MemPacket::new(frame)))
     }
 
-    /// Feeds a frame, out of which one packet must come.
+    /// Feeds a frame, which must result in one packet.
     pub fn one(&mut self, frame: &[u8]) -> MemPacket {
         let out = self.feed(&[frame.to_vec()]);
         assert_eq!(out.packets().len(), 1, "dropped {frame:02x?}");
         out.packets()[0].packet.clone()
     }
 
-    /// Feeds a frame and says how often it was dropped for this reason.
+    /// Feeds a frame and returns the number of drops for this reason.
     pub fn dropped(&mut self, frame: &[u8], reason: BalanceDrop) -> u64 {
         self.feed(&[frame.to_vec()]).dropped(reason)
     }

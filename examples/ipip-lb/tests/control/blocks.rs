@@ -24,7 +24,7 @@ fn blocks_are_listed_outlast_reloads_and_end_in_their_time() {
     let rows = program.rows(&["blocks"]);
     assert_eq!((rows.len(), rows[1][1].as_str()), (3, "-"));
 
-    // The same prefix again has the new time alone.
+    // The same prefix again: only the new time counts.
     program.text(&["block", "2001:db8:c::/48", "--for", "1s"]);
     program.wait_until("it ends", |it| it.json(&["blocks"]).as_array().unwrap().len() == 1);
     program.wait_until("it says so", |it| it.has_said("2001:db8:c::/48 is no longer blocked"));

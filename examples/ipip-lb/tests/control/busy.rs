@@ -1,4 +1,4 @@
-//! What is answered while the configuration of 100,000 services is being loaded.
+//! Answers while the configuration of 100,000 services is being loaded.
 
 use super::program::{Program, config};
 use crate::deployed::service;
@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 
 const SERVICES: u32 = 100_000;
 
-/// How long anybody waits for an answer, as a rule.
+/// Maximum time for an answer, as a rule.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// The configuration with 100,000 services more, which share a backend.
+/// The configuration with 100,000 additional services, which share a backend.
 fn large(config: &str) -> String {
     let mut text = config.to_owned();
     for index in 0..SERVICES {
@@ -45,10 +45,10 @@ fn asked(program: &Program, command: &str) -> Result<Value, AskError> {
     ask(&program.socket(), &Request::new(command))
 }
 
-/// From one probe of the backend to the next; two failures take it down.
+/// Interval of probes of the backend; two failures take it down.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// A server that takes connections until this is dropped.
+/// A server that accepts connections until it is dropped.
 struct Server {
     port: u16,
     is_over: Arc<AtomicBool>,
@@ -133,7 +133,7 @@ fn status_and_health_do_not_wait_while_100_000_services_are_loaded() {
 #[test]
 fn signals_end_it_while_100_000_services_are_loaded() {
     let large = large(&config());
-    // Ending takes its time by itself.
+    // The end takes some time of its own.
     let idle = Program::start_with(&config());
     let ((), alone) = timed(|| drop(idle.end("-INT")));
     for signal in ["-INT", "-TERM"] {
@@ -151,7 +151,7 @@ fn signals_end_it_while_100_000_services_are_loaded() {
     }
 }
 
-/// As many connections as may be listed, of more.
+/// More connections than may be listed: the list has the maximum.
 #[test]
 fn nobody_waits_while_50_000_connections_are_listed() {
     const COUNT: u32 = 60_000;
@@ -193,7 +193,7 @@ fn nobody_waits_while_50_000_connections_are_listed() {
     program.end("-INT");
 }
 
-/// What is no file is refused at once, whatever opening or reading it would wait for.
+/// A path that isn't a file is refused at once, without waiting for opening or reading it.
 #[test]
 fn a_fifo_is_no_configuration_and_no_certificate() {
     let program = Program::start_with(&config());

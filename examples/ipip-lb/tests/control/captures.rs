@@ -1,4 +1,4 @@
-//! `ctl capture`: what the comments of packets say.
+//! `ctl capture`: the comments of packets.
 
 use super::program::{Program, config};
 use std::collections::BTreeSet;

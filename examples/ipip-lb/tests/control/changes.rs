@@ -1,4 +1,4 @@
-//! What `ctl` and signals change while the balancer runs.
+//! Changes by `ctl` and signals while the balancer runs.
 
 use super::program::{Program, TCP_COUNT, UDP_COUNT, client, config};
 use crate::deployed::service;
@@ -25,7 +25,7 @@ fn ctl_drains_weighs_and_removes_until_the_next_reload() {
 
     assert_eq!(program.json(&["remove", "10.0.0.2"])["removed"], 1);
     assert_eq!(program.backend("web", "10.0.0.2").0, "removed");
-    // One that is out can't be changed, and is no longer there for connections.
+    // A removed backend can't be changed, and no connection uses it any more.
     program.refusal(&["weight", "10.0.0.2", "1"], 1);
     program.refusal(&["connections", "--filter", "backend=10.0.0.2"], 1);
 
@@ -85,7 +85,7 @@ fn a_reload_of_a_broken_file_changes_nothing_and_says_why() {
         program.configure(&broken);
         let refusal = program.refusal(&["reload"], 1);
         assert!(refusal.contains(reason), "{refusal}");
-        // All is as it was, what was changed by hand too.
+        // Everything is unchanged, including manual changes.
         assert_eq!(program.backend("web", "10.0.0.1"), ("up".to_owned(), 5));
         assert_eq!(program.new_connections_go_to(), ["10.0.0.1", "10.0.0.2"]);
         let text = program.text(&["status"]);
@@ -95,7 +95,7 @@ fn a_reload_of_a_broken_file_changes_nothing_and_says_why() {
     program.wait_until("SIGHUP", |it| it.has_said("SIGHUP: nothing has changed: "));
     fs::remove_file(program.folder.path().join("lb.toml")).unwrap();
     assert!(program.refusal(&["reload"], 1).contains("lb.toml"));
-    // Once it is right again, nothing is left of that.
+    // Once the file is right again, nothing is left of the error.
     program.configure(&config());
     program.text(&["reload"]);
     assert!(!program.text(&["status"]).contains("failed"));
@@ -103,8 +103,8 @@ fn a_reload_of_a_broken_file_changes_nothing_and_says_why() {
     program.end("-INT");
 }
 
-/// Whatever leaves, comes back or is another one under the same name: what the report says was sent to
-/// backends is what was.
+/// Backends leave, come back, or get another identity under the same name: the report's number of
+/// packets sent to backends stays right.
 #[test]
 fn what_was_sent_to_backends_that_left_is_not_forgotten() {
     let program = Program::start();

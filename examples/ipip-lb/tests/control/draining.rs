@@ -4,12 +4,12 @@ use super::program::{Program, TCP_COUNT, config};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// The configuration, with connections that no test outlives.
+/// The configuration, with connections that outlive every test.
 fn lasting() -> String {
     config().replace("tcp_opening = 600", "tcp_opening = 600, tcp_established = 600, udp = 600")
 }
 
-/// What is planned for a backend of a service; null for nothing.
+/// The planned end of a backend's drain; null if there is none.
 fn draining(program: &Program, service: &str, address: &str) -> Value {
     let backends = program.json(&["backends"]);
     let mut rows = backends.as_array().unwrap().iter();
@@ -33,7 +33,7 @@ fn a_backend_is_removed_once_its_time_is_over() {
     assert_eq!(text, expected);
     wait_for_removal(&program, "web", "10.0.0.2");
     assert!(begun.elapsed() >= Duration::from_secs(2));
-    // Others have all connections there are.
+    // Other backends have all remaining connections.
     let of_first = || program.matching("backend=10.0.0.1,service=web");
     assert_eq!(program.new_connections_go_to(), ["10.0.0.1"]);
     assert_eq!(of_first(), TCP_COUNT - of_second, "they move with their next packets");
@@ -61,7 +61,7 @@ fn a_backend_with_connections_stays_while_an_empty_one_goes() {
     let text = program.text(&["backends"]);
     let left = "with 12 connections left, and is removed once it has no connections";
     assert!(text.contains(&format!("\n10.0.0.1 of dns: drained, {left}")), "{text}");
-    // With a time besides, it goes at whichever comes first.
+    // With a time as well, it is removed at whichever comes first.
     program.text(&["drain", "10.0.0.1", "--service", "dns", "--for", "1s", "--until-empty"]);
     wait_for_removal(&program, "dns", "10.0.0.1");
     program.end("-INT");
@@ -104,7 +104,7 @@ fn a_weight_a_drain_without_an_end_and_a_reload_end_the_plan() {
     assert_eq!(is_planned(), [true, false, false]);
     assert!(program.has_said("10.0.0.2 of web is no longer to be removed: an operator drains it"));
 
-    // One that changes nothing doesn't end it either.
+    // A change without effect doesn't end it either.
     drain();
     program.configure("[balancer");
     program.refusal(&["reload"], 1);
@@ -115,7 +115,7 @@ fn a_weight_a_drain_without_an_end_and_a_reload_end_the_plan() {
     assert!(program.has_said("10.0.0.1 of web is no longer to be removed: the configuration was"));
     assert_eq!(program.backend("web", "10.0.0.2"), ("up".to_owned(), 2));
 
-    // One that an operator takes out is not taken out again.
+    // A backend that an operator takes out is not taken out again.
     drain();
     program.text(&["remove", "10.0.0.2", "--flush"]);
     assert_eq!(program.backend("web", "10.0.0.2"), ("flushed".to_owned(), 0));

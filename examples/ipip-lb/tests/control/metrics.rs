@@ -1,4 +1,4 @@
-//! The balancer's metrics, as a scrape by hand and a Prometheus see them.
+//! The balancer's metrics, in a manual scrape and in Prometheus.
 
 use super::nodes::node;
 use super::program::{Program, TCP_COUNT, UDP_COUNT, config};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 const DASHBOARD: &str = include_str!("../../../../packaging/grafana/hotloop.json");
 
-/// A port that nothing leaves by: the stage that looks for its next hop shows figures of its own.
+/// A port that no packet leaves by: the stage that looks for its next hop has its own figures.
 const SPARE_PORT: &str = r#"
     [[port]]
     name = "spare"
@@ -21,10 +21,10 @@ const SPARE_PORT: &str = r#"
     side = "client"
 "#;
 
-/// By a stage's name, and by a reason or what else was counted there.
+/// The key: a stage's name, and a reason or another count there.
 type Sums = BTreeMap<(String, String), u64>;
 
-/// What places or stages have counted, the same for `ctl counters` and the report.
+/// The counts of places or stages, the same for `ctl counters` and the report.
 fn counted(stages: &Value) -> Sums {
     let mut sums = Sums::new();
     for stage in stages.as_array().unwrap() {
@@ -43,7 +43,7 @@ fn counted(stages: &Value) -> Sums {
     sums
 }
 
-/// The same, as Prometheus has it.
+/// The same counts, from Prometheus.
 fn scraped(prometheus: &Prometheus) -> Sums {
     let mut sums = Sums::new();
     let sources = [
@@ -124,7 +124,7 @@ fn a_scrape_is_what_ctl_says_and_the_report_and_the_dashboard_finds_it() {
     assert_eq!(to_backends, Some(reported));
 }
 
-/// What cores have to do, and how full rings and mempools are, once no packets come.
+/// The load of cores, and the fill of rings and mempools, once no packets come.
 fn load_is_that_of_the_cores(program: &Program, prometheus: &Prometheus) {
     let value = |expression: &str| prometheus.value(expression).map(|value| value as u64);
     let taken = value("sum(hotloop_stage_packets_received_total{place=~\"source|rings\"})");
@@ -140,7 +140,7 @@ fn load_is_that_of_the_cores(program: &Program, prometheus: &Prometheus) {
     for metric in ["load_ratio", "polls_total", "poll_packets_max", "timed_packets_total"] {
         assert_eq!(shown(&format!("hotloop_core_{metric}")), cores.len(), "{metric}");
     }
-    // The workers' rings; who knows what waits in the devices differs.
+    // The workers' rings; not every device reports its waiting packets.
     assert_eq!(value("sum(hotloop_packets_waiting{stage=~\"group.*\"})"), Some(0));
     let room = value("min(hotloop_packets_waiting_capacity{stage=~\"group.*\"})");
     let max = value("max(hotloop_packets_waiting_max{stage=~\"group.*\"})");
@@ -200,7 +200,8 @@ fn removed_backends_keep_their_packets() {
     program.end("-INT");
 }
 
-/// The series without a peer and those of a peer, and the key of each in what `ctl cluster` says.
+/// The series without a peer and the series per peer, with the key of each in the output of `ctl
+/// cluster`.
 const OF_NODES: [(&str, &str); 5] = [
     ("ready", "is_ready"),
     ("marked", "is_marked"),
@@ -246,7 +247,7 @@ fn a_scrape_says_of_peers_what_ctl_does() {
     };
     for node in &nodes {
         node.wait_until("both know all", |_| nodes.iter().all(is_caught_up));
-        // Each second it says to its peer that it is there, and bytes are counted.
+        // Each second it sends its peer a sign of life, and bytes are counted.
         let seen = (0..100).find_map(|_| {
             let said = node.json(&["cluster"]);
             let metrics = get(node.metrics_address(), "/metrics").unwrap();
@@ -289,7 +290,7 @@ fn the_schema_has_what_the_program_says() {
     let node = node(1, [free_address(), free_address()], (folder.path(), &authority));
     let program = Program::start_and_take_all(&(config() + SPARE_PORT + &node));
     let metrics = get(program.metrics_address(), "/metrics").unwrap();
-    // One row of `backends` says when its backend is removed.
+    // One row of `backends` shows when its backend is removed.
     let drain = program.json(&["drain", "10.0.0.2", "--for", "1h"]);
     let commands = "status counters xstats services backends next-hops connections cluster";
     let answers = commands.split(' ').map(|command| (command, program.json(&[command])));

@@ -1,5 +1,5 @@
-//! A running balancer and what asks and changes it: `ipip-lb run` on virtual devices, `ipip-lb
-//! ctl`, and signals.
+//! A running balancer with queries and changes: `ipip-lb run` on virtual devices, `ipip-lb ctl`,
+//! and signals.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 mod blocks;
@@ -29,7 +29,7 @@ fn without_a_program_there_is_no_answer_and_a_socket_is_not_taken_over() {
     };
     let (code, errors) = run(&["ctl", "--control", "none.sock", "status"]);
     assert!(code == Some(2) && errors.contains("none.sock"), "{errors}");
-    // Another program can't have a socket that is in use.
+    // Another program can't use a socket that is in use.
     let second = config().replace(
         "net_pcap0,rx_pcap=clients.pcap,tx_pcap=first.pcap,tx_pcap=second.pcap",
         "net_null1,no-rx=1",

@@ -1,4 +1,4 @@
-//! A balancer that runs on virtual devices, and what is asked of it.
+//! A balancer that runs on virtual devices, and queries to it.
 
 use crate::deployed::service;
 use hotloop::packet::build::{tcp, udp};
@@ -15,11 +15,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long anything may take, on however busy a machine.
+/// Maximum time for any step, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Connections of TCP to the web service, of which the first ten are established; of UDP to the
-/// name service.
+/// Number of TCP connections to the web service, the first ten of them established, and of UDP
+/// flows to the name service.
 pub const TCP_COUNT: u64 = 40;
 pub const UDP_COUNT: u64 = 12;
 
@@ -70,21 +70,21 @@ fn frames() -> Vec<Vec<u8>> {
     syns.chain(acks).chain(queries).chain(strays).collect()
 }
 
-/// A balancer that runs in a folder of its own.
+/// A running balancer in a folder of its own.
 pub struct Program {
     pub folder: tempfile::TempDir,
     child: RefCell<Child>,
-    /// What it has said on standard error.
+    /// Its lines on standard error.
     said: Arc<Mutex<Vec<String>>>,
 }
 
 impl Program {
-    /// Starts it, and waits until it has taken all frames there are.
+    /// Starts it, and waits until it has taken all frames.
     pub fn start() -> Self {
         Self::start_and_take_all(&config())
     }
 
-    /// As [`start`](Self::start), with services that take the same frames.
+    /// Like [`start`](Self::start), with services that take the same frames.
     pub fn start_and_take_all(config: &str) -> Self {
         let program = Self::start_with(config);
         program.wait_until("all frames", |it| {
@@ -99,10 +99,10 @@ impl Program {
         Self::start_with_frames(config, frames())
     }
 
-    /// As [`start_with`](Self::start_with), with these frames in the capture.
+    /// Like [`start_with`](Self::start_with), with these frames in the capture.
     pub fn start_with_frames(config: &str, frames: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // A node keeps what operators change.
+        // A node keeps operators' changes.
         let kept =
             format!("[cluster]\noperator_file = \"{}/kept.json\"\n", folder.path().display());
         fs::write(folder.path().join("lb.toml"), config.replace("[cluster]\n", &kept)).unwrap();
@@ -130,7 +130,7 @@ impl Program {
         self.said.lock().unwrap().iter().any(|line| line.contains(part))
     }
 
-    /// Where it serves its metrics.
+    /// The address that serves its metrics.
     pub fn metrics_address(&self) -> SocketAddr {
         let said = self.said.lock().unwrap();
         let said = said.iter().find_map(|line| line.split_once("metrics at http://"));
@@ -154,7 +154,7 @@ impl Program {
         command.args(args).output().unwrap()
     }
 
-    /// What `ctl` says for people, on standard output alone.
+    /// The output of `ctl` for people, only on standard output.
     pub fn text(&self, args: &[&str]) -> String {
         let Output { status, stdout, stderr } = self.ctl(args);
         let errors = String::from_utf8(stderr).unwrap();
@@ -162,14 +162,14 @@ impl Program {
         String::from_utf8(stdout).unwrap()
     }
 
-    /// What `ctl` says for programs: one line.
+    /// The output of `ctl` for programs: one line.
     pub fn json(&self, args: &[&str]) -> Value {
         let text = self.text(&[&["--json"], args].concat());
         assert_eq!(text.lines().count(), 1, "{text}");
         serde_json::from_str(&text).unwrap()
     }
 
-    /// What `ctl` says against it, on one line of standard error, with this exit code.
+    /// The error of `ctl`, on one line of standard error, with this exit code.
     pub fn refusal(&self, args: &[&str], code: i32) -> String {
         let Output { status, stdout, stderr } = self.ctl(args);
         let errors = String::from_utf8(stderr).unwrap();
@@ -179,7 +179,7 @@ impl Program {
         errors
     }
 
-    /// The rows of a table: the first line is of heads, in capital letters or not.
+    /// The rows of a table: the first line has the headings, in capital letters or not.
     pub fn rows(&self, args: &[&str]) -> Vec<Vec<String>> {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
         self.text(args).lines().map(words).collect()
@@ -199,7 +199,7 @@ impl Program {
         self.folder.path().join("lb.sock")
     }
 
-    /// Ends it by a signal; what it reports must be whole.
+    /// Ends it with a signal; its report must be whole.
     pub fn end(self, signal: &str) -> Value {
         self.signal(signal);
         let mut report = String::new();
@@ -224,7 +224,7 @@ impl Program {
         (row["state"].as_str().unwrap().to_owned(), row["weight"].as_u64().unwrap())
     }
 
-    /// Where new connections of TCP to the web service go: all that there are.
+    /// The backends of new TCP connections to the web service: all of them.
     pub fn new_connections_go_to(&self) -> Vec<String> {
         let mut backends: Vec<_> = (1..20)
             .map(|port| {
@@ -238,7 +238,7 @@ impl Program {
         backends
     }
 
-    /// How many connections a filter finds.
+    /// Number of connections that a filter finds.
     pub fn matching(&self, filter: &str) -> u64 {
         let answer = self.json(&["connections", "--filter", filter]);
         assert_eq!(answer["connections"].as_array().unwrap().len() as u64, answer["matching"]);
@@ -248,7 +248,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Of a test that failed; otherwise it has ended.
+        // After a failed test; otherwise the process has ended.
         let child = self.child.get_mut();
         let _ = child.kill();
         let _ = child.wait();

@@ -1,4 +1,4 @@
-//! What `ctl` tells.
+//! The output of `ctl`.
 
 use super::program::{Program, TCP_COUNT, UDP_COUNT, client, config};
 
@@ -65,7 +65,7 @@ fn ctl_lists_connections_by_filter() {
     let of = |address: &str| program.matching(&format!("backend={address},service=web"));
     assert_eq!(of("10.0.0.1") + of("10.0.0.2"), TCP_COUNT);
     assert!(of("10.0.0.1") > 0 && of("10.0.0.2") > of("10.0.0.1"));
-    // No more are listed than asked for, but all are counted.
+    // Only the requested number is listed, but all are counted.
     let answer = program.json(&["connections", "--limit", "3"]);
     assert_eq!(answer["connections"].as_array().unwrap().len(), 3);
     assert_eq!(answer["matching"], TCP_COUNT + UDP_COUNT);
@@ -141,7 +141,7 @@ fn what_ctl_cannot_do_is_reported_on_one_line_with_what_to_do_instead() {
     program.end("-INT");
 }
 
-/// What `check` notes is said at startup too.
+/// The notes of `check` are also logged at startup.
 #[test]
 fn what_may_surprise_is_said_at_startup() {
     let surprising =
@@ -173,7 +173,7 @@ fn status_says_which_pages_and_node_each_table_and_mempool_got() {
     let text = program.text(&["status"]);
     assert!(text.contains("memory: connections of worker 1: "), "{text}");
 
-    // One less than the power of two above what the configuration asks for.
+    // One less than the power of two above the configured number.
     let mempools = status["engine"]["mempools"].as_array().unwrap();
     let asked_for = mempools.iter().find(|row| row["mbufs"] == 32_767);
     let asked_for = asked_for.unwrap_or_else(|| panic!("{status}"));

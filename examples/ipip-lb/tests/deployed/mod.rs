@@ -1,5 +1,5 @@
-//! The whole network function over in-memory ports, in all deployments: for tests that read what
-//! leaves by which port.
+//! The whole network function over in-memory ports, in all deployments: for tests that read the
+//! packets of each port.
 
 pub mod running;
 pub mod sent;
@@ -23,14 +23,14 @@ use std::fmt::Debug;
 
 pub const CLIENTS_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 pub const BACKENDS_MAC: [u8; 6] = [2, 0, 0, 0, 2, 1];
-/// The balancer's own, at both ports.
+/// The balancer's own address, at both ports.
 pub const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 9, 9];
 
-/// How many changes of exceptions each worker has room for.
+/// Size of each worker's journal of exceptions.
 const JOURNAL_MAX: usize = 4096;
 
-/// Runs `script` in both deployments, each with `worker_count` workers, and checks that every ledger is
-/// whole. What it returns must be the same in both, and is returned.
+/// Runs `script` in both deployments, each with `worker_count` workers, and checks that every
+/// ledger is whole. The results must be the same in both, and are returned.
 pub fn in_both<T: Debug + PartialEq>(
     config: &str,
     worker_count: usize,
@@ -46,9 +46,9 @@ pub fn in_both<T: Debug + PartialEq>(
     (first, [first_report, second_report])
 }
 
-/// Runs `script` in both deployments with one and with two workers, and in the pipeline with one and
-/// with two dispatchers. What it returns must be the same in all of them: it must not depend on how
-/// workers are numbered, nor on the order of packets of several flows.
+/// Runs `script` in both deployments with one and with two workers, and in the pipeline with one
+/// and with two dispatchers. The results must be the same in all of them: they must not depend on
+/// the numbers of workers, nor on the order of packets of several flows.
 pub fn in_all<T: Debug + PartialEq>(
     config: &str,
     script: impl Fn(&mut Running<'_>) -> T,
@@ -88,8 +88,8 @@ pub fn run_with_buffers<T>(
     run_receiving(config, deployment, pool, Ports::default(), script)
 }
 
-/// Runs `script` in one deployment, with ports of the numbers [`CLIENTS`] and [`BACKENDS`], for which
-/// `receiving` holds.
+/// Runs `script` in one deployment, with ports numbered [`CLIENTS`] and [`BACKENDS`], which have
+/// the properties of `receiving`.
 pub fn run_receiving<T>(
     config: &str,
     deployment: Deployment,
@@ -122,7 +122,7 @@ fn run_script(
     let (function, asker) = function.receiving(receiving).sharing(JOURNAL_MAX);
     let exceptions = Exceptions::new(asker, deployment.cores_in(1));
     let ports = [("clients", CLIENTS), ("backends", BACKENDS)].map(|(name, number)| {
-        // What was sent goes home at once, so that few buffers suffice.
+        // Sent packets return to the pool at once, so that few buffers suffice.
         let (id, pool) = (Some(PortId::new(number as u16)), pool.clone());
         let config = PortConfig { id, pool, tx_kept_count: 0, ..PortConfig::default() };
         MemoryPort::with_config(name, config)
@@ -166,7 +166,7 @@ fn run_script(
     report
 }
 
-/// The neighbours that packets go to by each port.
+/// The neighbours for packets of each port.
 fn next_hops(config: &Config) -> Vec<Option<NextHop>> {
     let ports = (0..).map(PortId::new).zip(&config.ports);
     ports.map(|(id, port)| port.hop(id, MacAddress::new(OWN_MAC))).collect()
@@ -182,7 +182,7 @@ pub fn egresses() -> Egresses {
     Egresses { clients: egress(0, CLIENTS_MAC), backends: egress(1, BACKENDS_MAC) }
 }
 
-/// Checks that exactly so many packets were dropped for these reasons, and none for others.
+/// Checks that exactly this many packets were dropped for these reasons, and none for others.
 pub fn assert_dropped(report: &Report, expected: &[(&str, u64)]) {
     let expected = expected.iter().map(|(reason, count)| ((*reason).to_owned(), *count));
     let dropped = report.dropped.clone().into_iter().filter(|(_, count)| *count > 0);

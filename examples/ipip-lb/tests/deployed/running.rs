@@ -1,4 +1,4 @@
-//! A balancer that runs, step by step.
+//! A running balancer, stepped by hand.
 
 use super::Sent;
 use hotloop::engine::{Assembly, Deployment, Report};
@@ -18,11 +18,11 @@ use ipip_lb::overrides::Overrides;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The ports, as [`Running::feed_at`] counts them.
+/// The port numbers for [`Running::feed_at`].
 pub const CLIENTS: usize = 0;
 pub const BACKENDS: usize = 1;
 
-/// A balancer that runs.
+/// A running balancer.
 pub struct Running<'a> {
     assembly: Assembly<'a>,
     ports: [MemoryPort; 2],
@@ -59,8 +59,8 @@ impl<'a> Running<'a> {
         report
     }
 
-    /// Lets frames arrive at the clients' port, on the queue of the first core, and returns what
-    /// leaves.
+    /// Lets frames arrive at the clients' port, on the queue of the first core, and returns the
+    /// packets that leave.
     pub fn feed(&mut self, frames: &[Vec<u8>]) -> Vec<Sent> {
         self.feed_at(CLIENTS, 0, frames)
     }
@@ -100,26 +100,26 @@ impl<'a> Running<'a> {
         sent[0].clone()
     }
 
-    /// Lets a frame arrive; none may leave.
+    /// Lets a frame arrive; no packet may leave.
     pub fn none(&mut self, frame: impl Into<Vec<u8>>) {
         let frame = frame.into();
         let sent = self.feed(std::slice::from_ref(&frame));
         assert_eq!(sent, [], "{frame:02x?}");
     }
 
-    /// Lets a frame arrive; says to which backend it went.
+    /// Lets a frame arrive; returns the backend that it went to.
     pub fn backend(&mut self, frame: impl Into<Vec<u8>>) -> String {
         self.one(frame).backend()
     }
 
-    /// Lets time pass, and the workers' clocks take notice.
+    /// Lets time pass, and updates the workers' clocks.
     pub fn advance(&mut self, duration: Duration) -> Vec<Sent> {
         self.now = self.now + duration;
         self.step();
         self.sent()
     }
 
-    /// What other nodes are to hear of its exceptions.
+    /// Its changes for other nodes.
     pub fn changes(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         for _ in 0..4 {
@@ -133,13 +133,13 @@ impl<'a> Running<'a> {
         changes
     }
 
-    /// Takes what another node says of its exceptions.
+    /// Takes another node's changes of its exceptions.
     pub fn import(&mut self, changes: &[Change]) {
         assert_eq!(self.exceptions.import(&self.steering.services, changes), changes.len());
         assert!(self.changes().is_empty());
     }
 
-    /// Has the workers go over to what configuration and standing are now.
+    /// Switches the workers to the current configuration and standing.
     pub fn reload(&mut self) {
         let table = self
             .steering
@@ -156,7 +156,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Has the workers go over to another configuration.
+    /// Switches the workers to another configuration.
     pub fn configure(&mut self, config: &str) {
         let engine = self.config.engine;
         self.config = Config::parse("lb.toml", config).unwrap_or_else(|error| panic!("{error}"));
@@ -164,7 +164,7 @@ impl<'a> Running<'a> {
         self.reload();
     }
 
-    /// Gives a backend another weight.
+    /// Sets another weight of a backend.
     pub fn weigh(&mut self, service: &str, address: &str, weight: u32) {
         self.overrides.weights.insert(target_name(service, address), weight);
         self.reload();
@@ -176,7 +176,7 @@ impl<'a> Running<'a> {
         self.reload();
     }
 
-    /// Has a backend pass its health checks, or fail them.
+    /// Makes a backend pass its health checks, or fail them.
     pub fn set_health(&mut self, service: &str, address: &str, is_up: bool) {
         let health = self.config.health.get(service).cloned().expect("a service that is probed");
         let key = (address.parse().unwrap(), health);
@@ -187,7 +187,7 @@ impl<'a> Running<'a> {
         self.reload();
     }
 
-    /// What the workers counted together.
+    /// The sum of a count over the workers.
     pub fn count(&self, of: impl Fn(&WorkerCounts) -> u64) -> u64 {
         self.steering.counts.iter().map(of).sum()
     }
@@ -200,7 +200,7 @@ impl<'a> Running<'a> {
         self.count(|it| it.stateless.count())
     }
 
-    /// What each worker remembers of a connection, asked as control asks.
+    /// Each worker's entry for a connection, queried like control does.
     fn known(&mut self, key: &FlowKey) -> Vec<Option<Connection>> {
         let mut known = Vec::new();
         for worker in 0..self.deployment.cores_in(1) {
@@ -223,7 +223,7 @@ impl<'a> Running<'a> {
         known.first().copied()
     }
 
-    /// How far a TCP connection has come.
+    /// The state of a TCP connection.
     pub fn state(&mut self, client: &str, vip: &str) -> Option<State> {
         self.connection(protocol::TCP, client, vip).map(|connection| connection.state())
     }
@@ -237,7 +237,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// All connections of each worker, asked as control asks.
+    /// All connections of each worker, queried like control does.
     pub fn connections(&mut self) -> Vec<(usize, FlowKey, Connection)> {
         let mut connections = Vec::new();
         for worker in 0..self.deployment.cores_in(1) {

@@ -8,7 +8,7 @@ use hotloop::packet::memory::MemPacket;
 /// A frame that was sent.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Sent {
-    /// Whether it was sent by the clients' port, and not by the backends'.
+    /// Whether it was sent by the clients' port, as opposed to the backends' port.
     pub to_client: bool,
     pub frame: Vec<u8>,
 }
@@ -39,7 +39,7 @@ impl Sent {
     }
 }
 
-/// The backends that these were sent to.
+/// The backends of these frames.
 pub fn backends(sent: &[Sent]) -> Vec<String> {
     sent.iter().map(Sent::backend).collect()
 }

@@ -1,4 +1,4 @@
-//! What a balancer has other nodes hear.
+//! A balancer's changes for other nodes.
 
 use super::node::{self, BACKENDS, Node, TURNS, WEB, claims, ends};
 use hotloop::packet::build::{tcp, udp};
@@ -8,7 +8,7 @@ use hotloop_balancer::exceptions::{Change, Record};
 use ipip_lb::exception_mover::Pulled;
 use std::time::Duration;
 
-/// Clients of connections to the backend that is drained, which has begun, and what was said of that.
+/// Clients of connections to the backend whose drain has begun, and the changes reported for them.
 fn drained(node: &mut Node) -> Vec<String> {
     let clients = (1..200).map(|it| format!("198.51.100.{it}:4000"));
     let mut drained: Vec<_> =
@@ -62,7 +62,8 @@ fn a_closed_connection_is_claimed_as_one_that_is_over() {
     }
 }
 
-/// A SYN on the ports of one that is over, whose backend takes none: a new connection, elsewhere.
+/// A SYN on the ports of an ended connection, whose backend takes no new ones: a new connection,
+/// elsewhere.
 #[test]
 fn a_connection_in_whose_place_another_begins_has_ended() {
     let mut node = Node::new();
@@ -85,7 +86,7 @@ fn a_connection_that_leaves_a_full_table_has_ended() {
         node.backend(query(index));
         let said = node.changes();
         let known = node.lb.connections();
-        // Each is an exception at once; once the table is full, another one leaves.
+        // Each is an exception at once; when the table is full, another one leaves.
         assert!(claims(&said).len() <= 1 && ends(&said).len() <= 1, "{said:?}");
         if index > 900 {
             assert_eq!((claims(&said).len(), ends(&said).len(), known), (1, 1, 64), "{said:?}");
@@ -108,7 +109,7 @@ fn an_exception_is_claimed_again_within_a_third_of_its_idle_timeout() {
             let key = node::key(client, WEB, 6);
             let records: Vec<_> = claims(&said).into_iter().filter(|it| it.key == key).collect();
             assert!((1..=2).contains(&records.len()), "round {round}: {records:?}");
-            // With what is left since its last packet.
+            // With the time remaining after its last packet.
             let last = records[records.len() - 1];
             assert!((600_000..900_000).contains(&last.left_ms), "{last:?}");
         }
@@ -137,7 +138,7 @@ fn a_peers_exception_is_claimed_once_a_packet_of_it_comes() {
     let said = first.snapshot();
     second.import(&said);
     assert!(second.changes().is_empty() && second.snapshot().is_empty());
-    // Where the first one is away, the second one says it instead.
+    // If the first node is absent, the second one reports it instead.
     assert_eq!(claims(&second.whole_snapshot()).len(), clients.len());
     second.backend(segment(&clients[0], ACK));
     let said = second.changes();
@@ -146,7 +147,7 @@ fn a_peers_exception_is_claimed_once_a_packet_of_it_comes() {
     assert_eq!((record.backend.to_string().as_str(), record.moves), (BACKENDS[2], 1));
     assert!((899_000..=900_000).contains(&record.left_ms), "{record:?}");
     assert_eq!(claims(&second.snapshot()).len(), 1);
-    // It was the first balancer's, which now says no more of it, nor of its end.
+    // It was the first balancer's, which now reports neither the connection nor its end.
     first.advance(Duration::from_secs(5));
     first.import(&said);
     assert!(first.connection(&clients[0], WEB).unwrap().is_remote());
@@ -155,7 +156,7 @@ fn a_peers_exception_is_claimed_once_a_packet_of_it_comes() {
     assert_eq!(ends(&first.changes()).len(), clients.len() - 1);
 }
 
-/// What is where the configuration says needs no claim: the peer's ends.
+/// A connection on the configuration's backend needs no claim: the peer's claim ends.
 #[test]
 fn a_peers_connection_that_is_no_exception_here_ends_once_a_packet_of_it_comes() {
     let mut node = Node::new();
@@ -170,7 +171,8 @@ fn a_peers_connection_that_is_no_exception_here_ends_once_a_packet_of_it_comes()
     }
 }
 
-/// It is journalled, and remote by the time control asks: its end would have the other nodes forget it.
+/// It is journalled, and remote by the time control asks: an end would make the other nodes forget
+/// it.
 #[test]
 fn of_an_exception_that_another_node_took_over_meanwhile_nothing_is_said() {
     let mut node = Node::new();
@@ -181,7 +183,7 @@ fn of_an_exception_that_another_node_took_over_meanwhile_nothing_is_said() {
     let (age_ms, left_ms, moves) = (0, 70_000, 1);
     let claim = Record { key, backend, state, age_ms, left_ms, moves, wins_ties: false };
     assert_eq!(node.exceptions.import(node.lb.services(), &[Change::Claim(claim)]), 1);
-    // Control has just asked for changes: it is the import's turn.
+    // Control has just requested changes: it is the import's turn.
     node.exceptions.turn(|pulled| panic!("{pulled:?}"));
     node.lb.tick();
     let all = node.lb.balance().connections().iter();
@@ -198,7 +200,7 @@ fn a_walk_that_is_held_goes_on_later_and_tells_own_exceptions_from_those_of_peer
     second.backend(segment(&clients[0], ACK));
     second.exceptions.hold_walk(true);
     second.exceptions.begin_whole_walk();
-    // No page comes meanwhile, which this would not expect.
+    // No page comes meanwhile: this call would fail.
     assert_eq!(claims(&second.changes()).len(), 1);
     second.exceptions.hold_walk(false);
     let (mut own_keys, mut entered_count) = (Vec::new(), 0);
@@ -218,7 +220,7 @@ fn a_walk_that_is_held_goes_on_later_and_tells_own_exceptions_from_those_of_peer
     );
 }
 
-/// In a walk through a large table, changes are heard long before its end.
+/// In a walk through a large table, changes are reported long before its end.
 #[test]
 fn changes_are_heard_while_a_walk_goes_on() {
     let mut node = Node::of_size(262_144, 4096);
@@ -266,7 +268,7 @@ fn changes_that_find_no_room_are_known_to_be_lost_and_a_walk_has_them() {
     assert_eq!(keys.len(), 100);
 }
 
-/// What is not taken comes again, and nothing is asked meanwhile.
+/// Changes that are not taken come again, and nothing is requested meanwhile.
 #[test]
 fn what_control_has_no_room_for_stays_where_it_is() {
     let mut node = Node::new();
@@ -288,7 +290,7 @@ fn what_control_has_no_room_for_stays_where_it_is() {
     assert_eq!(claims(&node.changes()).len(), 50);
 }
 
-/// Control knows when all exceptions by a service table were found and taken.
+/// Control knows when all exceptions for a service table were found and taken.
 #[test]
 fn control_knows_for_which_service_table_exceptions_are_complete() {
     let mut node = Node::new();
@@ -311,7 +313,7 @@ fn control_knows_for_which_service_table_exceptions_are_complete() {
     assert!(node.changes().is_empty());
 }
 
-/// As while another program takes over.
+/// As during a takeover by another program.
 #[test]
 fn workers_note_changes_from_when_they_are_to_until_they_are_not() {
     let mut node = Node::of_size(4096, 0);
@@ -325,7 +327,7 @@ fn workers_note_changes_from_when_they_are_to_until_they_are_not() {
     node.exceptions.keep_journals(4096);
     assert!(node.exceptions.has_journals());
     assert!(node.changes().is_empty() && !node.exceptions.has_journals());
-    // What was before comes in a walk, what happens now is noted.
+    // Earlier changes come in a walk, later ones are journalled.
     let all = node.snapshot().len();
     assert!(all > 0 && node.exceptions.round_count() > rounds);
     node.weigh(BACKENDS[2], 1);

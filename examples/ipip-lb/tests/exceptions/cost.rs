@@ -1,4 +1,4 @@
-//! What sharing exceptions costs a worker.
+//! The cost of sharing exceptions for a worker.
 
 use super::node::{BACKENDS, Node, WEB};
 use hotloop::packet::build::tcp;
@@ -9,12 +9,12 @@ use ipip_lb::exception_mover::Pulled;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-/// How many connections there are, and room for.
+/// Number of connections, and capacity.
 const CONNECTIONS: u32 = 60_000;
 const ROOM: usize = 65_536;
 
-/// How long a turn may take, as a rule: 10 µs in a release build, several times that without optimisation, and a
-/// margin. A whole batch takes tens of milliseconds.
+/// Maximum duration of a turn, as a rule: 10 µs in a release build, several times that without
+/// optimisation, and a margin. A whole batch takes tens of milliseconds.
 const TURN_MAX: Duration = Duration::from_millis(1);
 
 fn node() -> Node {
@@ -35,7 +35,7 @@ fn drained() -> TargetName {
     TargetName { service: "web".to_owned(), address: BACKENDS[2].parse().unwrap() }
 }
 
-/// The median of how long turns of the worker take until `is_done`, and how many there were.
+/// The median duration of the worker's turns until `is_done`, and their number.
 fn turns(
     node: &mut Node,
     step: Duration,
@@ -59,7 +59,7 @@ fn exceptions_are_marked_and_handed_over_in_short_turns() {
     node.lb.standing.weights.insert(drained(), 0);
     node.lb.reload();
     let marked = |node: &mut Node| node.lb.balance().are_exceptions_marked();
-    // As many turns as come in a second of full load, and then some that are slow.
+    // The turns of a second of full load, and then some slow ones.
     let (turn, count) = turns(&mut node, Duration::from_millis(1), marked);
     println!("marking: {count} turns, {turn:?} each");
     assert!(turn < TURN_MAX, "{turn:?}");
@@ -99,7 +99,7 @@ fn exceptions_are_marked_and_handed_over_in_short_turns() {
         let taken = other.exceptions.import(other.lb.services(), left);
         left = &left[taken..];
         other.exceptions.turn(|_| true);
-        // To count them one by one takes longer than the turn.
+        // Counting them one by one takes longer than the turn.
         other.lb.balance().connections().len() >= found.len()
     };
     let (turn, count) = turns(&mut other, Duration::ZERO, push);
@@ -108,7 +108,7 @@ fn exceptions_are_marked_and_handed_over_in_short_turns() {
     assert!(turn < TURN_MAX, "{turn:?}");
 }
 
-/// However often the service table changes, the walk comes everywhere.
+/// However often the service table changes, the walk reaches every slot.
 #[test]
 fn marking_goes_on_while_the_service_table_changes_again_and_again() {
     let mut node = node();
@@ -118,7 +118,8 @@ fn marking_goes_on_while_the_service_table_changes_again_and_again() {
         weight = 1 - weight;
         node.lb.standing.weights.insert(drained(), weight);
         node.lb.reload();
-        // A fifth of what a walk takes, so that it is elsewhere when the table is the same again.
+        // A fifth of a walk's turns, so that the walk is elsewhere when the table is the same
+        // again.
         for _ in 0..190 {
             node.advance(Duration::from_millis(1));
             node.lb.tick();
@@ -140,7 +141,7 @@ fn marking_goes_on_while_the_service_table_changes_again_and_again() {
     assert!(claimed.len() as u32 > CONNECTIONS / 4);
 }
 
-/// The fewer turns a worker has, the more slots it looks at in each, up to a bound.
+/// The fewer turns a worker has, the more slots it examines in each, up to a bound.
 #[test]
 fn marking_is_through_within_a_second() {
     for step_us in [1, 50, 400] {

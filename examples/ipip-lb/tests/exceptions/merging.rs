@@ -1,4 +1,4 @@
-//! What a balancer does with a claim to a connection that it knows something of itself.
+//! A balancer's treatment of a claim to a connection that it knows itself.
 
 use super::node::{self, BACKENDS, Node, WEB, claim, record};
 use hotloop::packet::build::tcp;
@@ -9,7 +9,8 @@ use std::time::Duration;
 
 const CLIENT: &str = "198.51.100.7:4000";
 
-/// A node that knows the connection, opened a second ago here, and a backend that this is not on.
+/// A node that has the connection, opened here a second ago, and a backend that the connection is
+/// not on.
 fn with_connection(flags: &[u8]) -> (Node, &'static str) {
     let mut node = Node::new();
     for flags in flags {
@@ -25,7 +26,7 @@ fn segment(flags: u8) -> hotloop::packet::build::PacketBuilder {
     tcp().from(CLIENT).to(WEB).tcp_flags(flags)
 }
 
-/// Whether the claim wins, by where the next packet goes.
+/// Whether the claim wins, judged by the backend of the next packet.
 fn wins(mut node: Node, other: &str, change: Change) -> bool {
     let stale_count = node.exceptions.stale_count();
     node.import(&[change]);
@@ -60,7 +61,7 @@ fn a_connection_whose_syn_was_seen_here_beats_any_older_claim() {
     }
 }
 
-/// Whether the connection is a peer's, and how often it has moved.
+/// Whether the connection is a peer's, and its number of moves.
 fn owned(node: &Node) -> (bool, u8) {
     let connection = node.connection(CLIENT, WEB).unwrap();
     (connection.is_remote(), connection.moves())
@@ -68,11 +69,11 @@ fn owned(node: &Node) -> (bool, u8) {
 
 #[test]
 fn of_one_backend_the_balancer_to_which_it_moved_last_has_the_connection() {
-    // How often it moved by the claim, which may win ties, and for how long it is silent here: whether it is theirs,
-    // and how often it has moved.
+    // The claim's number of moves, whether it may win ties, and the silence here: whether the
+    // connection is then theirs, and its number of moves.
     let cases = [
         ((1, false), 100, (true, 1)),
-        // This balancer did not know of the other.
+        // This balancer did not know of the other's claim.
         ((1, false), 0, (false, 2)),
         ((0, false), 100, (false, 0)),
         ((0, true), 100, (true, 0)),
@@ -85,7 +86,7 @@ fn of_one_backend_the_balancer_to_which_it_moved_last_has_the_connection() {
         let its = record(CLIENT, &here.to_string(), Established, (60_000, 899_000));
         node.import(&[Change::Claim(Record { moves, wins_ties, ..its })]);
         assert_eq!((node.known(CLIENT, WEB), owned(&node)), (Some(here), after));
-        // Where the configuration says, so there is nothing to claim.
+        // On the configuration's backend, so there is nothing to claim.
         assert!(node.changes().is_empty());
         node.backend(segment(ACK));
         assert_eq!(owned(&node), (false, after.1 + u8::from(after.0)));
@@ -93,8 +94,8 @@ fn of_one_backend_the_balancer_to_which_it_moved_last_has_the_connection() {
     }
 }
 
-/// A balancer that has just taken over a connection from a peer, and a record of it, as last claimed by the peer. It is
-/// an exception, which has been claimed.
+/// A balancer that has just taken over a connection from a peer, and a record of the connection, as
+/// last claimed by the peer. It is an exception, and has been claimed.
 fn taken_over(moves: u8) -> (Node, Record) {
     let home = Node::new().open(CLIENT, WEB).to_string();
     let backend = BACKENDS.into_iter().find(|it| **it != home).unwrap();
@@ -127,7 +128,7 @@ fn a_claim_from_before_a_takeover_changes_nothing() {
     assert_eq!(owned(&node), (false, 6));
     assert!(node.changes().is_empty());
 
-    // Nor does its owner before say how a peer's connection ends, or that it has not moved.
+    // Nor can its previous owner end a peer's connection, or claim that it has not moved.
     let mut node = Node::new();
     node.import(&[Change::Claim(Record { moves: 6, ..claimed })]);
     node.import(&[Change::Claim(Record { state: Closing, left_ms: 19_000, ..claimed })]);
@@ -148,7 +149,7 @@ fn an_exception_that_moved_here_unknown_to_its_peer_is_claimed_again() {
     assert!(record.left_ms > 899_000, "{record:?}");
 }
 
-/// It is claimed again then with the time of its last packet, so that the next one is news.
+/// It is then claimed again with the time of its last packet, so that the next packet is news.
 #[test]
 fn an_exception_that_is_claimed_again_without_a_packet_is_so_after_the_next_one() {
     let (mut node, claimed) = taken_over(5);
@@ -164,7 +165,8 @@ fn an_exception_that_is_claimed_again_without_a_packet_is_so_after_the_next_one(
     assert!(record.left_ms > 600_000, "{record:?}");
 }
 
-/// The client's SYN came here, on its way to a backend that was drained then, and what followed to the peer.
+/// The client's SYN came here, on its way to a backend that was then drained, and the later packets
+/// came to the peer.
 #[test]
 fn a_connection_is_established_once_a_peer_says_so_unless_it_means_an_earlier_one() {
     for (age_ms, state) in [(900, Established), (60_000, Opening)] {
@@ -180,7 +182,7 @@ fn a_connection_is_established_once_a_peer_says_so_unless_it_means_an_earlier_on
         let said = node::claims(&node.changes());
         assert!(said.iter().all(|it| it.state == Established), "{said:?}");
         assert_eq!(said.len(), usize::from(state == Established));
-        // So no claim to another backend takes its place that is established as well, and later.
+        // So no later claim to another backend replaces it, even if it is established as well.
         let other = BACKENDS.into_iter().find(|it| **it != backend.to_string()).unwrap();
         node.import(&[claim(CLIENT, other, Established, (500, 899_500))]);
         let is_kept = node.known(CLIENT, WEB) == Some(backend);
@@ -188,7 +190,7 @@ fn a_connection_is_established_once_a_peer_says_so_unless_it_means_an_earlier_on
     }
 }
 
-/// What is over has little time left, however late its last packet came.
+/// A connection that is over has little time left, however late its last packet came.
 #[test]
 fn a_connection_that_moves_with_its_last_packet_is_over_where_it_was_before() {
     for flags in [FIN | ACK, RST] {
@@ -208,7 +210,7 @@ fn a_connection_that_moves_with_its_last_packet_is_over_where_it_was_before() {
     }
 }
 
-/// Packets come by both in turn, more often than moves are counted.
+/// Packets come to both in turn, more often than moves are counted.
 #[test]
 fn two_balancers_agree_on_which_of_them_has_a_connection() {
     let (mut one, claimed) = taken_over(0);
@@ -277,7 +279,7 @@ fn the_end_of_a_peers_connection_is_its_end_here_unless_it_is_this_balancers_now
     }
 }
 
-/// The end of the node that it came from says nothing of its last packets.
+/// The end from its previous node says nothing about its last packets.
 #[test]
 fn a_connection_that_this_balancer_has_seen_closing_outlives_a_peers_end() {
     for last in [FIN | ACK, RST] {
@@ -289,7 +291,7 @@ fn a_connection_that_this_balancer_has_seen_closing_outlives_a_peers_end() {
     }
 }
 
-/// Its client uses the port again by the peer, for a connection that is no exception.
+/// Its client uses the port again at the peer, for a connection that is no exception.
 #[test]
 fn what_begins_at_a_peer_replaces_what_this_balancer_has_seen_closing() {
     for last in [FIN | ACK, RST] {
@@ -309,7 +311,8 @@ fn what_begins_at_a_peer_replaces_what_this_balancer_has_seen_closing() {
     }
 }
 
-/// Its client uses the port again by the peer, on the same backend, and the peer ends before it says more.
+/// Its client uses the port again at the peer, on the same backend, and the peer stops before it
+/// reports more.
 #[test]
 fn what_opens_at_a_peer_is_no_longer_closing_here() {
     let (mut first, _) = taken_over(0);
@@ -332,7 +335,7 @@ fn a_claim_to_an_unknown_backend_is_refused() {
     assert!(node.connection(CLIENT, WEB).is_none());
 }
 
-/// A table full of established exceptions takes no more.
+/// A table full of established exceptions accepts no more.
 #[test]
 fn claims_that_find_no_room_are_refused() {
     let mut node = Node::of_size(64, 64);
@@ -340,7 +343,7 @@ fn claims_that_find_no_room_are_refused() {
         let of = |number: u32| {
             let client = format!("198.51.{}.{}:4000", number / 250, number % 250 + 1);
             let backends = BACKENDS.map(|it| claim(&client, it, Established, (60_000, 800_000)));
-            // One of them is where the hash says: the first one that isn't is an exception.
+            // One of them is on its hash's backend: the first one that isn't is an exception.
             backends[number as usize % 3]
         };
         numbers.map(of).collect()

@@ -1,5 +1,5 @@
-//! The exceptions of two balancers, which control carries from one to the other: no packet goes to another
-//! backend than its connection's when the routers send it to the other balancer.
+//! The exceptions of two balancers, carried from one to the other by control: a connection's
+//! packets keep going to its backend when the routers send them to the other balancer.
 #![allow(clippy::print_stdout, reason = "a test says what it has seen")]
 
 mod changes;
@@ -15,7 +15,7 @@ use std::net::IpAddr;
 
 const CONNECTIONS: usize = 300;
 
-/// How the second balancer hears of the first one's exceptions.
+/// How the second balancer gets the first one's exceptions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Way {
     NotAtAll,
@@ -32,8 +32,9 @@ fn client(index: usize, vip: &str) -> String {
     }
 }
 
-/// Drains a backend on both of two balancers, each of which has seen half of the connections, then sends
-/// all to the second one. Returns how many go to other backends than before.
+/// Drains a backend on both of two balancers, each of which has seen half of the connections, then
+/// sends all packets to the second one. Returns the number of connections that go to other backends
+/// than before.
 fn moved(vip: &str, way: Way) -> usize {
     let mut nodes = [Node::new(), Node::new()];
     let all = 0..CONNECTIONS;
@@ -54,7 +55,7 @@ fn moved(vip: &str, way: Way) -> usize {
     };
     if way != Way::NotAtAll {
         let drained = all.clone().step_by(2).filter(|it| before[*it].to_string() == BACKENDS[2]);
-        // A walk comes beside changes, so some may be said twice.
+        // A walk overlaps with changes, so some may be reported twice.
         assert!(node::claims(&said).len() >= drained.count());
     }
     second.import(&said);
@@ -88,14 +89,14 @@ fn connections_of_backends_that_take_turns_go_on_through_the_other_balancer() {
         if is_shared {
             second.import(&said);
         }
-        // In another order, so that turns don't happen to be the same.
+        // In another order, so that turns don't coincide by chance.
         let moved = (0..60).rev().filter(|it| second.backend(query(*it)) != before[*it]).count();
         assert_eq!(moved > 0, !is_shared, "{moved}");
     }
 }
 
-/// An ICMP error about a connection, and the fragments of a datagram, go to the connection's backend by
-/// whatever balancer they come; and that of a router makes no connection this balancer's.
+/// An ICMP error about a connection, and the fragments of a datagram, go to the connection's
+/// backend through either balancer; and a router's error makes no connection this balancer's.
 #[test]
 fn errors_and_fragments_of_another_balancers_connection_find_its_backend() {
     for is_shared in [true, false] {
@@ -117,7 +118,7 @@ fn errors_and_fragments_of_another_balancers_connection_find_its_backend() {
             };
             assert_eq!(is_remote(&second), usize::from(is_shared));
             let pieces = whole().identification(index as u16).build_fragments(1400);
-            // The last comes first.
+            // The last fragment comes first.
             let out = second.lb.feed(&[pieces[2].clone(), pieces[0].clone(), pieces[1].clone()]);
             let went =
                 out.packets().iter().map(|it| crate::bench::tunnel_of(&it.packet).destination);

@@ -12,7 +12,7 @@ use ipip_lb::exception_mover::{Exceptions, Pulled};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Three backends by hash, and three that take turns; each of both IP versions.
+/// Three backends by hash, and three in turns; each of both IP versions.
 const CONFIG: &str = r#"
 [balancer]
 source_v4 = "192.0.2.1"
@@ -55,7 +55,7 @@ fn config(connections_max: usize) -> Config {
 pub struct Node {
     pub lb: Lb,
     pub exceptions: Exceptions,
-    /// Changes that came while it took others'.
+    /// Changes that came while it took the other nodes' changes.
     heard: Vec<Change>,
 }
 
@@ -74,20 +74,20 @@ impl Node {
         bench::tunnel_of(&self.lb.one(&packet.build())).destination
     }
 
-    /// The backend of a connection that is opened and goes on.
+    /// The backend of a connection that is opened and continues.
     pub fn open(&mut self, client: &str, vip: &str) -> IpAddr {
         self.backend(tcp().from(client).to(vip).tcp_flags(SYN));
         self.backend(tcp().from(client).to(vip).tcp_flags(ACK))
     }
 
-    /// Weighs a backend anew in all services, and waits until exceptions are marked.
+    /// Sets a backend's weight in all services, and waits until exceptions are marked.
     pub fn weigh(&mut self, backend: &str, weight: u32) {
         self.plan_weight(backend, weight);
         self.lb.reload();
         self.await_marked();
     }
 
-    /// Weighs a backend anew in all services, once the balancer is reloaded.
+    /// Sets a backend's weight in all services, for the next reload.
     pub fn plan_weight(&mut self, backend: &str, weight: u32) {
         for service in ["web", "web6", "turns"] {
             let name = TargetName::new(service, backend.parse().unwrap());
@@ -95,7 +95,7 @@ impl Node {
         }
     }
 
-    /// Has it prepare what is planned.
+    /// Prepares the planned change.
     pub fn prepare(&mut self) {
         let next = self.lb.built();
         self.lb.go_beside(Some(next));
@@ -116,7 +116,7 @@ impl Node {
         self.lb.advance(duration);
     }
 
-    /// Lets time pass in steps, and returns what changes meanwhile.
+    /// Lets time pass in steps, and returns the changes meanwhile.
     pub fn live(&mut self, duration: Duration) -> Vec<Change> {
         let mut changes = Vec::new();
         for _ in 0..200 {
@@ -129,7 +129,7 @@ impl Node {
         changes
     }
 
-    /// What has changed.
+    /// The changes since the last call.
     pub fn changes(&mut self) -> Vec<Change> {
         let mut changes = std::mem::take(&mut self.heard);
         let mut quiet = 0;
@@ -140,7 +140,7 @@ impl Node {
                 changes.extend_from_slice(found);
                 true
             });
-            // Enough for 400 connections: no time passes, so there is one in each turn.
+            // Enough for 400 connections: no time passes, so each turn handles one.
             for _ in 0..400 {
                 self.lb.tick();
             }
@@ -156,7 +156,7 @@ impl Node {
         self.walked()
     }
 
-    /// All exceptions, those of other nodes among them.
+    /// All exceptions, including those of other nodes.
     pub fn whole_snapshot(&mut self) -> Vec<Change> {
         self.exceptions.begin_whole_walk();
         self.walked()
@@ -179,7 +179,7 @@ impl Node {
         changes
     }
 
-    /// Takes what another node says.
+    /// Takes another node's changes.
     pub fn import(&mut self, mut changes: &[Change]) {
         while !changes.is_empty() {
             let taken = self.exceptions.import(self.lb.services(), changes);
@@ -203,14 +203,14 @@ impl Node {
         }
     }
 
-    /// What it knows of a connection.
+    /// Its entry for a connection.
     pub fn connection(&self, client: &str, vip: &str) -> Option<Connection> {
         let wanted = key(client, vip, 6);
         let mut all = self.lb.balance().connections().iter();
         all.find(|(key, _)| *key == wanted).map(|(_, connection)| connection)
     }
 
-    /// The backend of a connection that it knows.
+    /// The backend of a connection, if the node knows it.
     pub fn known(&self, client: &str, vip: &str) -> Option<IpAddr> {
         let target = self.connection(client, vip)?.target;
         self.lb.services().active(target).map(|target| target.address())
@@ -227,7 +227,7 @@ pub fn claim(client: &str, backend: &str, state: State, times_ms: (u32, u32)) ->
     Change::Claim(record(client, backend, state, times_ms))
 }
 
-/// What it says, with the connection's age and the time that it has left.
+/// The claim's record, with the connection's age and remaining time.
 pub fn record(client: &str, backend: &str, state: State, (age_ms, left_ms): (u32, u32)) -> Record {
     let (key, backend) = (key(client, WEB, 6), backend.parse().unwrap());
     Record { key, backend, state, age_ms, left_ms, moves: 0, wins_ties: false }
@@ -242,7 +242,7 @@ pub fn claims(changes: &[Change]) -> Vec<Record> {
     claims.collect()
 }
 
-/// The keys of what has ended.
+/// The keys of ended connections.
 pub fn ends(changes: &[Change]) -> Vec<FlowKey> {
     let ends = changes.iter().filter_map(|change| match change {
         Change::Claim(_) => None,

@@ -1,11 +1,11 @@
-//! What a balancer has other nodes hear before a change is in force.
+//! A balancer's changes for other nodes before a change of the configuration is in force.
 
 use super::node::{self, BACKENDS, Node, WEB, WEB6, claims, ends};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop_balancer::services::{Removal, TargetName};
 use std::collections::HashSet;
 
-/// Opens connections of so many clients, and returns those that are on the backend.
+/// Opens connections of these clients, and returns those on the backend.
 fn open(node: &mut Node, clients: std::ops::Range<u32>, backend: &str) -> HashSet<FlowKey> {
     let mut keys = HashSet::new();
     for it in clients {
@@ -36,7 +36,7 @@ fn what_a_change_will_place_elsewhere_is_claimed_before_it_is_in_force() {
     assert_eq!((claimed(&said), ends(&said)), (known.clone(), vec![]));
     assert!(claims(&said).iter().all(|it| it.backend.to_string() == BACKENDS[2]));
 
-    // The table in use decides still; what begins is compared with both.
+    // The table in use still decides; new connections are compared with both.
     let begun = open(&mut node, 100..200, BACKENDS[2]);
     let said = node.changes();
     assert_eq!((claimed(&said), ends(&said)), (begun.clone(), vec![]));
@@ -64,12 +64,12 @@ fn what_is_discarded_leaves_no_exception() {
     let said = node.changes();
     assert_eq!((ends(&said).into_iter().collect(), claims(&said)), (known, vec![]));
     assert!(node.snapshot().is_empty());
-    // What begins now is compared with the table in use alone.
+    // New connections are now compared only with the table in use.
     open(&mut node, 100..200, BACKENDS[2]);
     assert!(node.changes().is_empty());
 }
 
-/// With the change in force, peers may still go by the table before it.
+/// With the change in force, peers may still use the previous table.
 #[test]
 fn what_begins_is_claimed_as_long_as_peers_may_go_by_the_table_before() {
     let mut node = Node::new();
@@ -89,7 +89,7 @@ fn what_begins_is_claimed_as_long_as_peers_may_go_by_the_table_before() {
     assert_eq!(ends(&node.changes()).len(), begun.len());
 }
 
-/// Their connections go elsewhere whether anybody knows them or not.
+/// Their connections go elsewhere whether or not other nodes know them.
 #[test]
 fn connections_of_a_backend_that_is_to_be_removed_are_no_exceptions() {
     let mut node = Node::new();
@@ -101,7 +101,7 @@ fn connections_of_a_backend_that_is_to_be_removed_are_no_exceptions() {
     node.prepare();
     let said = node.changes();
     assert!(claimed(&said).is_disjoint(&known), "{said:?}");
-    // Nothing has become of its slot: it is as if it had never been planned.
+    // Its slot is unchanged, as if the removal had never been planned.
     node.lb.standing.removed.clear();
     node.lb.reload();
     node.await_marked();

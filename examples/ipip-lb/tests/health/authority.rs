@@ -25,7 +25,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem, der }
     }
 
-    /// A server with a certificate for `name`, changed as the test wants it.
+    /// A server with a certificate for `name`, with the test's changes.
     pub fn server(
         &self,
         name: &str,
@@ -39,7 +39,7 @@ impl Authority {
         server(vec![certificate.der().clone()], &key, versions)
     }
 
-    /// A server that shows the authority's own certificate so many times after its own.
+    /// A server that shows the authority's own certificate `length` times after its own.
     pub fn server_with_chain(&self, name: &str, length: usize) -> Arc<ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();

@@ -1,4 +1,4 @@
-//! HTTP: what the status line says, and servers that never get to it.
+//! HTTP: status lines, and servers that never send one.
 
 use super::server::{V4, drip, loopbacks, read_request, serve};
 use super::{PATIENT_MS, healthz, run};
@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Answers whatever is asked.
+/// Sends this answer to any request.
 fn answering(answer: &'static [u8]) -> u16 {
     serve(V4, move |mut stream| {
         read_request(&mut stream);
@@ -66,7 +66,8 @@ fn what_is_no_http_fails_with_what_it_is() {
 fn a_server_that_hangs_up_fails() {
     assert_eq!(why(b""), "connection closed while waiting for an answer");
     assert_eq!(why(b"HTTP/1.1 200"), "connection closed while waiting for an answer");
-    // Closed with the request unread, which resets it, before or after that is sent.
+    // Closed with the request unread, which resets the connection, before or after the request is
+    // sent.
     let failed = run(V4, serve(V4, drop), Probe::Http(healthz()), PATIENT_MS).unwrap_err();
     let hung_up =
         ["reset", "closed"].map(|how| format!("connection {how} while waiting for an answer"));

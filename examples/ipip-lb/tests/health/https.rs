@@ -1,4 +1,4 @@
-//! HTTPS: which servers a probe trusts, and what it says of the others.
+//! HTTPS: the servers that a probe trusts, and its messages about the others.
 
 use super::authority::{Authority, date_time_ymd};
 use super::server::{V4, V6, drip, loopbacks, read_request, serve};
@@ -19,7 +19,7 @@ fn serve_tls(address: &str, config: Arc<ServerConfig>) -> u16 {
     serve(address, move |stream| {
         let mut stream = StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), stream);
         if read_request(&mut stream).is_empty() {
-            // The client's alert is still to be read: to close now would reset the connection.
+            // The client's alert must still be read: closing now would reset the connection.
             let _ = stream.sock.shutdown(Shutdown::Write);
             return;
         }
@@ -101,7 +101,7 @@ fn a_server_that_is_silent_or_dribbles_times_out() {
         read_request(&mut stream);
         drip(&mut stream, b"HTTP/1.1 100 Continue\r\n\r\n");
     };
-    // A record of the handshake that never gets whole.
+    // A record of the handshake that is never complete.
     let slow = |mut stream: TcpStream| {
         stream.write_all(&[22, 3, 3, 64, 0, 2, 0, 63, 252]).unwrap();
         drip(&mut stream, &[0]);
@@ -166,7 +166,7 @@ fn authorities_are_read_again_when_that_is_asked_for() {
     probed.health.interval_ms = 20;
     let mut probes = Probes::start(mpsc::channel().0).unwrap();
     probes.set(vec![probed.clone()]);
-    // The one that follows the next began after whatever was done before this.
+    // The outcome after the next one belongs to a probe that began after the caller's change.
     let passes = |probes: &Probes| next_outcome(probes).and(next_outcome(probes)).is_ok();
 
     assert!(!passes(&probes));

@@ -1,4 +1,4 @@
-//! ICMP: an echo request over the loopback, where this process may send one.
+//! ICMP: an echo request over the loopback, if this process may send one.
 
 use super::server::{V4, loopbacks};
 use super::{PATIENT_MS, run};
@@ -22,7 +22,7 @@ fn a_host_that_answers_passes() {
 
 #[test]
 fn a_missing_permission_to_send_is_reported_with_a_remedy() {
-    // Capabilities are a thread's own.
+    // Each thread has its own capabilities.
     let outcome = thread::spawn(|| {
         let none = CapabilitySet::empty();
         set_capabilities(

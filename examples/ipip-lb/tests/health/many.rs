@@ -1,4 +1,4 @@
-//! Ten thousand backends, half of which hang: everybody's probes come at their intervals.
+//! Ten thousand backends, half of which hang: all probes come at their intervals.
 
 use super::server::{V4, closed_port, read_request};
 use super::{healthz, probed};
@@ -17,17 +17,17 @@ use std::time::{Duration, Instant};
 const INTERVAL_MS: u32 = 4_000;
 const TIMEOUT_MS: u32 = 2_000;
 
-/// How many probes of each backend are looked at.
+/// Number of each backend's probes to examine.
 const PROBES: u32 = 4;
 
-/// When connections to each address came.
+/// The times of connections to each address.
 type Arrivals = Arc<Mutex<HashMap<IpAddr, Vec<Instant>>>>;
 
-/// A server at all addresses of the loopback, in one thread, that tells of each connection and does as
-/// `answer` says.
+/// A server at all addresses of the loopback, in one thread, that records each connection and
+/// passes it to `answer`.
 fn serve_all(arrivals: &Arrivals, mut answer: impl FnMut(TcpStream) + Send + 'static) -> u16 {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-    // This thread, too, may have to wait for its turn: nobody is turned away then.
+    // This thread, too, may have to wait for its turn: no connection is refused then.
     listen(&listener, 4096).unwrap();
     let port = listener.local_addr().unwrap().port();
     let arrivals = Arc::clone(arrivals);
@@ -41,7 +41,7 @@ fn serve_all(arrivals: &Arrivals, mut answer: impl FnMut(TcpStream) + Send + 'st
     port
 }
 
-/// Takes connections, and keeps them for longer than a probe waits.
+/// Accepts connections, and keeps them for longer than a probe waits.
 fn serve_none(arrivals: &Arrivals) -> u16 {
     let mut taken = VecDeque::new();
     serve_all(arrivals, move |stream| {
@@ -69,8 +69,8 @@ fn start() -> (Probes, Receiver<ipip_lb::health::Change>) {
     (Probes::start(sender).unwrap(), changes)
 }
 
-/// Raises this process's limit of open files, and says for how many backends it is enough: each that
-/// hangs has two here, and its server's stays for as long again.
+/// Raises this process's limit of open files, and returns the number of backends that it suffices
+/// for: each that hangs has two files here, and its server's file stays for as long again.
 fn granted(wanted: usize) -> usize {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
@@ -102,7 +102,8 @@ fn ten_thousand_are_probed_at_their_intervals_while_half_of_them_hang() {
     let all: Vec<_> = (0..count).map(backend).collect();
     let (mut probes, _changes) = start();
     let interval = Duration::from_millis(INTERVAL_MS.into());
-    // First probes are spread over a second: those of a part each second are spread over an interval.
+    // First probes are spread over a second: one part's probes in each second are spread over an
+    // interval.
     for part in 1..=4 {
         probes.set(all[..count * part / 4].to_vec());
         thread::sleep(interval / 4);
@@ -150,7 +151,7 @@ fn what_hangs_in_one_service_delays_no_other() {
     all.push(quick.clone());
     let (mut probes, changes) = start();
     probes.set(all.clone());
-    // Of those that hang, half of the probes are under way then, and the other half failed.
+    // Of the hanging backends, half of the probes are under way then, and the other half failed.
     thread::sleep(Duration::from_millis(3 * u64::from(TIMEOUT_MS) / 2));
     assert!(changes.try_recv().is_err(), "nothing has changed");
 
@@ -163,6 +164,6 @@ fn what_hangs_in_one_service_delays_no_other() {
     let took = before.elapsed();
     println!("down after {} ms beside {} that hang", took.as_millis(), none.lock().unwrap().len());
     assert_eq!((change.health.port, change.is_up), (closed, false));
-    // Its first probe is at once, its second 200 ms later: ten times that.
+    // Its first probe is at once, its second 200 ms later: this allows ten times that.
     assert!(took < Duration::from_secs(2), "{took:?}");
 }

@@ -1,4 +1,5 @@
-//! Health checks against servers of this machine, and what brings a backend down and up.
+//! Health checks against servers on this machine, and the conditions for a backend to go down and
+//! come up.
 #![allow(clippy::print_stderr, reason = "a test says what it skips, or has seen")]
 
 mod authority;
@@ -20,7 +21,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// More than any probe takes that passes, on however busy a machine.
+/// More than any passing probe takes, on however busy a machine.
 const PATIENT_MS: u32 = 60_000;
 
 /// A GET of `/healthz` that expects 200.
@@ -36,19 +37,19 @@ fn probed(address: &str, port: u16, probe: Probe, timeout_ms: u32) -> Probed {
     Probed { address, health }
 }
 
-/// One probe: how long it took, or why it failed.
+/// Runs one probe: its duration, or the reason that it failed.
 fn run(address: &str, port: u16, probe: Probe, timeout_ms: u32) -> Result<Duration, String> {
     let mut probes = Probes::start(mpsc::channel().0).unwrap();
     probes.set(vec![probed(address, port, probe, timeout_ms)]);
     outcome_after(&probes, 0)
 }
 
-/// What the only backend's next probe says.
+/// The result of the only backend's next probe.
 fn next_outcome(probes: &Probes) -> Result<Duration, String> {
     outcome_after(probes, count(&only(probes)))
 }
 
-/// What the only backend's last probe says, once there were more than so many.
+/// The result of the only backend's last probe, once there were more than `before` probes.
 fn outcome_after(probes: &Probes, before: u64) -> Result<Duration, String> {
     loop {
         let state = only(probes);
@@ -66,7 +67,7 @@ fn only(probes: &Probes) -> State {
     }
 }
 
-/// How many probes have ended.
+/// Number of probes that have ended.
 const fn count(state: &State) -> u64 {
     state.passed_count + state.failed_count
 }

@@ -1,4 +1,4 @@
-//! The thread: what it probes, what it reports, and how it ends.
+//! The thread: its probes, its reports, and its end.
 
 use super::server::{V4, closed_port, read_request, serve};
 use super::{healthz, probed};
@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything is waited for, on however busy a machine.
+/// Maximum time for any step, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start() -> (Probes, Receiver<Change>) {
@@ -94,7 +94,7 @@ fn the_list_is_replaced() {
 
 #[test]
 fn hundreds_of_hosts_may_hang_at_once() {
-    // Connections wait in a queue that nobody looks at, as long as there is room in it.
+    // Connections wait in a queue that is never read, as long as there is room in it.
     let hanging = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = hanging.local_addr().unwrap().port();
     let mut all: Vec<_> = (0..300)

@@ -1,4 +1,4 @@
-//! The program's limit of open files: raised where that is enough, and said where it is not.
+//! The program's limit of open files: raised if that is enough, and reported if not.
 
 use super::probed;
 use hotloop_tests::tool;
@@ -10,7 +10,7 @@ use std::sync::mpsc;
 
 const BACKENDS: u64 = 200;
 
-/// What the program says of its health checks when `ulimit` was so.
+/// The program's message about its health checks with this `ulimit`.
 fn said(ulimit: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let backend = |number| format!("[[service.backend]]\naddress = \"127.3.0.{number}\"\n");

@@ -1,4 +1,4 @@
-//! Servers of a test, in threads that end with it.
+//! Servers of a test, in threads that end with the test.
 
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use std::io::{ErrorKind, Read, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub const V4: &str = "127.0.0.1";
 pub const V6: &str = "::1";
 
-/// The loopback addresses that there are.
+/// The available loopback addresses.
 pub fn loopbacks() -> Vec<&'static str> {
     let mut loopbacks = vec![V4];
     match TcpListener::bind((V6, 0)) {
@@ -23,7 +23,7 @@ pub fn loopbacks() -> Vec<&'static str> {
     loopbacks
 }
 
-/// Serves each connection to a port of its own in a thread of its own; says which port.
+/// Serves each connection to a new port in a thread of its own; returns the port.
 pub fn serve(address: &str, answer: impl Fn(TcpStream) + Clone + Send + 'static) -> u16 {
     let listener = TcpListener::bind((address, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -36,7 +36,7 @@ pub fn serve(address: &str, answer: impl Fn(TcpStream) + Clone + Send + 'static)
     port
 }
 
-/// A port where nobody listens, and can't as long as its socket is there.
+/// A port where nothing listens, nor can while its socket exists.
 pub fn closed_port(address: &str) -> (OwnedFd, u16) {
     let address = SocketAddr::new(address.parse().unwrap(), 0);
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -46,7 +46,7 @@ pub fn closed_port(address: &str) -> (OwnedFd, u16) {
     (taken, taken_address.port())
 }
 
-/// Reads a request as far as its empty line, or what there is of it.
+/// Reads a request up to its empty line, or as much as arrives.
 pub fn read_request(stream: &mut impl Read) -> String {
     let mut request = Vec::new();
     let mut byte = [0];
@@ -56,7 +56,7 @@ pub fn read_request(stream: &mut impl Read) -> String {
     String::from_utf8_lossy(&request).into_owned()
 }
 
-/// Writes `bytes` again and again, each by itself, until nobody takes them any more.
+/// Writes `bytes` repeatedly, each byte separately, until the reader is gone.
 pub fn drip(stream: &mut impl Write, bytes: &[u8]) {
     for byte in bytes.iter().cycle() {
         if stream.write_all(&[*byte]).and_then(|()| stream.flush()).is_err() {

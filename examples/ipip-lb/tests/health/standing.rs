@@ -1,10 +1,10 @@
-//! Up and down, step by step and against a plain account of the whole history.
+//! Up and down, step by step and compared with a simple evaluation of the whole history.
 
 use ipip_lb::health::standing::{FLAP, RISE_FACTOR_MAX, Standing};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
-/// A standing, and a clock that each probe moves.
+/// A standing, and a clock that each probe advances.
 struct Course {
     standing: Standing,
     now: Instant,
@@ -21,7 +21,7 @@ impl Course {
         self.standing.record(has_passed, self.now)
     }
 
-    /// How many of the same, two seconds apart, it takes to change it.
+    /// Number of equal results, two seconds apart, until it changes.
     fn until_change(&mut self, has_passed: bool) -> u32 {
         (1..).find(|_| self.probe(has_passed, Duration::from_secs(2))).unwrap()
     }
@@ -100,7 +100,7 @@ fn no_count_is_too_large_or_too_small() {
     assert_eq!(course.standing.needed_count(), u32::MAX);
 }
 
-/// What the whole history comes to, looked at anew from its beginning for each probe.
+/// The state after the whole history, recomputed from the beginning for each probe.
 fn recomputed(history: &[(bool, Instant)], rise: u32, fall: u32) -> (bool, u32) {
     let mut turns: Vec<Instant> = Vec::new();
     let mut from = 0;
@@ -117,7 +117,7 @@ fn recomputed(history: &[(bool, Instant)], rise: u32, fall: u32) -> (bool, u32) 
     (turns.len().is_multiple_of(2), needed(&turns, rise, fall))
 }
 
-/// Of the turns, the first goes down, the next comes up, and so on.
+/// The first turn goes down, the next comes up, and so on.
 fn needed(turns: &[Instant], rise: u32, fall: u32) -> u32 {
     if turns.len().is_multiple_of(2) {
         return fall;

@@ -25,7 +25,7 @@ fn a_closed_port_fails() {
 
 #[test]
 fn a_connection_that_nobody_takes_times_out() {
-    // A queue of no length has room for one connection. The next client gets no answer.
+    // A queue of length zero has room for one connection. The next client gets no answer.
     let listener = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&listener, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     listen(&listener, 0).unwrap();

@@ -1,4 +1,4 @@
-//! UDP: what fails is ICMP's port unreachable alone.
+//! UDP: only ICMP's port unreachable is a failure.
 
 use super::server::loopbacks;
 use super::{PATIENT_MS, run};
@@ -35,7 +35,7 @@ fn silence_passes_when_the_time_is_over() {
 #[test]
 fn a_closed_port_fails() {
     for address in loopbacks() {
-        // A socket that is connected hears its peer alone, which here is itself.
+        // A connected socket receives only from its peer, which here is itself.
         let taken = UdpSocket::bind((address, 0)).unwrap();
         taken.connect(taken.local_addr().unwrap()).unwrap();
         let port = taken.local_addr().unwrap().port();

@@ -1,5 +1,5 @@
-//! The other end of a port's wire: stations that answer ARP and neighbour discovery, or do not, and see
-//! what the balancer sends.
+//! The other end of a port's wire: stations that answer ARP and neighbour discovery, or do not, and
+//! see the balancer's packets.
 
 use hotloop::dpdk::{Mempool, MempoolConfig, Port, RxQueue, TxQueue};
 use hotloop::packet::ethernet::{self, MacAddress};
@@ -24,7 +24,7 @@ pub const fn station(number: u8) -> MacAddress {
 pub struct Seen {
     /// The station that it is sent to.
     pub to: MacAddress,
-    /// Where its tunnel ends.
+    /// The end of its tunnel.
     pub backend: IpAddr,
 }
 
@@ -32,7 +32,7 @@ pub struct Seen {
 struct Shared {
     /// The stations that answer.
     stations: Mutex<BTreeMap<IpAddr, MacAddress>>,
-    /// Packets in tunnels, by the source port of what is inside.
+    /// Packets in tunnels, by the source port of the inner packet.
     seen: Mutex<BTreeMap<u16, Seen>>,
     is_over: AtomicBool,
 }
@@ -45,7 +45,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// At this interface of the thread's network.
+    /// The link at this interface of the thread's network.
     pub fn new(interface: &str) -> Self {
         let arguments = format!(",iface={interface}");
         let port = Port::open(eal(), &device("net_af_packet", &arguments)).unwrap();
@@ -56,7 +56,7 @@ impl Link {
         Self { shared, frames, thread: Some(thread) }
     }
 
-    /// Has a station answer for this address, or none.
+    /// Makes a station answer for this address, or none.
     pub fn answer(&self, address: &str, number: Option<u8>) {
         let (address, mut stations) =
             (address.parse().unwrap(), self.shared.stations.lock().unwrap());
@@ -70,7 +70,7 @@ impl Link {
         self.frames.send(frame).unwrap();
     }
 
-    /// What was seen of the packets with these source ports.
+    /// The packets seen with these source ports.
     pub fn seen(&self, ports: std::ops::Range<u16>) -> Vec<Seen> {
         self.shared.seen.lock().unwrap().range(ports).map(|(_, seen)| *seen).collect()
     }
@@ -124,7 +124,7 @@ fn turn(
     }
 }
 
-/// Turns what asks for a station that answers into the answer.
+/// Turns a request for a station that answers into the answer.
 fn answer(packet: &mut impl PacketBuf, stations: &BTreeMap<IpAddr, MacAddress>) -> bool {
     let target: Option<IpAddr> = arp::ArpMessage::of_frame(packet.data())
         .map(|message| message.target().address.into())

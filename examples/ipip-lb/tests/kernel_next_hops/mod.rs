@@ -1,4 +1,4 @@
-//! Next hops by the kernel's routes and neighbours: packets follow whatever becomes of them, and each is
+//! Next hops by the kernel's routes and neighbours: packets follow all their changes, and each is
 //! accounted for.
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::ops::Range;
 
-/// VIPs are 203.0.113.N, each of one backend.
+/// VIPs are 203.0.113.N, each with one backend.
 const BACKENDS: [(u8, &str); 7] = [
     (10, "10.0.0.1"),
     (11, "192.0.2.50"),
@@ -27,7 +27,7 @@ const BACKENDS: [(u8, &str); 7] = [
     (16, "10.1.0.1"),
 ];
 
-/// With a worker for each port.
+/// A configuration with a worker for each port.
 fn config(ports: &[&str]) -> String {
     let workers = ports.len();
     let workers_line = format!("workers = {workers}");
@@ -48,7 +48,7 @@ fn config(ports: &[&str]) -> String {
     config
 }
 
-/// A network whose kernel has no business on the wires, and a balancer on their ends.
+/// A network whose kernel doesn't use the wires, and a balancer on their ends.
 struct Lab {
     program: Program,
     links: Vec<Link>,
@@ -58,7 +58,8 @@ struct Lab {
 }
 
 impl Lab {
-    /// With this many ports: `a0` at one end of a wire, the link at its other, `edge0` beside it.
+    /// A lab with this many ports: `a0` at one end of a wire, the link at its other, `edge0` beside
+    /// it.
     fn new(port_count: usize) -> Result<Self, String> {
         let network = Network::with_ipv6()?;
         let ports = &["a0", "a1"][..port_count];
@@ -77,7 +78,7 @@ impl Lab {
         Ok(Self { program, links, next_port: Cell::new(1), _folder: folder, _network: network })
     }
 
-    /// What `ctl next-hops` says of a neighbour.
+    /// The row of `ctl next-hops` for a neighbour.
     fn hop(&self, address: &str) -> Option<Value> {
         let hops = self.program.ask("next-hops")?;
         hops.as_array().unwrap().iter().find(|hop| hop["address"] == address).cloned()
@@ -91,7 +92,7 @@ impl Lab {
         });
     }
 
-    /// Sends so many datagrams to a VIP by the first port, and returns their source ports.
+    /// Sends datagrams to a VIP by the first port, and returns their source ports.
     fn send(&self, vip: u8, count: u16) -> Range<u16> {
         let to = hotloop::packet::ethernet::MacAddress::new(bytes(&mac("a0")));
         let first = self.next_port.replace(self.next_port.get() + count);
@@ -102,8 +103,8 @@ impl Lab {
         first..first + count
     }
 
-    /// Sends datagrams until one comes to this station of a link: workers take routes up a moment after
-    /// `ctl` shows them.
+    /// Sends datagrams until one comes to this station of a link: workers use new routes a moment
+    /// after `ctl` shows them.
     fn arrive_by_other_route(&self, vip: u8, link: usize, number: u8) {
         wait_until(&format!("the route of .{vip} is taken up"), || {
             let ports = self.send(vip, 1);
@@ -131,14 +132,14 @@ impl Lab {
         }
     }
 
-    /// The sum of what all stages have counted: `dropped` or `gauges`, by name.
+    /// The sum of all stages' counts: `dropped` or `gauges`, by name.
     fn counted(&self, kind: &str, name: &str) -> u64 {
         let stages = self.program.ask("counters").unwrap();
         let stages = stages["places"].as_array().unwrap().iter();
         stages.filter_map(|stage| stage[kind][name].as_u64()).sum()
     }
 
-    /// The drops of the balancer for a reason, so far.
+    /// The balancer's drops for a reason, so far.
     fn dropped(&self, reason: &str) -> u64 {
         self.counted("dropped", reason)
     }
@@ -193,7 +194,7 @@ fn packets_follow_the_kernels_routes_and_neighbours() {
     }
     let all = [("192.0.2.254", 254), ("192.0.2.50", 50), ("fe80::fe", 6), ("2001:db8::50", 65)];
     all.iter().for_each(|(address, number)| lab.wait_for(address, Some(*number)));
-    // By gateways and on the link, of both versions.
+    // Through gateways and on the link, with both versions.
     for (vip, number) in [(10, 254), (11, 50), (12, 6), (13, 65)] {
         lab.arrive(vip, 0, number);
     }
@@ -209,7 +210,8 @@ fn packets_follow_the_kernels_routes_and_neighbours() {
     assert_eq!(no_route.unwrap()["backends"], 1, "{hops}");
     assert!(link.seen(lost).is_empty());
 
-    // The gateway has another Ethernet address: an administrator says so, or it does.
+    // The gateway has another Ethernet address: first by an administrator's change, then by its
+    // own.
     run_ip("neighbour replace 192.0.2.254 lladdr 02:00:00:00:09:99 dev edge0");
     lab.wait_for("192.0.2.254", Some(0x99));
     lab.arrive(10, 0, 0x99);
@@ -257,7 +259,8 @@ fn packets_wait_for_a_neighbour_and_a_dead_one_is_in_nobodys_way() {
         });
     };
 
-    // One that answers in time. It has three seconds: on a machine that stalls, it has several goes.
+    // A neighbour that answers in time. It has three seconds: on a machine that stalls, it gets
+    // several attempts.
     let mut lost = 0;
     let mut is_in_time = false;
     for _ in 0..10 {
@@ -283,7 +286,7 @@ fn packets_wait_for_a_neighbour_and_a_dead_one_is_in_nobodys_way() {
     }
     assert!(is_in_time, "{lost} were lost");
 
-    // A gateway that is dead: half of the places is its own, and others go on.
+    // A dead gateway: half of the waiting places are its own, and packets to others continue.
     failed("192.0.2.254");
     assert!(!lab.announced().contains(&"10".to_owned()));
     let ports = lab.send(10, 200);
@@ -299,7 +302,7 @@ fn packets_wait_for_a_neighbour_and_a_dead_one_is_in_nobodys_way() {
     lab.arrive(10, 0, 254);
     let is_announced = || lab.announced().contains(&"10".to_owned());
     wait_until("it is announced", is_announced);
-    // It dies, which the kernel finds out once it asks again.
+    // It dies, which the kernel detects after its next request.
     link.answer("192.0.2.254", None);
     run_ip("neighbour del 192.0.2.254 dev edge0");
     wait_until("it is withdrawn", || !is_announced());
@@ -318,7 +321,7 @@ fn the_route_of_a_backend_decides_the_port() {
     };
     lab.links[0].answer("192.0.2.254", Some(254));
     lab.links[1].answer("198.18.0.254", Some(18));
-    // Two neighbours of the same link-local address.
+    // Two neighbours with the same link-local address.
     lab.links[0].answer("fe80::fe", Some(6));
     lab.links[1].answer("fe80::fe", Some(7));
     for arguments in [

@@ -1,4 +1,4 @@
-//! Which backend a flow goes to.
+//! The choice of a flow's backend.
 
 use super::net::{Target, client_hash};
 use super::rules::Model;
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 impl Model {
-    /// The choice that every balancer of the configuration makes.
+    /// The choice of every balancer with this configuration.
     pub fn consistent(
         &mut self,
         service: usize,
@@ -24,8 +24,9 @@ impl Model {
         self.other_than_client(service, target, client, hash)
     }
 
-    /// A backend that is the client itself gets nothing from itself: of the others that may be chosen,
-    /// each in as many places of a row as its weight says, the one at the hash's share of the row does.
+    /// A backend that is the client itself gets nothing from itself. The other permitted backends
+    /// are each in as many places of a row as their weight, and the hash selects a place in the
+    /// row.
     pub fn other_than_client(
         &mut self,
         service: usize,
@@ -47,7 +48,7 @@ impl Model {
         Ok(row[((u64::from(hash) * row.len() as u64) >> 32) as usize])
     }
 
-    /// The backend that a client keeps, where it still can.
+    /// The backend that a client keeps, if it still takes connections.
     fn kept_target(&mut self, service: usize, client: IpAddr) -> Option<Target> {
         let id = self.net.services[service].id;
         let persistence_ns =
@@ -108,8 +109,8 @@ impl Model {
         Some(winner)
     }
 
-    /// Connections whose time is up count for as long as they are in the balancer's table: which
-    /// those are, `check_table` takes over before each burst.
+    /// Connections whose time is up count for as long as they are in the balancer's table:
+    /// `check_table` takes these over before each burst.
     fn least_busy(&mut self, service: usize) -> Option<Target> {
         self.met("scheduler: least-connections");
         let mut counts: HashMap<Target, u64> = HashMap::new();
@@ -127,7 +128,7 @@ impl Model {
         Some(winner.0)
     }
 
-    /// That of the candidates to which the balancer sent the packet at hand, if it is one.
+    /// The candidate to which the balancer sent the current packet, if it is one.
     pub fn follow(&self, candidates: &[Target]) -> Option<Target> {
         let seen = self.observed_destination()?;
         candidates.iter().find(|it| it.address == seen).copied()

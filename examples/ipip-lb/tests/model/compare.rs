@@ -1,4 +1,4 @@
-//! Both side by side, and what there is to say when they differ.
+//! Runs both in parallel, and describes their differences.
 
 use super::describe::{described, difference, hex};
 use super::lab::{Lab, STATIONS};
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// How often each rule and drop reason was met.
+/// Number of times that each rule and drop reason occurred.
 pub type Met = BTreeMap<&'static str, u64>;
 
-/// One configuration, what becomes of it, and its traffic.
+/// One configuration, its changes, and its traffic.
 struct Run {
     seed: u64,
     rng: Rng,
@@ -36,7 +36,7 @@ struct Run {
 /// Runs `packet_count` packets of this seed through both.
 ///
 /// # Errors
-/// What differed first, with all that is needed to look into it.
+/// The first difference, with everything needed to examine it.
 pub fn run(seed: u64, packet_count: u64) -> Result<Met, String> {
     let in_bursts = Run::new(seed, false).run(packet_count);
     in_bursts.map_err(|report| match Run::new(seed, true).run(packet_count) {
@@ -73,7 +73,8 @@ impl Run {
     fn run(mut self, packet_count: u64) -> Result<Met, String> {
         while self.fed < packet_count {
             if self.rng.permille(60) {
-                // Which connections had expired by the old times must be known before there are new ones.
+                // Connections that had expired with the old timeouts must be known before there are
+                // new ones.
                 self.check_table()?;
                 self.scene.churn();
                 self.traffic.look_at(&self.scene);
@@ -124,7 +125,7 @@ impl Run {
         Ok(self.model.met)
     }
 
-    /// Does something with the balancer that brings no packets in.
+    /// Changes the balancer without any packets.
     fn quiet(&mut self, act: impl FnOnce(&mut Lab, &Scene) -> Outcome) -> (Outcome, Outcome) {
         let outcome = act(&mut self.lab, &self.scene);
         self.model.tick(self.now_ms * 1_000_000);
@@ -173,7 +174,7 @@ impl Run {
         self.left += outcome.sent.len() as u64 + outcome.dropped.values().sum::<u64>();
         let mut outcome = outcome.clone();
         if self.scene.style == Style::Tiny {
-            // Which connections found room is followed, not predicted.
+            // The balancer decides which connections found room; the model follows.
             (outcome.admitted, outcome.stateless) = (expected.admitted, expected.stateless);
             outcome.replies_known = expected.replies_known;
         }
@@ -222,7 +223,7 @@ impl Run {
         }
     }
 
-    /// More datagrams than are remembered.
+    /// More datagrams than a worker remembers.
     fn storm_of_datagrams(&mut self) -> Result<(), String> {
         let Some(flow) = self.served_flow() else { return Ok(()) };
         let datagrams: Vec<_> =

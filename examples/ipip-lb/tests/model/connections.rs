@@ -1,4 +1,4 @@
-//! The rules about connections, and where fragments' firsts went.
+//! The rules about connections, and the targets of first fragments.
 
 use super::net::{Target, client_hash};
 use super::rules::{Datagram, Model};
@@ -8,11 +8,11 @@ use hotloop::packet::flow_key::FlowKey;
 use hotloop_balancer::spec::{IcmpEcho, Scheduler};
 use std::collections::HashMap;
 
-/// How long a first fragment is remembered, and how many are: the latest.
+/// How long a first fragment is remembered, and the maximum number: the latest ones.
 const DATAGRAM_NS: u64 = 2_000_000_000;
 const DATAGRAMS_MAX: usize = 4096;
 
-/// What was silent for so long counts as over where a SYN comes.
+/// Silence after which a connection counts as over if a SYN comes.
 const ABANDONED_NS: u64 = 60_000_000_000;
 
 impl Model {
@@ -33,7 +33,8 @@ impl Model {
         self.connections.get(key).filter(|it| !self.is_over(it)).copied()
     }
 
-    /// A packet was seen, though it went nowhere: it keeps alive what was not silent for long.
+    /// Notes that a packet was seen, even if it went nowhere: it keeps its connection alive unless
+    /// that was silent for too long.
     pub fn seen(&mut self, key: &FlowKey) {
         let is_recent = |it: &Connection| self.now - it.last_ns < ABANDONED_NS;
         if let Some(mut connection) = self.found(key).filter(is_recent) {
@@ -42,7 +43,7 @@ impl Model {
         }
     }
 
-    /// Rule 7: the target of a client's packet, which has these flags if it is TCP's.
+    /// Rule 7: the target of a client's packet, which has these flags if it is TCP.
     pub fn connected(
         &mut self,
         key: &FlowKey,
@@ -98,7 +99,7 @@ impl Model {
         Ok(connection.target)
     }
 
-    /// Whether a packet of this key goes elsewhere when nothing is remembered of it, or may.
+    /// Whether a packet of this key goes elsewhere if nothing is remembered of it, or may.
     fn differs(
         &mut self,
         service: Option<usize>,
@@ -111,7 +112,7 @@ impl Model {
         let hash = match self.net.scheduler(service) {
             Scheduler::Maglev => hash,
             Scheduler::Source => client_hash(&self.net.balancer, client),
-            // They choose for what begins; TCP doesn't begin in its midst.
+            // They choose only for new connections; TCP doesn't begin in its midst.
             Scheduler::RoundRobin | Scheduler::LeastConnections if key.protocol() != TCP => {
                 return true;
             }
@@ -122,7 +123,7 @@ impl Model {
         due != Some(target)
     }
 
-    /// Another configuration is in force, and all connections have been looked at since.
+    /// Another configuration is in force, and all connections have been examined since.
     pub fn mark(&mut self) {
         for (key, mut connection) in self.connections.clone() {
             let is_echo = matches!(key.protocol(), 1 | 58);
@@ -144,7 +145,7 @@ impl Model {
         }
     }
 
-    /// Rule 7: a connection that isn't known.
+    /// Rule 7: an unknown connection.
     fn admitted(
         &mut self,
         key: &FlowKey,
@@ -197,8 +198,9 @@ impl Model {
         self.connections.keys().filter(of_family).count() >= self.net.balancer.connections_max
     }
 
-    /// Any may have to leave for a new one, but for exceptions of established connections where there are
-    /// others. Says whether there certainly are: then one of these leaves.
+    /// Any connection may have to leave for a new one, except for exceptions of established
+    /// connections if there are others. Returns whether there certainly are others: then one of
+    /// these leaves.
     fn let_some_go(&mut self, key: &FlowKey) -> bool {
         let (family, now) = (key.source().is_ipv4(), self.now);
         let opening_ns = u64::from(self.net.balancer.timeouts.tcp_opening_s) * 1_000_000_000;
@@ -226,7 +228,7 @@ impl Model {
         is_certain
     }
 
-    /// A connection that may be known or not. Its scheduler's choice is the consistent one.
+    /// A connection that may be known. Its scheduler's choice is the consistent one.
     fn unsure(
         &mut self,
         key: &FlowKey,
@@ -242,7 +244,7 @@ impl Model {
         candidates.extend(consistent);
         let nowhere = if service.is_none() { "no_service" } else { "no_backend" };
         let target = self.follow(&candidates).or(consistent).ok_or(nowhere)?;
-        // If it is not known, it is new, and may put others out.
+        // If it is unknown, it is new, and may evict others.
         self.let_some_go(key);
         if target != connection.target {
             connection = Connection::new(target, key.protocol(), flags, self.now);
@@ -299,7 +301,7 @@ impl Model {
         }
     }
 
-    /// Rule 6: where the first fragment went; the latest, if it came again.
+    /// Rule 6: the target of the first fragment; of the latest one, if it came again.
     pub fn remembered_target(&mut self, datagram: Datagram) -> Option<Target> {
         let (_, target, since) = *self.remembered.iter().rfind(|it| it.0 == datagram)?;
         let is_over = self.now - since > DATAGRAM_NS;
@@ -311,8 +313,8 @@ impl Model {
 }
 
 impl Model {
-    /// Compares the connections with those in the balancer's tables, takes over which ones left
-    /// because their time was up, and what became of those of which this was not sure.
+    /// Compares the connections with those in the balancer's tables. Takes over which connections
+    /// left because their time was up, and resolves the uncertain ones.
     pub fn check_table(&mut self, listing: HashMap<FlowKey, Listed>) -> Result<(), String> {
         let before = std::mem::take(&mut self.listing);
         for (key, listed) in before {

@@ -1,4 +1,4 @@
-//! The last rules: wrapped and out, or answered, or back to the client.
+//! The last rules: wrapped and sent, or answered, or back to the client.
 
 use super::net::{Target, tunnel_source};
 use super::packet::Packet;
@@ -6,7 +6,7 @@ use super::rules::{Model, Sent};
 use super::table::Connection;
 use super::wire::{self, Piece, TCP, is_quoting};
 
-/// What an ICMP error says.
+/// The content of an ICMP error.
 #[derive(Clone, Copy, Debug)]
 pub enum Error {
     TimeExceeded,
@@ -66,7 +66,7 @@ impl Model {
         self.outcome.sent.push(Sent { to_client: false, frame });
     }
 
-    /// The ICMP error about a packet, where there may be one.
+    /// The ICMP error about a packet, if one is permitted.
     pub fn error(&mut self, packet: &Packet, error: Error) {
         let answer = packet.error(packet.ip().destination, error);
         let is_too_big = matches!(error, Error::TooBig { .. });
@@ -120,7 +120,7 @@ impl Model {
         self.outcome.sent.push(Sent { to_client: true, frame });
     }
 
-    /// Rule 9, for a SYN with ACK of a connection, if it is one that is known.
+    /// Rule 9, for a SYN with ACK of a connection, if it is a known one.
     fn clamp_mss(&mut self, packet: &mut Packet, connection: Option<Connection>) {
         let inner_bytes = if packet.ip().is_v6() { 40 } else { 20 };
         let room = self.net.balancer.mtu - inner_bytes - 20;
@@ -129,7 +129,7 @@ impl Model {
         let mut clamped = packet.clone();
         let mut is_lowered = clamped.clamp_mss(room - if is_v4 { 20 } else { 40 });
         if connection.is_some_and(|it| !it.is_sure) {
-            // It may not be known: then the longer header counts.
+            // It may be unknown: then the longer header counts.
             let mut other = packet.clone();
             let is_other_lowered = other.clamp_mss(room - 40);
             let seen = self.observed.get(self.outcome.sent.len());

@@ -1,4 +1,4 @@
-//! Packets and outcomes in words, for finding out why two outcomes differ.
+//! Packets and outcomes in words, for finding the cause of a difference.
 
 use super::packet::Packet;
 use super::rules::{Outcome, Sent};
@@ -6,7 +6,7 @@ use super::wire::{self, Ip, Piece, TCP, UDP};
 use hotloop::packet::classify::{Kind, Summary};
 use std::fmt::Write;
 
-/// What differs between the outcomes of a burst, and how many fragments wait in both.
+/// The differences between the outcomes of a burst, and the number of waiting fragments in both.
 pub fn difference(outcome: &Outcome, expected: &Outcome, held: (usize, usize)) -> String {
     let mut text = String::from("the balancer and the model differ\n");
     let counts = |it: &Outcome| {

@@ -1,4 +1,4 @@
-//! The balancer under test, fed and looked at as the model is.
+//! The balancer under test, fed and examined like the model.
 
 use super::net::Standing;
 use super::rules::{Input, Outcome, Sent, Stations};
@@ -99,7 +99,7 @@ impl Lab {
         Self { bench, counts, worker, builder, publisher, connections_max }
     }
 
-    /// Has the balancer go over to another configuration or standing.
+    /// Switches the balancer to another configuration or standing.
     pub fn renew(&mut self, config: &Config, standing: &Standing) -> Outcome {
         let name =
             |(number, address): &_| TargetName { service: format!("s{number}"), address: *address };
@@ -121,9 +121,10 @@ impl Lab {
         outcome
     }
 
-    /// Gives the balancer all the turns that it takes to look at every connection.
+    /// Takes enough turns for the balancer to examine every connection.
     pub fn let_look_at_all(&mut self) {
-        // It looks at two places in each, and the two tables have fewer than twice as many as there is room for, each.
+        // It examines two slots per turn, and each of the two tables has fewer than twice as many
+        // slots as its capacity.
         for _ in 0..2 * self.connections_max + 30 {
             assert_eq!(self.tick(), Outcome::default());
         }
@@ -184,11 +185,11 @@ impl Lab {
         Outcome { sent, dropped, created, admitted, stateless, to_clients, replies_known, answered }
     }
 
-    /// The connections in the tables, those whose time is up among them.
+    /// The connections in the tables, including those whose time is up.
     pub fn listing(&self) -> HashMap<FlowKey, Listed> {
         let services = self.bench.stage().services();
         let connections = self.bench.stage().connections();
-        // Its size is known: what grows bit by bit is hashed again each time.
+        // Its size is known: a map that grows is rehashed each time.
         let mut listing = HashMap::with_capacity(connections.len());
         let connections = connections.iter();
         listing.extend(connections.map(|(key, connection)| {

@@ -1,4 +1,4 @@
-//! What is configured, looked at plainly: every question goes through all services.
+//! The configuration, evaluated simply: every lookup goes through all services.
 
 use super::wire::{TCP, UDP};
 use hotloop::packet::ipip::Tunnel;
@@ -12,7 +12,8 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-/// A backend of a service, for as long as it is one: one that comes back is another.
+/// A backend of a service, for as long as it belongs to the service: one that comes back is
+/// another.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Target {
     pub service: ServiceId,
@@ -20,29 +21,29 @@ pub struct Target {
     pub coming: u32,
 }
 
-/// A service's name, as a number, and how often it was configured anew.
+/// A service's name, as a number, and the number of times that it was configured anew.
 pub type ServiceId = (u32, u32);
 
-/// What operators and health checks say beyond the configuration.
+/// Changes by operators and health checks.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
-    /// Backends, by the service's number, whose probes fail.
+    /// Backends with failing probes, with the service's number.
     pub down: HashSet<(u32, IpAddr)>,
     pub weights: HashMap<(u32, IpAddr), u32>,
-    /// Taken out; true where their connections end with it.
+    /// Removed backends; true if their connections end with them.
     pub removed: HashMap<(u32, IpAddr), bool>,
 }
 
-/// A service as it stands.
+/// A service in its current state.
 #[derive(Debug)]
 pub struct Standed {
     pub id: ServiceId,
     pub config: ServiceSpec,
-    /// Its backends with their weights as they stand, in the order of the configuration.
+    /// Its backends with their current weights, in the order of the configuration.
     pub targets: Vec<(Target, u32)>,
-    /// Those that new connections may go to.
+    /// The backends for new connections.
     pub usable: Vec<(Target, u32)>,
-    /// Whether health says that none of those with a weight is up.
+    /// Whether none of the backends with a weight is up.
     pub is_all_down: bool,
     maglev: Maglev,
 }
@@ -74,13 +75,13 @@ impl Net {
         net
     }
 
-    /// Goes over to another configuration or standing.
+    /// Switches to another configuration or standing.
     pub fn renew(&mut self, config: &Config, standing: &Standing) {
         self.balancer = config.balancer.clone();
         let before: Vec<Standed> = std::mem::take(&mut self.services);
         for service in &config.services {
             let number = number(service);
-            // Of another address it is another service.
+            // With another address it is another service.
             let is_same = |it: &Standed| it.id.0 == number && it.config.address == service.address;
             let is_new = !before.iter().any(is_same);
             *self.service_comings.entry(number).or_default() += u32::from(is_new);
@@ -157,7 +158,7 @@ impl Net {
             || self.balancer.tunnel_peers.iter().any(|peer| holds(*peer, source))
     }
 
-    /// The service for packets of this protocol, and port where it has any.
+    /// The service for packets of this protocol, and port if it has any.
     pub fn service(&self, address: IpAddr, protocol: u8, port: u16) -> Option<usize> {
         let port = matches!(protocol, TCP | UDP).then_some(port);
         let takes = |it: &ServiceSpec| {
@@ -177,7 +178,7 @@ impl Net {
         self.most_specific(address, takes)
     }
 
-    /// The most specific service of the longest prefix that holds the address.
+    /// The most specific service of the longest prefix that contains the address.
     pub fn any_of(&self, address: IpAddr) -> Option<usize> {
         self.most_specific(address, |_| true)
     }
@@ -199,7 +200,7 @@ impl Net {
         best.map(|(index, _)| index)
     }
 
-    /// What Maglev's table of a service has for a hash.
+    /// The backend for a hash in the Maglev table of a service.
     pub fn by_hash(&self, service: usize, hash: u32) -> Option<Target> {
         let service = &self.services[service];
         service.maglev.backend(hash).map(|index| service.usable[index].0)
@@ -210,7 +211,7 @@ impl Net {
     }
 }
 
-/// Whether the prefix holds the address.
+/// Whether the prefix contains the address.
 pub fn holds(prefix: Prefix, address: IpAddr) -> bool {
     let first_bits = |address: IpAddr| match address {
         IpAddr::V4(address) => first_bits(u128::from(address.to_bits()) << 96, prefix.len()),
@@ -224,8 +225,8 @@ fn first_bits(bits: u128, count: u8) -> u128 {
     if count == 0 { 0 } else { bits >> (128 - u32::from(count)) }
 }
 
-/// The source of tunnel packets of a flow: an address of the prefix, whose host bits the packet crate
-/// says, as it says what a flow's hash is.
+/// The source of a flow's tunnel packets: an address of the prefix with host bits from the packet
+/// crate, which also computes the flow's hash.
 pub fn tunnel_source(prefix: Prefix, destination: IpAddr, flow_hash: u32) -> IpAddr {
     let tunnel = Tunnel::spread((prefix.network(), prefix.len()), destination);
     let source = tunnel.expect("both of one family").source(flow_hash);
@@ -233,19 +234,20 @@ pub fn tunnel_source(prefix: Prefix, destination: IpAddr, flow_hash: u32) -> IpA
     source
 }
 
-/// The secret, where there is one.
+/// The secret, if there is one.
 fn key(balancer: &Balancer) -> Option<u128> {
     balancer.hash_key.map(|key| u128::from_str_radix(&key.to_hex(), 16).expect("hexadecimal"))
 }
 
-/// The seed of flows' hashes, which the packet crate makes of the secret, or of what everybody knows.
+/// The seed of flows' hashes, which the packet crate makes from the secret, or from the public
+/// value.
 pub fn seed(balancer: &Balancer) -> Seed {
     key(balancer).map_or(Seed::new(0x6970_6970_2D6C_6200), Seed::from_key)
 }
 
-/// The hash of a client's address by which scheduler `source` chooses: its two halves (an IPv4 address
-/// is the lower one), one after the other, through SplitMix64's output function, each changed by a
-/// number that is made of the secret; by none without one.
+/// The hash of a client's address for scheduler `source`: its two halves (an IPv4 address is the
+/// lower one), in sequence, through SplitMix64's output function, each changed by a number made
+/// from the secret; by none without a secret.
 pub fn client_hash(balancer: &Balancer, client: IpAddr) -> u32 {
     let spread = |number: u64| Rng::seeded(number).next_u64();
     let (first, second) = key(balancer).map_or((0, 0), |key| {

@@ -22,7 +22,7 @@ impl Traffic {
                 let at = self.rng.index(self.pending.len());
                 self.pending.swap_remove(at)
             }
-            // Most come in about their order.
+            // Most come approximately in order.
             15..60 => self.pending.remove(0),
             _ => self.pending.swap_remove(at),
         }
@@ -32,7 +32,7 @@ impl Traffic {
         let flow = self.flow();
         let is_reply = self.rng.permille(150);
         let mut builder = if is_reply { self.answer(&flow) } else { self.talk(&flow) };
-        // Some come as fragments that are too long once more.
+        // Some fragments are too long again.
         let is_long = (self.may_hide() || !flow.is_v6) && self.rng.permille(100);
         let bytes = if is_long { 3000 } else { 300 + self.rng.index(1500) };
         builder = builder.payload(vec![3; bytes]).identification(self.rng.index(12) as u16);
@@ -43,7 +43,7 @@ impl Traffic {
             builder = builder.ttl(1);
         }
         if flow.is_v6 && self.rng.permille(150) {
-            // After the fragment header: fragments themselves name it, not what follows it.
+            // After the fragment header: fragments themselves name it, not the header after it.
             builder = builder.extension(60, &[1, 4, 0, 0, 0, 0]);
         }
         if !flow.is_v6 && self.rng.permille(80) {
@@ -59,7 +59,7 @@ impl Traffic {
         frames.iter().map(|frame| self.tunnel(frame, &source)).collect()
     }
 
-    /// An error about what a service sent, or about something else.
+    /// An error about a service's packet, or about another one.
     pub fn icmp_error(&mut self) -> Vec<u8> {
         let flow = self.flow();
         let mut about = self.answer(&flow);
@@ -101,7 +101,7 @@ impl Traffic {
             error = error.from(router);
         }
         if self.rng.permille(100) {
-            // To another address than the one the packet came from.
+            // To another address than the packet's source.
             let others: &[&str] = if flow.is_v6 {
                 &["2001:db8:f::8", "2001:db8:c::1", OWN_V6]
             } else {
@@ -168,7 +168,7 @@ impl Traffic {
         let peer = pick(&mut self.rng, &["10.9.9.9", "2001:db8:9::9"]);
         match self.rng.index(6) {
             4 | 5 => {
-                // Sound, but for addresses that no host has.
+                // Valid, except for addresses that no host has.
                 let martians: &[&str] = match flow.is_v6 {
                     true => &["::", "::1", "ff02::1"],
                     false => &["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255"],
@@ -212,7 +212,7 @@ impl Traffic {
         match self.rng.index(4) {
             0 => frame.truncate(self.rng.index(frame.len())),
             1 => {
-                // Neither addresses of the link nor, mostly, what makes it IP.
+                // Not the addresses of the link, nor, mostly, the fields that make it IP.
                 let at = 14 + self.rng.index(frame.len() - 14);
                 frame[at] = self.rng.index(256) as u8;
             }
@@ -226,7 +226,7 @@ impl Traffic {
         frame
     }
 
-    /// What is nobody's here.
+    /// A packet that belongs to no one here.
     pub fn stranger(&mut self) -> Vec<u8> {
         let flow = self.flow();
         match self.rng.index(6) {
@@ -267,14 +267,15 @@ impl Traffic {
         }
     }
 
-    /// Later fragments of as many datagrams; no first fragment of them will come.
+    /// Later fragments of this many datagrams; no first fragment of them will come.
     pub fn orphan(&mut self, identification: u16) -> Vec<u8> {
         let flow = self.fragmented_flow();
         let builder = self.talk(&flow).payload([3; 400]).identification(identification);
         builder.build_fragments(200).pop().expect("three of them")
     }
 
-    /// So many packets of one network or of many, all of which are too late or too long to be sent on.
+    /// Packets of one network or of many, all of them with an expired TTL or too long to be sent
+    /// on.
     pub fn unanswerable(&mut self, flow: &Flow, count: usize) -> Vec<Vec<u8>> {
         let network_count = pick(&mut self.rng, &[1, 5, 40]);
         let is_late = self.rng.permille(600);
@@ -303,7 +304,7 @@ impl Traffic {
         [frames.swap_remove(0), last]
     }
 
-    /// A flow that fragments are followed of.
+    /// A flow for fragments that must be followed.
     pub fn fragmented_flow(&mut self) -> Flow {
         let flow = self.flow();
         if flow.kind == Talk::Echo { Flow { kind: Talk::Udp, ..flow } } else { flow }

@@ -1,5 +1,5 @@
-//! What is done to a packet: unwrapping, wrapping, cutting up, answering. All of it is written out
-//! byte by byte, and every sum is taken over everything.
+//! Operations on packets: unwrapping, wrapping, fragmenting, answering. All of them are written
+//! byte by byte, and every checksum is computed in full.
 
 use super::deliver::Error;
 use super::wire::{self, ICMP, ICMPV6, IPV4, IPV6, Ip, Piece, be16, put16};
@@ -15,7 +15,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// The IP packet of a sound frame.
+    /// The IP packet of a valid frame.
     pub fn of(frame: &[u8], headroom_bytes: usize) -> Self {
         let mut l3_offset = 14;
         while l3_offset < 22 && matches!(be16(frame, l3_offset - 2), 0x8100 | 0x88A8) {
@@ -31,7 +31,7 @@ impl Packet {
         Ip::read(&self.bytes)
     }
 
-    /// What the packet carries.
+    /// The packet's payload.
     pub fn payload(&self) -> &[u8] {
         let ip = self.ip();
         &self.bytes[ip.header_bytes..ip.total_bytes]
@@ -48,7 +48,7 @@ impl Packet {
         self.link
     }
 
-    /// Whether it is a whole message of the ICMP of its family, and of which type.
+    /// The type of its message, if it is a whole message of its family's ICMP.
     pub fn icmp_kind(&self) -> Option<u8> {
         let ip = self.ip();
         (ip.is_icmp() && ip.piece == Piece::Whole).then(|| self.payload()[0])
@@ -60,7 +60,7 @@ impl Packet {
         ip.piece == Piece::Whole && matches!(ip.protocol, IPV4 | IPV6)
     }
 
-    /// Takes the outer header off. The reason, where it can't be.
+    /// Removes the outer header. Returns the reason if that isn't possible.
     pub fn unwrap(&mut self) -> Result<(), &'static str> {
         let outer = self.ip();
         if outer.piece != Piece::Whole {
@@ -87,7 +87,7 @@ impl Packet {
         Ok(())
     }
 
-    /// The packet in a tunnel's, as far as it is there: headers may be cut in a fragment alone.
+    /// The packet in a tunnel, as far as it is present: headers may be cut only in a fragment.
     pub fn inner(&self) -> Option<Self> {
         let ip = self.ip();
         let bytes = self.bytes[ip.header_bytes..].to_vec();
@@ -102,8 +102,8 @@ impl Packet {
         is_there.then(|| Self { bytes, ..self.clone() })
     }
 
-    /// Where a packet of IPv6 says that it may enter no further tunnel, in bytes from its header: in
-    /// destination options before any fragment header (RFC 2473, section 4.1.1).
+    /// The offset, in bytes from the IPv6 header, of the statement that a packet may enter no
+    /// further tunnel: in destination options before any fragment header (RFC 2473, section 4.1.1).
     pub fn spent_limit(&self) -> Option<u32> {
         if !self.ip().is_v6() {
             return None;
@@ -130,7 +130,7 @@ impl Packet {
         None
     }
 
-    /// Puts an outer header around it, and counts the hop.
+    /// Puts an outer header around the packet, and counts the hop.
     pub fn wrapped(mut self, ends: (IpAddr, IpAddr), identification: u16) -> Self {
         let inner = self.ip();
         wire::spend_hop(&mut self.bytes);
@@ -146,7 +146,7 @@ impl Packet {
         Self { bytes, ..self }
     }
 
-    /// The fragments of an IPv4 packet, each of at most so many bytes (RFC 791, section 3.2).
+    /// The fragments of an IPv4 packet, each of at most `bytes_max` bytes (RFC 791, section 3.2).
     pub fn fragments(&self, bytes_max: usize) -> Vec<Self> {
         let ip = self.ip();
         let offset = usize::from(be16(&self.bytes, 6) & 0x1FFF);
@@ -177,7 +177,7 @@ impl Packet {
         }
     }
 
-    /// The error about it that comes from `from`; none where there may be none.
+    /// The error about it from `from`; `None` if none is permitted.
     pub fn error(&self, from: IpAddr, error: Error) -> Option<Self> {
         let ip = self.ip();
         let is_error = |kind: u8| match ip.is_v6() {
@@ -204,7 +204,7 @@ impl Packet {
         Some(self.answer(from, ip.source, 0xC0, 0x4000, message))
     }
 
-    /// The reply to an echo request; none where there may be none. An error where a checksum is wrong.
+    /// The reply to an echo request; `None` if none is permitted. An error if a checksum is wrong.
     pub fn echo_reply(&self) -> Result<Option<Self>, &'static str> {
         let ip = self.ip();
         if !ip.is_v6() && !wire::is_sum_right(&self.bytes) {
@@ -213,7 +213,7 @@ impl Packet {
         if !is_single_host(ip.source) || !is_single_host(ip.destination) {
             return Ok(None);
         }
-        // Summed with the checksum in its place, a right message comes to nothing (RFC 1071, section 1).
+        // With the checksum in its place, a right message sums to zero (RFC 1071, section 1).
         let left = match ip.is_v6() {
             true => wire::transport_checksum(&ip, self.payload()),
             false => wire::checksum(self.payload()),
@@ -243,7 +243,7 @@ impl Packet {
         }
     }
 
-    /// A packet of ICMP with this message, whose checksum is yet to be filled in.
+    /// An ICMP packet with this message. Its checksum must still be filled in.
     fn answer(
         &self,
         from: IpAddr,
@@ -307,7 +307,7 @@ fn adjusted_sum(ip: &Ip, before: &[u8], after: &[u8]) -> u16 {
     wire::as_wrong_as(be16(before, 16), due(before), due(after))
 }
 
-/// Whether an address may be one host's on a network (RFC 1122, section 3.2.1.3).
+/// Whether an address may be a single host's on a network (RFC 1122, section 3.2.1.3).
 pub fn is_single_host(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !matches!(address.octets()[0], 0 | 127 | 224..=255),
@@ -317,7 +317,7 @@ pub fn is_single_host(address: IpAddr) -> bool {
     }
 }
 
-/// The options that go into every fragment, filled up with ends of the list.
+/// The options that go into every fragment, padded with ends of the list.
 fn copied_options(mut options: &[u8]) -> Vec<u8> {
     let mut copied = Vec::new();
     while let Some(kind) = options.first().copied().filter(|kind| *kind != 0) {

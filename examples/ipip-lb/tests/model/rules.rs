@@ -1,4 +1,4 @@
-//! The rules, one after the other, as they are written down.
+//! The rules in sequence, as they are documented.
 
 use super::deliver::Error;
 use super::net::{Net, Target, seed};
@@ -13,28 +13,28 @@ use ipip_lb::config::Config;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 
-/// A frame that comes in.
+/// A received frame.
 #[derive(Clone, Debug)]
 pub struct Input {
     pub frame: Vec<u8>,
     pub headroom_bytes: usize,
 }
 
-/// A frame that leaves.
+/// A sent frame.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Sent {
     pub to_client: bool,
     pub frame: Vec<u8>,
 }
 
-/// The stations that frames go from and to.
+/// The stations at both ends of frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Stations {
     pub client: ([u8; 6], [u8; 6]),
     pub backend: ([u8; 6], [u8; 6]),
 }
 
-/// What became of the packets of a burst.
+/// The outcome of a burst's packets.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Outcome {
     pub sent: Vec<Sent>,
@@ -47,38 +47,39 @@ pub struct Outcome {
     pub answered: u64,
 }
 
-/// A worker, as slow and plain as can be.
+/// A worker, as slow and simple as can be.
 #[derive(Debug)]
 pub struct Model {
     pub net: Net,
     pub now: u64,
     pub connections: HashMap<FlowKey, Connection>,
-    /// Of a service's client: its backend, and when it last opened a connection.
+    /// For a service's client: its backend, and the time of its last new connection.
     pub kept: HashMap<(super::net::ServiceId, IpAddr), (Target, u64)>,
     pub credits: HashMap<Target, i64>,
-    /// Where first fragments went, and when, in the order in which they came.
+    /// The targets of first fragments with their times, in order of arrival.
     pub remembered: VecDeque<(Datagram, Target, u64)>,
     pub waiting: Vec<Waiting>,
     pub new_connections: Window,
     /// Errors about packets that are too big, and others.
     pub errors: [Errors; 2],
     pub outcome: Outcome,
-    /// How often each rule was met.
+    /// Number of times that each rule occurred.
     pub met: BTreeMap<&'static str, u64>,
-    /// What the balancer sent for the burst at hand, which is followed where the rules leave a choice.
+    /// The balancer's output for the current burst, which the model follows if the rules leave a
+    /// choice.
     pub observed: Vec<Sent>,
-    /// The balancer's table when it was last compared.
+    /// The balancer's table at the last comparison.
     pub listing: HashMap<FlowKey, Listed>,
-    /// What tells the packet at hand from others.
+    /// The bytes that identify the current packet.
     at_hand: Vec<u8>,
     pub stations: Stations,
     seed: Seed,
-    /// How many workers there are, and which this is.
+    /// The number of workers, and the index of this one.
     pub workers: (usize, usize),
     pub identification: u16,
 }
 
-/// What the fragments of a datagram have in common.
+/// The values that the fragments of a datagram have in common.
 pub type Datagram = (IpAddr, IpAddr, (u8, u32));
 
 impl Model {
@@ -114,7 +115,7 @@ impl Model {
         self.met(reason);
     }
 
-    /// Which backend the balancer sent the packet at hand to, if to any.
+    /// The backend to which the balancer sent the current packet, if any.
     pub fn observed_destination(&self) -> Option<IpAddr> {
         let sent = self.observed.get(self.outcome.sent.len()).filter(|it| !it.to_client)?;
         let mut packet = Packet::of(&sent.frame, 0);
@@ -134,7 +135,7 @@ impl Model {
         }
     }
 
-    /// The end: what waits is given up.
+    /// The end: waiting fragments are dropped.
     pub fn finish(&mut self) {
         for _ in std::mem::take(&mut self.waiting) {
             self.dropped("fragment_orphan");
@@ -171,7 +172,7 @@ impl Model {
             }
             if packet.is_tunnel() {
                 self.met("unwrapped: a nested tunnel");
-                // It is a packet like any other from here on, so what it carries counts.
+                // From here on it is a packet like any other, so its payload counts.
                 let frame = packet.clone().frame(self.stations.client);
                 if let Kind::Malformed(_) = Summary::of(&frame, frame.len()).kind {
                     return self.dropped("malformed");
@@ -216,7 +217,7 @@ impl Model {
         }
     }
 
-    /// Rule 3: an error about a packet that a service sent, whose connection has this key.
+    /// Rule 3: an error about a service's packet, whose connection has this key.
     fn error_about(&mut self, packet: Packet, key: &FlowKey, hash: u32, is_tunnelled: bool) {
         if self.is_refused(&packet, is_tunnelled) {
             return;
@@ -252,7 +253,7 @@ impl Model {
         self.net.service(key.destination(), key.protocol(), key.destination_port())
     }
 
-    /// Rule 5, and which of 6, 7 and 10 comes next.
+    /// Rule 5, and then 6, 7 or 10.
     fn for_vip(&mut self, packet: Packet, hash: u32, is_tunnelled: bool) {
         let ip = packet.ip();
         let request = if ip.is_v6() { 128 } else { 8 };
@@ -311,7 +312,7 @@ impl Model {
             "tunnel_loop"
         } else if let Some(pointer) = packet.spent_limit() {
             self.error(packet, Error::Limit { pointer });
-            // In a tunnel it would not be looked up before it is known that it goes nowhere.
+            // In a tunnel it would not be looked up before it is known to go nowhere.
             if !is_tunnelled && ip.piece == Piece::Whole && matches!(ip.protocol, TCP | UDP) {
                 self.seen(&ip.key(packet.payload()));
             }
@@ -323,8 +324,8 @@ impl Model {
         true
     }
 
-    /// Whether one of the tunnels that a packet is in begins here, or there are four of them. `depth` is
-    /// that of the outermost.
+    /// Whether one of the packet's tunnels begins here, or there are four of them. `depth` is the
+    /// outermost one's.
     fn is_looping(&self, packet: &Packet, depth: usize) -> bool {
         let ip = packet.ip();
         if ip.piece == Piece::Later || !matches!(ip.protocol, IPV4 | IPV6) {
@@ -334,7 +335,7 @@ impl Model {
         self.net.is_entry(inner.ip().source) || depth >= 4 || self.is_looping(&inner, depth + 1)
     }
 
-    /// Rule 6: a fragment that has ports.
+    /// Rule 6: a fragment with ports.
     fn first_fragment(&mut self, packet: Packet, target: Target, hash: u32) {
         let ip = packet.ip();
         let datagram = (ip.source, ip.destination, ip.datagram);
@@ -350,7 +351,7 @@ impl Model {
         }
     }
 
-    /// Rule 6: a fragment that has none.
+    /// Rule 6: a fragment without ports.
     fn later_fragment(&mut self, packet: Packet, hash: u32) {
         let ip = packet.ip();
         let datagram = (ip.source, ip.destination, ip.datagram);
@@ -373,16 +374,16 @@ impl Model {
     }
 }
 
-/// The addresses, the protocol, and the first bytes of what follows: those of a packet and of its first
-/// fragment are the same.
+/// The addresses, the protocol, and the first bytes of the payload: they are the same for a packet
+/// and its first fragment.
 fn identity(packet: &Packet) -> Vec<u8> {
     let ip = packet.ip();
     let start = packet.payload().iter().take(8).copied().collect();
     [format!("{} {} {}", ip.source, ip.destination, ip.protocol).into_bytes(), start].concat()
 }
 
-/// The key of the flow that classification sees: that of the inner packet of a tunnel, or of what an
-/// ICMP error quotes.
+/// The key of the flow by classification: the inner packet's in a tunnel, or the quoted packet's in
+/// an ICMP error.
 fn layout_key(packet: &Packet) -> FlowKey {
     let mut packet = packet.clone();
     if packet.is_tunnel() {

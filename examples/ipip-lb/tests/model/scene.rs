@@ -1,4 +1,4 @@
-//! Random configurations, and what becomes of them while the balancer runs.
+//! Random configurations, and their changes while the balancer runs.
 
 use super::net::{Standing, number};
 use hotloop::engine::Idle;
@@ -43,20 +43,20 @@ const PORTS: [Ports; 8] = [
     Ports::Range { first: 8000, last: 8005 },
 ];
 
-/// What is special about a run.
+/// The special condition of a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Style {
     /// Tables are ample.
     Ample,
-    /// Some services choose by how many connections backends have, so that nothing that reaches a
-    /// service may be dropped after that choice, which would hide it.
+    /// Some services choose by backends' numbers of connections, so no packet that reaches a
+    /// service may be dropped after that choice, because the drop would hide it.
     LeastConnections,
-    /// Tables of a few connections, and schedulers that choose consistently alone, for the same
+    /// Tables of a few connections, and only schedulers with consistent choices, for the same
     /// reason.
     Tiny,
 }
 
-/// One configuration after the other.
+/// A sequence of configurations.
 #[derive(Debug)]
 pub struct Scene {
     rng: Rng,
@@ -125,7 +125,7 @@ impl Scene {
         scene
     }
 
-    /// Something changes.
+    /// Makes one change.
     pub fn churn(&mut self) {
         match self.rng.index(10) {
             0..4 => self.reload(),
@@ -184,7 +184,7 @@ impl Scene {
         }
     }
 
-    /// The file was changed, and is read again.
+    /// Changes the file, and reads it again.
     fn reload(&mut self) {
         self.standing.weights.clear();
         self.standing.removed.clear();
@@ -270,14 +270,14 @@ impl Scene {
 }
 
 fn balancer(rng: &mut Rng, style: Style) -> Balancer {
-    // Whole numbers of addresses, and prefixes that leave more than 32 bits, or all of them.
+    // Prefixes with few host bits, with more than 32, and with all of them.
     let source_v4 = pick(rng, &["192.0.2.1", "192.0.2.64/26", "10.64.0.0/10"]);
     let source_v6 =
         pick(rng, &["2001:db8::1", "2001:db8:1::/64", "2001:db8:2::/80", "2001:db8:3::/48"]);
     let mut decapsulate: Vec<IpAddr> =
         vec![OWN_V4.parse().expect("one"), OWN_V6.parse().expect("one")];
     if rng.permille(200) {
-        // An own address that is a service's too.
+        // An own address that is also a service's.
         decapsulate.push("203.0.113.9".parse().expect("one"));
     }
     let connections_max = match style {
@@ -312,7 +312,7 @@ fn icmp_echo(rng: &mut Rng) -> IcmpEcho {
 fn timeouts(rng: &mut Rng) -> Timeouts {
     Timeouts {
         tcp_opening_s: 1 + rng.index(3) as u32,
-        // Now and then longer than what makes a SYN begin another.
+        // Sometimes longer than the time after which a SYN begins another connection.
         tcp_established_s: pick(rng, &[3, 4, 5, 6, 7, 8, 90]),
         tcp_closing_s: 1 + rng.index(2) as u32,
         udp_s: 2 + rng.index(4) as u32,
@@ -335,7 +335,7 @@ fn persistence_s(rng: &mut Rng, style: Style) -> u32 {
     if style == Style::Tiny { 0 } else { pick(rng, &[0, 1, 3, 6]) }
 }
 
-/// A probe like no other service's, so that backends fail for one service alone.
+/// A probe like no other service's, so that backends fail for only one service.
 pub fn health(service: u32) -> Health {
     Health {
         probe: Probe::Tcp,

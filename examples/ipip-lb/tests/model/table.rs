@@ -1,4 +1,4 @@
-//! What is remembered of a connection, and what waits.
+//! The entries of connections, and waiting fragments.
 
 use super::net::Target;
 use super::packet::Packet;
@@ -26,29 +26,29 @@ pub struct Connection {
     pub target: Target,
     pub state: State,
     pub last_ns: u64,
-    /// When its backend got its first packet.
+    /// The time of its backend's first packet.
     pub since_ns: u64,
-    /// Whether the server sent anything, and anything but a RST.
+    /// Whether the server sent any packet, and any packet other than an RST.
     is_server_seen: bool,
     pub is_answered: bool,
     /// Whether the client sent more than one packet.
     pub is_repeated: bool,
-    /// Whether it is noted that its backend is not the one by configuration alone.
+    /// Whether it is marked that its backend differs from the configuration's choice.
     pub is_exception: bool,
     client_said_fin: bool,
     server_said_fin: bool,
-    /// Whether it is certainly in the table: a table that may be full may have refused it, or let it
-    /// go for another.
+    /// Whether it is certainly in the table: a full table may have refused it, or evicted it for
+    /// another.
     pub is_sure: bool,
-    /// Whether it may have been entered anew without this having noticed, so that it may not be known
-    /// which side has said what.
+    /// Whether it may have been entered anew without the model's notice, so that it may be unknown
+    /// which side has sent packets.
     pub is_vague: bool,
 }
 
-/// A connection as the balancer's table has it.
+/// A connection in the balancer's table.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed {
-    /// Its backend, by service and address, where it is there.
+    /// Its backend, by service and address, if that is present.
     pub target: Option<(u32, IpAddr)>,
     pub state: State,
     pub is_exception: bool,
@@ -63,7 +63,7 @@ pub struct Waiting {
     pub packet: Packet,
 }
 
-/// At most so many in a second, which begins with the first after the last second's end.
+/// A limit per second; a second begins with the first event after the last second's end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
     start: Option<u64>,
@@ -86,7 +86,7 @@ impl Window {
     }
 }
 
-/// The errors of one kind that were sent in this second, and to which networks.
+/// The errors of one kind that were sent in this second, with their networks.
 #[derive(Clone, Debug, Default)]
 pub struct Errors {
     window: Window,
@@ -94,7 +94,7 @@ pub struct Errors {
 }
 
 impl Errors {
-    /// Whether one more may go to this host now, in all and to its network.
+    /// Whether one more may go to this host now, in total and to its network.
     pub fn have_room(&mut self, now: u64, to: IpAddr) -> [bool; 2] {
         let in_all = self.window.has_room(now, 1_000);
         if self.window.start.is_some_and(|start| now - start >= 1_000_000_000) {
@@ -110,7 +110,7 @@ impl Errors {
     }
 }
 
-/// The first bytes of an address: 24 bits of IPv4's, 64 of IPv6's.
+/// The first bytes of an address: 24 bits of IPv4, 64 of IPv6.
 fn network(host: IpAddr) -> Vec<u8> {
     match host {
         IpAddr::V4(host) => host.octets()[..3].to_vec(),
@@ -123,7 +123,7 @@ pub fn is_syn(flags: Option<u8>) -> bool {
     flags.is_some_and(|flags| flags & (SYN | ACK | RST | FIN) == SYN)
 }
 
-/// Whether these flags of TCP come with data, and neither begin nor end a connection.
+/// Whether these TCP flags are sent with data, and neither begin nor end a connection.
 fn is_data(flags: Option<u8>) -> bool {
     flags.is_some_and(|flags| flags & (SYN | RST | FIN | PSH) == PSH)
 }
@@ -155,7 +155,7 @@ impl Connection {
         connection
     }
 
-    /// A packet that begins no other connection, but for those of the same ports on the same backend.
+    /// A packet that begins no other connection, except of the same ports on the same backend.
     pub fn client_sent(&mut self, flags: Option<u8>, now: u64) {
         self.last_ns = now;
         self.is_repeated = true;
@@ -181,13 +181,13 @@ impl Connection {
         self.close_where_over(flags);
     }
 
-    /// Its backend is gone, and it goes on with another.
+    /// Its backend is gone, and it continues with another.
     pub fn moves_to(&mut self, target: Target, now: u64) {
         (self.target, self.since_ns, self.is_answered) = (target, now, false);
     }
 
-    /// Whether it is of the kind that leaves a full table last, when openings are remembered for as long
-    /// as this; none where it takes the table's own clock to say.
+    /// Whether it is of the kind that leaves a full table last, if openings are remembered for this
+    /// long; `None` if only the table's own clock can tell.
     pub fn stays(&self, opening_ns: u64) -> Option<bool> {
         let lasted_ns = self.last_ns - self.since_ns;
         let has_lasted = match lasted_ns.abs_diff(opening_ns) {

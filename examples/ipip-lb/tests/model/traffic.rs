@@ -1,4 +1,4 @@
-//! Random packets, of few clients, ports and addresses, so that they meet each other often.
+//! Random packets with few clients, ports and addresses, so that they often coincide.
 
 use super::rules::Input;
 use super::scene::{OWN_V4, OWN_V6, Scene, Style, pick};
@@ -9,13 +9,13 @@ use hotloop_balancer::spec::{Ports, Protocol, ServiceSpec};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How many flows are remembered to have more packets.
+/// Number of flows to remember for further packets.
 const FLOWS_MAX: usize = 48;
 
-/// Headroom that no packet runs out of.
+/// Headroom that suffices for every packet.
 const HEADROOM_BYTES: usize = 128;
 
-/// Two ends that talk.
+/// The two ends of a flow.
 #[derive(Clone, Debug)]
 pub struct Flow {
     pub is_v6: bool,
@@ -34,14 +34,14 @@ pub enum Talk {
     Other(u8),
 }
 
-/// Where packets come from.
+/// The source of packets.
 #[derive(Debug)]
 pub struct Traffic {
     pub rng: Rng,
     style: Style,
     mtu: usize,
     flows: VecDeque<Flow>,
-    /// The services that there are.
+    /// The configured services.
     services: Vec<ServiceSpec>,
     /// Fragments that are still on their way.
     pub pending: Vec<Vec<u8>>,
@@ -54,7 +54,7 @@ impl Traffic {
         Self { rng, style: scene.style, mtu, flows: VecDeque::new(), services, pending: Vec::new() }
     }
 
-    /// Takes notice of what has changed.
+    /// Notes the changes of the scene.
     pub fn look_at(&mut self, scene: &Scene) {
         self.services.clone_from(&scene.config.services);
     }
@@ -85,7 +85,7 @@ impl Traffic {
         Input { frame, headroom_bytes: HEADROOM_BYTES }
     }
 
-    /// A flow: most often one that there was.
+    /// A flow: usually an earlier one.
     pub fn flow(&mut self) -> Flow {
         if !self.flows.is_empty() && self.rng.permille(800) {
             return self.flows[self.rng.index(self.flows.len())].clone();
@@ -162,12 +162,12 @@ impl Traffic {
         Flow { is_v6, client, client_port, vip, vip_port, kind }
     }
 
-    /// Whether what the balancer chose may be hidden by a drop after it.
+    /// Whether a later drop may hide the balancer's choice.
     pub fn may_hide(&self) -> bool {
         self.style == Style::Ample
     }
 
-    /// What a client sends.
+    /// A client's packet.
     pub fn talk(&mut self, flow: &Flow) -> PacketBuilder {
         let (from, to) = (end(&flow.client, flow.client_port), end(&flow.vip, flow.vip_port));
         match flow.kind {
@@ -196,7 +196,7 @@ impl Traffic {
         }
     }
 
-    /// What a service answers.
+    /// A service's answer.
     pub fn answer(&mut self, flow: &Flow) -> PacketBuilder {
         let (from, to) = (end(&flow.vip, flow.vip_port), end(&flow.client, flow.client_port));
         match flow.kind {
@@ -232,7 +232,7 @@ impl Traffic {
         }
     }
 
-    /// What headers say beside addresses and ports, and the lengths.
+    /// Varies header fields other than addresses and ports, and the lengths.
     pub fn dressed(
         &mut self,
         builder: PacketBuilder,
@@ -253,7 +253,7 @@ impl Traffic {
             _ => builder.identification(rng.index(40) as u16),
         };
         if is_v6 && rng.permille(80) {
-            // Mere padding, or an encapsulation limit: none, some, or in the midst of others.
+            // Only padding, or an encapsulation limit: none, some, or in the middle of others.
             const OPTIONS: [[u8; 6]; 4] =
                 [[1, 4, 0, 0, 0, 0], [4, 1, 0, 1, 1, 0], [4, 1, 3, 1, 1, 0], [0, 1, 0, 4, 1, 0]];
             builder = builder.extension(60, &pick(rng, &OPTIONS));
@@ -295,7 +295,7 @@ impl Traffic {
         }
         let mut frame = builder.build();
         if flow.kind == Talk::Echo && self.rng.permille(60) {
-            // Mostly of the message, whose checksum is wrong then.
+            // Usually in the message, which makes its checksum wrong.
             *frame.last_mut().expect("a frame") ^= 0x10;
         }
         frame
@@ -362,7 +362,7 @@ impl Traffic {
         self.tunnel(&inner, source)
     }
 
-    /// A packet that is about as long as fits, or longer.
+    /// A packet that is about as long as the maximum, or longer.
     fn too_big(&mut self) -> Vec<u8> {
         let mut flow = self.flow();
         if flow.kind == Talk::Echo {
@@ -385,7 +385,7 @@ impl Traffic {
     }
 }
 
-/// The frame with the flag cleared that forbids fragments.
+/// The frame without the flag that forbids fragments.
 fn without_dont_fragment(mut frame: Vec<u8>) -> Vec<u8> {
     let l3_offset = hotloop::packet::ethernet::l3_offset(&frame).expect("a whole frame");
     if frame[l3_offset] >> 4 == 4 && frame[l3_offset + 6] & 0x40 != 0 {

@@ -1,7 +1,7 @@
-//! Headers, read and written plainly: whole sums, no cleverness.
+//! Headers, read and written simply: whole sums, no cleverness.
 //!
-//! What is read here was found sound by classification, whose verdict on malformed frames the model
-//! takes as it is: quotes alone may end anywhere.
+//! Classification has found these packets valid, and the model uses its verdict on malformed
+//! frames: only quotes may end anywhere.
 
 use hotloop::packet::flow_key::FlowKey;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,7 +13,7 @@ pub const UDP: u8 = 17;
 pub const IPV6: u8 = 41;
 pub const ICMPV6: u8 = 58;
 
-/// Which part of a datagram a packet is.
+/// A packet's part of a datagram.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Piece {
     Whole,
@@ -21,7 +21,7 @@ pub enum Piece {
     Later,
 }
 
-/// What an IP header says, extension headers included.
+/// The fields of an IP header, including extension headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Ip {
     pub source: IpAddr,
@@ -29,14 +29,15 @@ pub struct Ip {
     /// After all extension headers that the packet shows.
     pub protocol: u8,
     pub piece: Piece,
-    /// What a fragment has in common with the others of its datagram, beside the addresses: the
-    /// protocol (0 in IPv6, where RFC 8200, section 4.5, asks for addresses and identification alone,
-    /// and later fragments need not name what the first one carries), and the identification.
+    /// The values that a fragment has in common with the others of its datagram, besides the
+    /// addresses: the protocol (0 in IPv6, because RFC 8200, section 4.5, uses only addresses and
+    /// identification, and later fragments need not name the first one's protocol), and the
+    /// identification.
     pub datagram: (u8, u32),
     pub ttl: u8,
     pub traffic_class: u8,
     pub dont_fragment: bool,
-    /// With options or extension headers.
+    /// Including options or extension headers.
     pub header_bytes: usize,
     pub total_bytes: usize,
 }
@@ -70,7 +71,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
 }
 
 impl Ip {
-    /// The sound header that `bytes` begin with.
+    /// The valid header at the beginning of `bytes`.
     pub fn read(bytes: &[u8]) -> Self {
         if bytes[0] >> 4 == 4 { Self::read_v4(bytes) } else { Self::read_v6(bytes, bytes.len()) }
     }
@@ -96,8 +97,8 @@ impl Ip {
         }
     }
 
-    /// The header of a packet of which so many bytes are shown. Where extension headers, or the first
-    /// eight bytes of what follows them, aren't, the packet is known by its addresses alone.
+    /// The header of a packet that is shown up to `shown_bytes`. If extension headers, or the first
+    /// eight bytes after them, are missing, only the addresses identify the packet.
     fn read_v6(bytes: &[u8], shown_bytes: usize) -> Self {
         let total_bytes = 40 + usize::from(be16(bytes, 4));
         let mut ip = Self {
@@ -116,7 +117,7 @@ impl Ip {
         if ip.walk(&bytes[..total_bytes.min(shown_bytes)]) { ip } else { unknown }
     }
 
-    /// Goes through the extension headers. Says whether they are all there.
+    /// Goes through the extension headers. Returns whether they are all present.
     fn walk(&mut self, packet: &[u8]) -> bool {
         const EXTENSIONS: [u8; 8] = [0, 43, 44, 51, 60, 135, 139, 140];
         for _ in 0..8 {
@@ -152,12 +153,12 @@ impl Ip {
         self.source.is_ipv6()
     }
 
-    /// Whether it carries the ICMP of its own family.
+    /// Whether the packet carries its own family's ICMP.
     pub const fn is_icmp(&self) -> bool {
         self.protocol == if self.is_v6() { ICMPV6 } else { ICMP }
     }
 
-    /// The packet that an ICMP error quotes, with what is shown of its payload: nothing where that is
+    /// The packet that an ICMP error quotes, with the shown part of its payload: empty if that is
     /// less than eight bytes.
     pub fn read_quote(quote: &[u8], is_v6: bool) -> (Self, &[u8]) {
         let ip = if is_v6 { Self::read_v6(quote, quote.len()) } else { Self::read_v4(quote) };
@@ -173,7 +174,7 @@ impl Ip {
         (Self { piece: if is_v6 { Piece::Whole } else { ip.piece }, ..cut }, &[])
     }
 
-    /// The key of the flow, where `payload` is what the packet carries.
+    /// The key of the flow of a packet with this `payload`.
     pub fn key(&self, payload: &[u8]) -> FlowKey {
         let (source_port, destination_port) = self.ports(payload);
         let source = SocketAddr::new(self.source, source_port);
@@ -237,8 +238,8 @@ pub fn change_v4(packet: &mut [u8], change: impl FnOnce(&mut [u8])) {
     put16(packet, 10, now);
 }
 
-/// The checksum after a change: right where it was right before, else as wrong as it was, which is
-/// what corrections of sums come to.
+/// The checksum after a change: right if it was right before, else as wrong as it was, like an
+/// incremental correction.
 pub fn as_wrong_as(found: u16, due_before: u16, due_now: u16) -> u16 {
     if found == due_before {
         return due_now;
@@ -254,7 +255,7 @@ fn whole_sum(packet: &[u8], header_bytes: usize) -> u16 {
     checksum(&header)
 }
 
-/// Whether a frame has a whole IP header, which says that the packet is longer than what there is.
+/// Whether a frame has a whole IP header with a length beyond the end of the frame.
 pub fn ends_within_its_packet(frame: &[u8]) -> bool {
     let mut l3_offset = 14;
     while l3_offset < 22

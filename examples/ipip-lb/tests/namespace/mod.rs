@@ -1,4 +1,4 @@
-//! A balancer in a network namespace: how it is configured and started, and which VIPs it announces.
+//! A balancer in a network namespace: its configuration, its start, and its announced VIPs.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 mod threads;
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What configurations of these tests begin with.
+/// The beginning of these tests' configurations.
 pub const BALANCER: &str = r#"
 [engine]
 workers = 1
@@ -23,14 +23,14 @@ mtu = 1500
 decapsulate = []
 "#;
 
-/// For those that announce their VIPs.
+/// A section for announcing VIPs.
 pub const ANNOUNCE: &str = r#"
 [announce]
 vips = "ready"
 interface = "vips0"
 "#;
 
-/// A port that nothing comes by.
+/// A port without traffic.
 pub const SILENT_PORT: &str = r#"
 [[port]]
 name = "uplink"
@@ -38,7 +38,7 @@ device = "net_null0,no-rx=1"
 next_hop_mac = "02:00:00:00:00:01"
 "#;
 
-/// A service of DNS at a VIP.
+/// A DNS service at a VIP.
 pub fn dns(name: &str, vip: &str, backends: &[&str]) -> String {
     service(name, &format!("{vip} udp 53"), "", backends)
 }

@@ -1,4 +1,4 @@
-//! Threads of a program, of which one can be stopped alone.
+//! Threads of a program. Each can be stopped separately.
 
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
@@ -14,7 +14,7 @@ impl Drop for Stopped {
     }
 }
 
-/// Stops one thread of a process while `work` goes on.
+/// Stops one thread of a process while `work` runs.
 pub fn while_stopped(thread: Pid, work: impl FnOnce()) -> nix::Result<()> {
     ptrace::seize(thread, ptrace::Options::empty())?;
     ptrace::interrupt(thread)?;

@@ -1,4 +1,4 @@
-//! What is not the balancer's.
+//! Packets that are not the balancer's.
 
 use super::{PAIRS, V4_IN_V4, V6_IN_V6, four};
 use crate::deployed::{assert_dropped, in_all};
@@ -8,7 +8,7 @@ use hotloop::packet::build::{arp_request, echo_reply, echo_request, protocol, tc
 fn arp_and_what_is_no_ip_is_punted() {
     let (_, report) = in_all(&four(""), |lb| {
         lb.none(arp_request([203, 0, 113, 1].into(), [203, 0, 113, 10].into()));
-        // LLDP, PPPoE, MPLS, and frames that carry their length instead of a type.
+        // LLDP, PPPoE, MPLS, and frames with their length instead of a type.
         for ethertype in [[0x88, 0xCC], [0x88, 0x64], [0x88, 0x47], [0, 38]] {
             lb.none([&[2, 0, 0, 0, 9, 9, 2, 0, 0, 0, 1, 1][..], &ethertype, &[0; 46]].concat());
         }
@@ -57,7 +57,7 @@ fn what_neighbours_say_to_each_other_is_punted_even_to_a_vip() {
             lb.none(packet().to(V6_IN_V6.vip));
             lb.none(packet().to("ff02::1"));
         }
-        // Other ICMPv6 than that goes where the service says.
+        // Other ICMPv6 goes to the service's backend.
         let other = protocol(58).from(V6_IN_V6.client).to(V6_IN_V6.vip);
         let sent = lb.one(other.payload([144, 0, 0, 0, 0, 1, 0, 0]));
         assert_eq!(sent.backend(), V6_IN_V6.backend);

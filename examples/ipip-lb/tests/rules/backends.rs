@@ -1,4 +1,4 @@
-//! Backends that come, go, fall ill, and weigh more or less: what becomes of connections.
+//! Backends that come, go, fail, and change their weights: the effect on connections.
 
 use super::{WEB, client_of, segment, syns, web};
 use crate::deployed::sent::backends;
@@ -27,7 +27,7 @@ fn distinct(backends: &[String]) -> HashSet<&str> {
     backends.iter().map(String::as_str).collect()
 }
 
-/// In all deployments and with all schedulers, with two backends. Which ones are chosen may differ.
+/// In all deployments and with all schedulers, with two backends. The chosen backends may differ.
 fn with_all_schedulers(keys: &str, dropped: &[(&str, u64)], script: impl Fn(&mut Running<'_>)) {
     for scheduler in SCHEDULERS {
         let keys = format!("scheduler = \"{scheduler}\"\n{keys}");
@@ -50,7 +50,7 @@ fn a_connection_keeps_its_backend_while_that_exists_whatever_else_changes() {
                 assert_eq!(go_on(lb), before);
             }
         }
-        // Even while another service comes before its own.
+        // Even while another service takes precedence over its own.
         let narrower = service("narrower", "203.0.113.10 tcp 80", "", &["10.0.0.9"]);
         let wide = service("web", "203.0.113.10 tcp any", "", &FOUR);
         lb.configure(&(preamble("") + &wide + &narrower));
@@ -66,7 +66,7 @@ fn weight_0_gives_no_new_connections_and_leaves_those_that_are() {
         lb.weigh("web", "10.0.0.1", 0);
         assert_eq!(go_on(lb), before);
         assert_eq!(distinct(&backends(&lb.feed(&syns(100..160)))), ["10.0.0.2"].into());
-        // Not even to those that come from another balancer.
+        // Not even for connections from another balancer.
         let acks: Vec<_> = (200..260).map(|client| segment(client, ACK)).collect();
         assert_eq!(distinct(&backends(&lb.feed(&acks))), ["10.0.0.2"].into());
         lb.weigh("web", "10.0.0.1", 1);
@@ -93,7 +93,7 @@ fn when_all_are_down_all_of_them_get_new_connections_by_default() {
         lb.set_health("web", "10.0.0.1", false);
         lb.set_health("web", "10.0.0.2", false);
         assert_eq!(distinct(&begin(lb)).len(), 2);
-        // But for those that weigh nothing.
+        // Except to backends with weight 0.
         lb.weigh("web", "10.0.0.2", 0);
         assert_eq!(distinct(&backends(&lb.feed(&syns(100..160)))), ["10.0.0.1"].into());
     });
@@ -123,7 +123,7 @@ fn the_connections_of_a_backend_that_is_removed_go_to_others_and_stay_there() {
         for (before, after) in before.iter().zip(&after) {
             assert!(after != "10.0.0.1" && (before == "10.0.0.1" || before == after));
         }
-        // When it comes back it is another one to them.
+        // When it comes back it is another backend for these connections.
         lb.configure(&(preamble("") + &web("", &FOUR)));
         assert_eq!(go_on(lb), after);
         assert_eq!(lb.connections().len(), 60);
@@ -158,7 +158,7 @@ fn connections_that_are_flushed_are_dropped_until_a_syn_comes() {
             assert_eq!(lb.backend(segment(*client, 2)), "10.0.0.2");
             assert_eq!(lb.backend(segment(*client, ACK)), "10.0.0.2");
         }
-        // The others go on.
+        // The other connections continue.
         let other = (0..).zip(&before).find(|(_, backend)| *backend == "10.0.0.2").unwrap().0;
         assert_eq!(lb.backend(segment(other, ACK)), "10.0.0.2");
     });
@@ -174,7 +174,7 @@ fn connections_of_a_service_that_is_removed_are_dropped_by_what_the_rules_say_no
         lb.none(segment(1, ACK));
         lb.configure(&(preamble("") + &service("dns", "203.0.113.11 udp 53", "", &["10.0.0.1"])));
         lb.none(segment(1, ACK));
-        // One that comes instead takes them over.
+        // A service that comes instead takes them over.
         lb.configure(&(preamble("") + &service("new", "203.0.113.10 any any", "", &["10.0.0.2"])));
         assert_eq!(lb.backend(segment(1, ACK)), "10.0.0.2");
     });

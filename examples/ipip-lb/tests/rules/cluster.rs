@@ -18,7 +18,7 @@ fn client(vip: &str, number: usize) -> String {
     }
 }
 
-/// Whichever worker has the flow.
+/// On whichever worker has the flow.
 #[test]
 fn a_connection_of_another_node_goes_to_the_backend_that_this_one_says() {
     let config = preamble("")
@@ -45,7 +45,7 @@ fn a_connection_of_another_node_goes_to_the_backend_that_this_one_says() {
         }
         assert_eq!((lb.connections().len(), lb.admitted()), (120, 0));
         assert!(lb.connections().iter().all(|(_, _, connection)| !connection.is_remote()));
-        // Those that are not where the hash says are this node's to claim now, and the others end.
+        // This node must now claim those that are not on their hash's backend; the others end.
         let changes = lb.changes();
         let said = changes.iter().filter(|it| matches!(it, Change::Claim(_))).count();
         assert!(changes.len() == 120 && (60..100).contains(&said), "{said} of {}", changes.len());

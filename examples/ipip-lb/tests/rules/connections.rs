@@ -1,4 +1,4 @@
-//! What is remembered of connections, and for how long.
+//! The entries of connections, and how long they are kept.
 
 use super::{PAIRS, Pair, V4_IN_V4, WEB, client_of, segment, syns, web};
 use crate::deployed::sent::backends;
@@ -13,14 +13,14 @@ use std::time::Duration;
 const TIMEOUTS: &str = "timeouts_s = { tcp_opening = 10, tcp_established = 100, tcp_closing = 5, \
                         udp = 20, other = 30 }";
 
-/// How much longer than its time a connection may live: two steps of the tables' clock.
+/// Maximum excess of a connection's lifetime: two steps of the tables' clock.
 const SLACK: Duration = Duration::from_millis(34);
 
 fn config() -> String {
     super::four(TIMEOUTS)
 }
 
-/// What the server answers, through the tunnel.
+/// Sends the server's answer, through the tunnel.
 fn server(lb: &mut Running<'_>, pair: Pair, flags: u8) {
     let reply = pair.reply(tcp()).tcp_flags(flags).tunnelled(pair.backend, pair.source);
     assert!(lb.answer(reply).to_client);
@@ -34,7 +34,7 @@ fn state(lb: &mut Running<'_>, pair: Pair) -> Option<State> {
     lb.state(&pair.client(4000), &pair.vip(80))
 }
 
-/// Checks that the connection is there to the end of its time, and no longer.
+/// Checks that the connection exists to the end of its time, and no longer.
 fn assert_lives(lb: &mut Running<'_>, idle_s: u64, is_there: impl Fn(&mut Running<'_>) -> bool) {
     lb.advance(Duration::from_secs(idle_s));
     assert!(is_there(lb), "not there any more after {idle_s} s");
@@ -156,7 +156,7 @@ fn where_backends_answer_clients_directly_connections_open_and_close_by_the_clie
     });
 }
 
-/// Turns tell when a backend is chosen anew.
+/// A service with turns, which show when a backend is chosen anew.
 fn turns() -> String {
     preamble(TIMEOUTS) + &web("scheduler = \"round-robin\"", &["10.0.0.1", "10.0.0.2", "10.0.0.3"])
 }
@@ -170,7 +170,7 @@ fn a_syn_goes_to_the_connections_backend_while_that_takes_new_ones_however_old_i
         };
         sent(lb, SYN, State::Opening);
         sent(lb, ACK, State::Established);
-        // The backend says whether that is another connection.
+        // The backend decides whether that is another connection.
         sent(lb, SYN, State::Established);
         lb.advance(Duration::from_secs(70));
         sent(lb, SYN, State::Established);
@@ -180,7 +180,7 @@ fn a_syn_goes_to_the_connections_backend_while_that_takes_new_ones_however_old_i
         for flags in [RST, FIN | ACK] {
             lb.one(segment(2, flags));
             assert_eq!(lb.state(&client_of(2), WEB), Some(State::Closing));
-            // With an opening's time, and none of what was before.
+            // With an opening's timeout, and no state of the earlier connection.
             assert_eq!(lb.backend(segment(2, SYN)), "10.0.0.2");
             assert_eq!(lb.state(&client_of(2), WEB), Some(State::Opening));
             lb.advance(Duration::from_secs(9));
@@ -191,7 +191,7 @@ fn a_syn_goes_to_the_connections_backend_while_that_takes_new_ones_however_old_i
     });
 }
 
-/// Whether a SYN that comes so long after the last packet of a connection goes elsewhere.
+/// Whether a SYN this long after the last packet of a connection goes elsewhere.
 fn moves(lb: &mut Running<'_>, client: u16, after: Duration) -> bool {
     lb.advance(after);
     let before = lb.remembered(&client_of(client), WEB).expect("it is remembered");
@@ -212,7 +212,7 @@ fn where_the_backend_takes_no_new_ones_a_syn_begins_another_when_the_known_one_i
                 true => lb.set_health("web", "10.0.0.1", false),
                 false => lb.weigh("web", "10.0.0.1", 0),
             }
-            // Those of even numbers are its connections, and the others are of no concern.
+            // Clients with even numbers have its connections; the others don't matter.
             assert!((1..8).step_by(2).all(|client| !moves(lb, client, Duration::ZERO)));
             assert!(!moves(lb, 0, Duration::ZERO));
             lb.one(segment(2, RST));
@@ -220,7 +220,7 @@ fn where_the_backend_takes_no_new_ones_a_syn_begins_another_when_the_known_one_i
             assert!(!moves(lb, 4, Duration::from_millis(59_900)));
             assert!(moves(lb, 6, Duration::from_millis(100)), "nothing for a minute");
             lb.advance(Duration::from_millis(59_900));
-            // Without a SYN nothing begins.
+            // Without a SYN no connection begins.
             assert_eq!(lb.backend(segment(4, ACK)), "10.0.0.1");
             assert!(!moves(lb, 4, Duration::from_millis(59_900)));
             assert!(moves(lb, 4, Duration::from_secs(60)));
@@ -249,14 +249,14 @@ fn a_blind_syn_moves_no_connection() {
     }
 }
 
-/// Gives a balancer with a table of 200 connections the turns to look at all of them.
+/// Takes enough turns to examine all connections in a table of 200.
 fn turn_often(lb: &mut Running<'_>) {
     for _ in 0..100 {
         lb.advance(Duration::ZERO);
     }
 }
 
-/// Checks which connections are noted as exceptions, and says how many.
+/// Checks which connections are marked as exceptions, and returns their number.
 fn exceptions(lb: &mut Running<'_>) -> usize {
     let mut count = 0;
     let hashes = lb.steering.services.settings.hashes;
@@ -315,7 +315,7 @@ fn a_syn_that_comes_again_is_the_same_connection() {
             assert_eq!(lb.backend(segment(1, SYN)), "10.0.0.1");
         }
         assert_eq!(lb.admitted(), 1);
-        // Flags that no connection begins with begin none.
+        // Flags that can't begin a connection begin none.
         lb.one(segment(1, ACK));
         for flags in [SYN | ACK, SYN | FIN, SYN | RST, 0] {
             assert_eq!(lb.backend(segment(1, flags)), "10.0.0.1");
@@ -365,7 +365,7 @@ fn a_flow_is_identified_by_protocol_addresses_and_ports() {
             tcp().from("198.51.100.7:1").to("203.0.113.11:80"),
             tcp().from("198.51.100.7:1").to("203.0.113.10:81"),
         ] {
-            // Tags, marks and length tell no flows apart.
+            // Tags, marks and length don't distinguish flows.
             for same in [frame.clone().vlan(5), frame.clone().tos(9), frame.payload([1; 60])] {
                 lb.one(same);
             }
@@ -389,7 +389,7 @@ fn both_directions_of_a_flow_its_fragments_and_errors_meet_on_one_worker() {
                 lb.one(unreachable(&answer.build()));
             }
         }
-        // One worker's tables have what the other's haven't, and both have some.
+        // The workers' tables have different connections, and both have some.
         let connections = lb.connections();
         let of_first = connections.iter().filter(|(worker, ..)| *worker == 0).count();
         assert_eq!(connections.len(), 4 * 59);

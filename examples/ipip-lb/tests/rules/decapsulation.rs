@@ -1,4 +1,4 @@
-//! Which tunnels end at the balancer, and how.
+//! The tunnels that end at the balancer, and how.
 
 use super::expected::{sum, to_client};
 use super::{PAIRS, V4_IN_V4, V6_IN_V4, V6_IN_V6, four};
@@ -33,7 +33,7 @@ fn tunnels_to_other_addresses_are_punted() {
         for pair in PAIRS {
             lb.none(pair.reply(udp()).tunnelled("10.0.0.1", "192.0.2.2"));
             lb.none(pair.reply(udp()).tunnelled("2001:db8:b::1", "2001:db8::2"));
-            // Nobody hears there what is in no tunnel.
+            // Packets outside tunnels are ignored there.
             lb.none(pair.reply(udp()));
         }
         lb.none(udp().from("10.0.0.1:1").to("192.0.2.1:80"));
@@ -88,7 +88,7 @@ fn marked(mut frame: Vec<u8>, mark: u8) -> Vec<u8> {
 
 #[test]
 fn the_congestion_mark_is_as_rfc_6040_combines_both() {
-    // By the inner mark (not capable, ECT(1), ECT(0), congestion), then by the outer one.
+    // Rows are the inner mark (not capable, ECT(1), ECT(0), congestion), columns the outer one.
     const DROP: u8 = 9;
     const COMBINED: [[u8; 4]; 4] = [[0, 0, 0, DROP], [1, 1, 1, 3], [2, 1, 2, 3], [3, 3, 3, 3]];
     let (_, report) = in_all(&four(""), |lb| {
@@ -117,7 +117,7 @@ fn the_congestion_mark_is_as_rfc_6040_combines_both() {
 #[test]
 fn nested_tunnels_are_unwrapped_once() {
     let (_, report) = in_all(&four(""), |lb| {
-        // Inside is a tunnel to a service: it goes there like any other, still wrapped.
+        // The inner packet is a tunnel to a service: it goes there like any other, still wrapped.
         let inside = udp().from("198.51.100.7:1").to("198.51.100.8:2");
         let to_service = inside.clone().tunnelled("198.51.100.9", "203.0.113.10");
         let sent = lb.one(to_service.clone().tunnelled("10.0.0.1", "192.0.2.1"));
@@ -125,7 +125,7 @@ fn nested_tunnels_are_unwrapped_once() {
         assert_eq!(sent.backend(), "10.0.0.1");
         assert_eq!(sent.inner(), bare.inner());
 
-        // Inside is a tunnel from a service to a client.
+        // The inner packet is a tunnel from a service to a client.
         let to_its_client = inside.clone().tunnelled("203.0.113.10", "198.51.100.7");
         let sent = lb.one(to_its_client.clone().tunnelled("10.0.0.1", "192.0.2.1"));
         let mut expected = to_its_client.build();
@@ -135,7 +135,8 @@ fn nested_tunnels_are_unwrapped_once() {
         expected[14 + 10..][..2].copy_from_slice(&sum.to_be_bytes());
         assert_eq!(sent.frame, to_client(&expected));
 
-        // Inside is another one to the balancer: whatever its destination, it isn't a service.
+        // The inner packet is another tunnel to the balancer: whatever its destination, it isn't a
+        // service.
         let reply = V6_IN_V6.reply(udp());
         lb.none(reply.tunnelled("10.0.0.1", "192.0.2.1").tunnelled("10.0.0.1", "192.0.2.1"));
     });

@@ -67,7 +67,7 @@ fn a_request_with_a_wrong_checksum_is_dropped_and_not_answered() {
                 }
             }
         }
-        // Nor one with a wrong checksum of its IP header.
+        // Nor a request with a wrong checksum in its IP header.
         let mut frame = request(V4_IN_V4, echo_request(7, 1)).build();
         frame[14 + 4] ^= 1;
         lb.none(frame);
@@ -122,7 +122,7 @@ fn forward_sends_them_to_a_backend_which_they_keep() {
                 let one = |sequence| request(pair, echo_request(identifier, sequence));
                 let backend = lb.backend(one(1));
                 assert_eq!(lb.backend(one(2)), backend);
-                // Its fragments too: they are one datagram's.
+                // Its fragments, too: they belong to one datagram.
                 let fragments = one(3).payload([0; 2000]).identification(identifier);
                 for sent in lb.feed(&fragments.build_fragments(1300)) {
                     assert_eq!(sent.backend(), backend);
@@ -151,7 +151,7 @@ fn forward_finds_the_most_specific_service_where_none_takes_icmp() {
             true => echo_request(1, 1).from("2001:db8:c::7").to(vip),
             false => echo_request(1, 1).from("198.51.100.7").to(vip),
         };
-        // A service takes ICMP, if only by a shorter prefix.
+        // A service takes ICMP, even if only by a shorter prefix.
         assert_eq!(lb.backend(one("203.0.113.10")), "10.0.0.1");
         assert_eq!(lb.backend(one("2001:db8:f::10")), "10.0.0.4");
         lb.none(one("203.0.114.1"));
@@ -163,7 +163,7 @@ fn forward_finds_the_most_specific_service_where_none_takes_icmp() {
 fn replies_and_other_messages_are_not_requests() {
     let (_, report) = in_all(&four(""), |lb| {
         for pair in PAIRS {
-            // Somebody answers what the backend asked.
+            // A host answers a backend's request.
             assert_eq!(lb.backend(request(pair, echo_reply(5, 1))), pair.backend);
         }
     });

@@ -1,4 +1,4 @@
-//! The outer header, and what becomes of the packet inside.
+//! The outer header, and the treatment of the inner packet.
 
 use super::expected::{Outer, packet, sum, wrapped};
 use super::{PAIRS, Pair, V4_IN_V4, V6_IN_V4, four, with_port};
@@ -31,7 +31,7 @@ fn kinds(pair: Pair) -> Vec<PacketBuilder> {
     kinds.into_iter().map(|kind| pair.request(kind)).collect()
 }
 
-/// With DF, so that what the outer header says doesn't depend on the worker.
+/// With DF, so that the outer header doesn't depend on the worker.
 fn forbidding(kind: PacketBuilder) -> PacketBuilder {
     kind.dont_fragment()
 }
@@ -75,7 +75,7 @@ fn padding_after_the_packet_is_cut_off() {
             let outer = Outer { dont_fragment: true, ..pair.outer() };
             assert_eq!(sent.frame, wrapped(&inner[..14 + packet_bytes], &outer), "{pair:?}");
         }
-        // However much there is of it: it doesn't count for the MTU.
+        // However long: padding doesn't count for the MTU.
         let mut padded = V4_IN_V4.syn().dont_fragment().build();
         padded.resize(1900, 0xEE);
         assert_eq!(lb.one(padded).frame.len(), 14 + 20 + 40);
@@ -124,7 +124,7 @@ fn df_is_the_inners_and_always_set_around_ipv6() {
             };
             let v4 = lb.one(syn(V4_IN_V4));
             assert_eq!(outer_fields(&v4).2, Some(dont_fragment));
-            // And the inner one stays as it is.
+            // And the inner header stays unchanged.
             assert_eq!(v4.inner()[6] & 0x40 != 0, dont_fragment);
             assert_eq!(outer_fields(&lb.one(syn(V6_IN_V4))).2, Some(true));
         }
@@ -177,11 +177,11 @@ fn the_source_is_one_address_or_a_flows_of_the_prefix() {
         let prefix: hotloop_balancer::prefix::Prefix = prefix.parse().unwrap();
         assert!(sources.iter().all(|source| prefix.contains(*source)), "{sources:?}");
         let distinct: HashSet<_> = sources.iter().collect();
-        // Of 64 addresses, nearly all of which 199 flows take; of many more, none twice.
+        // Of 64 addresses, 199 flows use nearly all; of many more, none twice.
         let at_least = if pair.is_in_v4() { 50 } else { 199 };
         assert!(distinct.len() >= at_least, "{} sources", distinct.len());
     }
-    // The flow alone decides it, not the backend's family or the service.
+    // Only the flow decides, not the backend's family or the service.
     assert_eq!(sources[0].len(), 199);
 }
 
@@ -205,7 +205,7 @@ fn the_inner_ttl_is_one_less_and_its_checksum_is_changed_by_as_much() {
                 assert_eq!(sent.inner(), packet(&pair.syn().ttl(ttl - 1).build()), "{pair:?}");
             }
         }
-        // A header that was damaged on the way stays damaged: nobody takes the packet for sound.
+        // A header that was damaged on the way stays damaged, so that no receiver accepts it.
         let mut damaged = V4_IN_V4.syn().build();
         damaged[14 + 10] ^= 0x12;
         let inner = lb.one(damaged).inner();
@@ -226,7 +226,7 @@ fn a_tunnel_to_a_service_is_wrapped_as_it_is_and_goes_by_the_flow_inside() {
         for port in 1..60 {
             let tunnel = |ttl| inside(port).ttl(ttl).tunnelled("198.51.100.1", "203.0.113.10");
             let sent = lb.one(tunnel(33).build());
-            // Its own TTL is the one that counts: that of the header outside.
+            // Its own TTL is the one that counts: the outer header's.
             let mut expected = tunnel(33).build();
             expected[14 + 8] -= 1;
             expected[14 + 10..][..2].copy_from_slice(&[0, 0]);

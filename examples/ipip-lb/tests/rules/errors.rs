@@ -1,4 +1,4 @@
-//! ICMP errors about what services sent.
+//! ICMP errors about services' packets.
 
 use super::expected::wrapped;
 use super::{PAIRS, Pair, V4_IN_V4, four};
@@ -13,7 +13,8 @@ use std::time::Duration;
 
 const BACKENDS: [&str; 5] = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"];
 
-/// One service of each family, whose backends take turns, so that only the connection tells.
+/// One service of each family, with backends in turns, so that only the connection determines the
+/// backend.
 fn turns() -> String {
     let service = |name: &str, vip| {
         service(name, &format!("{vip} any any"), "scheduler = \"round-robin\"", &BACKENDS)
@@ -40,7 +41,7 @@ fn errors_go_to_the_backend_of_the_connection_they_quote_whatever_router_sent_th
                         let error = error.from(format!("{router}{number}"));
                         let sent = lb.one(error.clone());
                         assert_eq!(sent.backend(), backend, "{pair:?}");
-                        // Whole, but for the hop.
+                        // Unchanged, except for the hop.
                         assert_eq!(sent.inner()[9..10], error.clone().build()[23..24]);
                         let expected = error.ttl(63).build();
                         assert_eq!(sent.inner(), expected[14..]);
@@ -123,10 +124,10 @@ fn errors_about_unknown_flows_take_the_consistent_choice_and_nothing_is_remember
 }
 
 fn stray(lb: &mut Running<'_>, pair: Pair) {
-    // About what no service sent, to an address that is none.
+    // About a packet that no service sent, to an address that is not a service's.
     let foreign = udp().from(pair.client(5)).to(pair.client(6)).build();
     lb.none(unreachable(&foreign));
-    // About what another sent.
+    // About a packet that another service sent.
     let answer = pair.reply(udp()).build();
     lb.none(unreachable(&answer).to(pair.client));
 }
@@ -136,7 +137,7 @@ fn errors_that_are_not_for_the_sender_of_what_they_quote_are_dropped() {
     let (_, report) = in_all(&four(""), |lb| {
         for pair in PAIRS {
             stray(lb, pair);
-            // To a service, which did not send it.
+            // To a service that did not send it.
             let foreign = udp().from(pair.client(5)).to(pair.client(6)).build();
             lb.none(unreachable(&foreign).to(pair.vip));
         }

@@ -1,4 +1,4 @@
-//! What must leave, written out byte by byte.
+//! The expected output, byte by byte.
 
 use crate::deployed::{BACKENDS_MAC, CLIENTS_MAC, OWN_MAC};
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ pub struct Outer {
 }
 
 impl Outer {
-    /// Of a packet that isn't marked in any way.
+    /// The header of a packet without any mark.
     pub fn new(source: &str, destination: &str) -> Self {
         let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
         Self { source, destination, tos: 0, dont_fragment: false, identification: 0 }
@@ -48,7 +48,7 @@ impl Outer {
     }
 }
 
-/// The checksum of these bytes (RFC 1071), of which there is an even number.
+/// The checksum of these bytes (RFC 1071). Their number must be even.
 pub fn sum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
     let mut sum: u32 = words.sum();
@@ -58,7 +58,7 @@ pub fn sum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// Where a frame's packet begins, after VLAN tags.
+/// The offset of a frame's packet, after VLAN tags.
 fn l3_offset(frame: &[u8]) -> usize {
     let mut offset = 14;
     while [[0x81, 0], [0x88, 0xA8]].contains(&[frame[offset - 2], frame[offset - 1]]) {
@@ -72,7 +72,7 @@ pub fn packet(frame: &[u8]) -> &[u8] {
     &frame[l3_offset(frame)..]
 }
 
-/// The frame, as it leaves for the backends inside of this header.
+/// The frame for the backends, inside this header.
 pub fn wrapped(frame: &[u8], outer: &Outer) -> Vec<u8> {
     let (link, packet) = frame.split_at(l3_offset(frame));
     let ethertype = if outer.source.is_ipv4() { [8, 0] } else { [0x86, 0xDD] };
@@ -80,7 +80,7 @@ pub fn wrapped(frame: &[u8], outer: &Outer) -> Vec<u8> {
     [&BACKENDS_MAC, &OWN_MAC, tags, &ethertype, &header, packet].concat()
 }
 
-/// The frame, as it leaves for the clients.
+/// The frame for the clients.
 pub fn to_client(frame: &[u8]) -> Vec<u8> {
     [&CLIENTS_MAC, &OWN_MAC, &frame[12..]].concat()
 }

@@ -20,7 +20,7 @@ fn what_comes_from_a_blocked_prefix_reaches_no_backend() {
         for pair in PAIRS {
             let others =
                 pair.syn().from(if pair.is_v4() { "198.51.101.1:1" } else { "[2001:db8:d::1]:1" });
-            // A connection that is known, and one that is not.
+            // A known connection, and a new one.
             lb.one(pair.syn());
             block(lb, &["198.51.100.0/24", "2001:db8:c::/48"]);
             lb.none(pair.request(tcp()).tcp_flags(ACK));
@@ -28,7 +28,7 @@ fn what_comes_from_a_blocked_prefix_reaches_no_backend() {
             lb.none(pair.request(udp()));
             let fragments = pair.request(udp()).payload([7; 3000]).build_fragments(1400);
             assert_eq!((fragments.len(), lb.feed(&fragments)), (3, vec![]));
-            // Also by a tunnel that ends here.
+            // Also through a tunnel that ends here.
             let (peer, own) = ("10.9.9.1", "192.0.2.1");
             lb.none(pair.syn().tunnelled(peer, own));
             lb.one(others);
@@ -58,12 +58,12 @@ fn what_is_not_for_a_service_is_never_blocked() {
 
 const FIVE_A_SECOND: &str = "source_new_connections_per_second_max = 5";
 
-/// A balancer with one service, whose limits these are.
+/// A balancer with one service that has these limits.
 fn limited(limits: &str, keys: &str) -> String {
     format!("[limits]\n{limits}\n{}{}", preamble(""), web(keys, &["10.0.0.1", "10.0.0.2"]))
 }
 
-/// SYNs from one host, each of another connection.
+/// SYNs from one host, each for another connection.
 fn syns_from(host: &str, ports: std::ops::Range<u16>) -> Vec<Vec<u8>> {
     let syn = |port| tcp().from(format!("{host}:{port}")).to(WEB).tcp_flags(SYN).build();
     ports.map(syn).collect()
@@ -73,8 +73,9 @@ fn from_hosts(sent: &[Sent], prefix: [u8; 3]) -> usize {
     sent.iter().filter(|it| it.inner()[12..15] == prefix).count()
 }
 
-/// Three seconds of an attack from ten hosts, each a thousand SYNs a second, while ninety others open a
-/// connection each second: of these, every one gets through, and what they have open goes on.
+/// Three seconds of an attack from ten hosts, each with a thousand SYNs a second, while ninety
+/// others open a connection each second: every one of these gets through, and their open
+/// connections continue.
 #[test]
 fn honest_clients_get_through_while_attackers_are_limited() {
     let limits = format!("{FIVE_A_SECOND}\nservice_new_connections_per_second_max = 200");
@@ -119,7 +120,7 @@ fn a_service_gets_no_more_new_connections_than_its_limit_from_whomever() {
             let frames: Vec<_> =
                 (1..=250).flat_map(|host| syns_from(&format!("10.7.0.{host}"), 1..3)).collect();
             assert_eq!(lb.feed_spread(&frames).len(), limit);
-            // The others of the same address have their own.
+            // The other services of the same address have their own limits.
             lb.one(tcp().from("10.7.1.1:1").to("203.0.113.10:81"));
             lb.advance(Duration::from_millis(510));
             assert_eq!(lb.feed_spread(&frames[250..]).len(), limit * 51 / 100);
@@ -149,13 +150,14 @@ fn limits_count_what_begins_a_connection_and_nothing_else() {
     let (_, report) = in_all(&limited("source_new_connections_per_second_max = 2", ""), |lb| {
         let send = |flags| tcp().from("10.7.0.1:1").to(WEB).tcp_flags(flags);
         lb.one(send(SYN));
-        // The same one, however often it is sent; then it is open, closes, and another begins.
+        // The same connection, however often its SYN is sent; then it is open, closes, and another
+        // begins.
         for flags in [SYN, SYN, ACK, ACK, SYN, RST, SYN, SYN] {
             lb.one(send(flags));
         }
         lb.one(send(RST));
         lb.none(send(SYN));
-        // Those that are under way, such as another balancer's, are let through.
+        // Connections in progress, such as another balancer's, are let through.
         for port in 2..50 {
             lb.one(tcp().from(format!("10.7.0.1:{port}")).to(WEB).tcp_flags(ACK));
             lb.one(tcp().from(format!("10.7.0.1:{port}")).to(WEB).tcp_flags(FIN | ACK));
@@ -174,7 +176,7 @@ fn other_protocols_begin_with_their_first_packet() {
                 lb.feed_spread(&(1..=20).map(datagram).collect::<Vec<_>>()).len()
             };
             assert_eq!(count(lb), 5);
-            // Those five flows go on.
+            // Those five flows continue.
             assert_eq!(count(lb), 5);
         }
     });

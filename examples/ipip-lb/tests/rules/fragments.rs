@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const FOUR: [&str; 4] = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"];
 
-/// Services whose backends take turns, so that only what is remembered of a datagram tells.
+/// Services with backends in turns, so that only the remembered datagram determines the backend.
 fn turns() -> String {
     let keys = "scheduler = \"round-robin\"";
     preamble("")
@@ -27,7 +27,7 @@ fn fragments(datagram: PacketBuilder) -> [Vec<u8>; 3] {
     datagram.build_fragments(1400).try_into().expect("three")
 }
 
-/// The fragments' places in their datagrams, in units of 8 bytes.
+/// The fragments' offsets in their datagrams, in units of 8 bytes.
 fn offsets(sent: &[Sent]) -> Vec<u16> {
     let offset = |it: &Sent| match it.inner() {
         inner if inner[0] >> 4 == 4 => u16::from_be_bytes([inner[6], inner[7]]) & 0x1FFF,
@@ -64,7 +64,7 @@ fn fragments_leave_wrapped_in_all_four_combinations_and_else_as_they_came() {
                 let expected = fragments(datagram.ttl(ttl - 1));
                 for (sent, expected) in lb.feed_spread(&frames).iter().zip(&expected) {
                     let mut outer = pair.outer();
-                    // Around IPv6 there is DF; else there are numbers of the worker's.
+                    // Around IPv6 there is DF; else there are the worker's identifications.
                     outer.dont_fragment = !pair.is_v4();
                     if pair.is_v4() && pair.is_in_v4() {
                         let packet = sent.packet();
@@ -90,7 +90,7 @@ fn those_that_came_early_leave_after_their_first_in_the_order_in_which_they_came
                 false => [0, 338, 169],
             };
             assert_eq!(offsets(&sent), expected);
-            // Another datagram's stay until its own first comes.
+            // Another datagram's fragments stay until their own first comes.
             assert_eq!(offsets(&lb.feed(&[other_first])), [0, expected[2]]);
             assert_eq!(offsets(&lb.feed(&[other_third])), [expected[1]]);
         }
@@ -135,7 +135,7 @@ fn an_orphan_is_dropped_after_a_second() {
             let [first, second_again, _] = fragments(datagram(pair, 2, 2));
             lb.none(second_again);
             lb.advance(Duration::from_secs(1));
-            // What comes now goes alone.
+            // The packet that comes now goes alone.
             assert_eq!(lb.feed(&[first]).len(), 1);
             assert_eq!(lb.feed(&[third]).len(), 1);
         }
@@ -158,7 +158,7 @@ fn a_worker_keeps_the_latest_256_waiting() {
         let later = |number: u16| fragments(datagram(V4_IN_V4, 1, number))[1].clone();
         let first = |number: u16| fragments(datagram(V4_IN_V4, 1, number))[0].clone();
         assert_eq!(lb.feed(&(1..=300).map(later).collect::<Vec<_>>()), []);
-        // The last 256 are there, the first 44 made room for them.
+        // The last 256 are there; the first 44 made room for them.
         assert_eq!(lb.feed(&(1..=44).map(first).collect::<Vec<_>>()).len(), 44);
         assert_eq!(lb.feed(&(45..=300).map(first).collect::<Vec<_>>()).len(), 2 * 256);
         // There is room again.
@@ -175,7 +175,7 @@ fn a_first_that_gets_nowhere_leaves_the_others_waiting_to_the_end_of_their_time(
         let [first, second, _] = fragments(datagram(V4_IN_V4, 1, 1));
         lb.none(second);
         lb.none(first.clone());
-        // A backend comes, and the first comes again.
+        // A backend is added, and the first fragment comes again.
         lb.configure(&(preamble("") + &service("dns", "203.0.113.10 udp 53", "", &FOUR[..1])));
         assert_eq!(lb.feed(&[first]).len(), 2);
         let [first, second, third] = fragments(datagram(V4_IN_V4, 1, 2).to("203.0.113.10:54"));
@@ -191,7 +191,7 @@ fn a_datagram_is_remembered_for_2_seconds_after_its_first() {
         for pair in [V4_IN_V4, V6_IN_V6] {
             let [first, second, third] = fragments(datagram(pair, 1, 1));
             let backend = lb.backend(first);
-            // Later ones don't make it longer.
+            // Later fragments don't extend the time.
             for _ in 0..2 {
                 lb.advance(Duration::from_secs(1));
                 assert_eq!(lb.backend(second.clone()), backend);
@@ -203,7 +203,7 @@ fn a_datagram_is_remembered_for_2_seconds_after_its_first() {
     assert_dropped(&report, &[("fragment_orphan", 2)]);
 }
 
-/// First fragments of datagrams that never end: the number-th is from this host.
+/// First fragments of incomplete datagrams: each number is from this host.
 fn flood(host: impl Fn(u16) -> [u8; 4], count: u16) -> impl Iterator<Item = Vec<u8>> {
     (0..count).map(move |number| {
         let from = std::net::Ipv4Addr::from(host(number));
@@ -228,8 +228,8 @@ fn a_worker_remembers_the_latest_4096_datagrams() {
     assert_dropped(&report, &[("fragment_orphan", 104)]);
 }
 
-/// 200 datagrams in two fragments each come whole through first fragments of others, of which one comes
-/// every 7 ms for 29 s, and through such a flood at once.
+/// 200 datagrams in two fragments each arrive whole through first fragments of others, one every 7
+/// ms for 29 s, and through such a flood at once.
 #[test]
 fn a_flood_of_first_fragments_loses_no_datagram() {
     let from_two_nets =
@@ -250,7 +250,7 @@ fn a_flood_of_first_fragments_loses_no_datagram() {
                 let went = backends(&lb.feed(&honest(number)));
                 assert!(went.len() == 2 && went[0] == went[1], "{number}: {went:?}");
             }
-            // As many of others as there is room for come between.
+            // As many others come between as there is room for.
             for number in 200..203 {
                 let [first, second] = honest(number);
                 let backend = lb.backend(first);
@@ -269,7 +269,7 @@ fn fragments_of_a_datagram_go_where_its_first_went_though_the_backends_changed()
         let backend = lb.backend(first);
         lb.weigh("v4", &backend, 0);
         assert_eq!(lb.backend(second), backend);
-        // Unless it is no longer there.
+        // Unless the backend is gone.
         lb.remove("v4", &backend, hotloop_balancer::services::Removal::Rebalance);
         lb.none(third);
     });

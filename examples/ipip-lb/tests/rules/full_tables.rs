@@ -1,4 +1,4 @@
-//! Fixed memory, and what becomes of flows that find none.
+//! Fixed memory, and the treatment of flows that find no room.
 
 use super::{client_of, segment, syns, web};
 use crate::deployed::sent::backends;
@@ -19,12 +19,12 @@ fn dns(balancer: &str, keys: &str) -> String {
     preamble(balancer) + &service("dns", "203.0.113.10 udp 53", keys, &FOUR)
 }
 
-/// Which of these clients' TCP connections are remembered.
+/// Those of these clients whose TCP connections are remembered.
 fn remembered(lb: &mut Running<'_>, clients: std::ops::Range<u16>) -> Vec<u16> {
     clients.filter(|client| lb.state(&client_of(*client), super::WEB).is_some()).collect()
 }
 
-/// Through the balancer, a server answers each of these clients.
+/// A server answers each of these clients through the balancer.
 fn answer(lb: &mut Running<'_>, clients: Range<u16>, flags: u8) {
     for client in clients {
         let backend = lb.remembered(&client_of(client), super::WEB).expect("it is remembered");
@@ -33,14 +33,15 @@ fn answer(lb: &mut Running<'_>, clients: Range<u16>, flags: u8) {
     }
 }
 
-/// Connections of these clients are established, and answered by their server.
+/// Establishes connections of these clients, with answers from their server.
 fn establish(lb: &mut Running<'_>, clients: Range<u16>) {
     lb.feed(&syns(clients.clone()));
     answer(lb, clients.clone(), SYN | ACK);
     lb.feed(&clients.map(|client| segment(client, ACK)).collect::<Vec<_>>());
 }
 
-/// Makes the connections that there are exceptions: the configuration now says 10.0.0.9 for nearly all.
+/// Makes the existing connections exceptions: the configuration now chooses 10.0.0.9 for nearly
+/// all.
 fn change(lb: &mut Running<'_>, balancer: &str, others: &str) {
     let backends = ["10.0.0.9*500", FOUR[0], FOUR[1], FOUR[2], FOUR[3]];
     lb.configure(&(preamble(balancer) + &web("", &backends) + others));
@@ -51,7 +52,7 @@ fn is_known(lb: &mut Running<'_>, client: u16) -> bool {
     lb.state(&client_of(client), super::WEB).is_some()
 }
 
-/// Of a table of four, all are looked at.
+/// In a table of four, all entries are examined.
 #[test]
 fn a_full_table_evicts_what_came_first_of_what_proves_nothing_and_else_what_was_silent_for_longest()
 {
@@ -62,7 +63,7 @@ fn a_full_table_evicts_what_came_first_of_what_proves_nothing_and_else_what_was_
         establish(lb, 0..1);
         change(lb, balancer, "");
         pass(lb);
-        // By its last packet the oldest, after the exception.
+        // The oldest by its last packet, after the exception.
         establish(lb, 1..2);
         pass(lb);
         lb.one(segment(2, ACK));
@@ -71,7 +72,8 @@ fn a_full_table_evicts_what_came_first_of_what_proves_nothing_and_else_what_was_
         let connections = lb.connections();
         let exceptions: Vec<_> = connections.iter().filter(|it| it.2.is_exception()).collect();
         assert_eq!((connections.len(), exceptions.len()), (4, 1));
-        // The ACK without a SYN, what is closing, and SYNs, as they came; then what is no exception.
+        // The ACK without a SYN, the closing one, and SYNs, in order of arrival; then connections
+        // that are no exception.
         for (newcomer, leaving) in [(4, 2), (5, 3), (6, 4), (7, 5)] {
             pass(lb);
             assert!(is_known(lb, leaving));
@@ -97,11 +99,11 @@ fn an_exception_of_an_established_connection_removeds_only_where_all_are() {
         establish(lb, 3..4);
         change(lb, balancer, "");
         lb.advance(Duration::from_secs(70));
-        // Client 1 is silent for longest now.
+        // Client 1 has now been silent for longest.
         lb.feed(&[segment(0, ACK), segment(2, ACK)]);
         lb.one(segment(4, SYN));
         assert_eq!(remembered(lb, 0..5), [0, 2, 3, 4]);
-        // The next ones take each other's place.
+        // The next ones displace each other.
         lb.feed(&syns(5..100));
         let now = remembered(lb, 0..100);
         assert_eq!((&now[..3], now.len()), (&[0, 2, 3][..], 4));
@@ -124,7 +126,7 @@ fn without_an_answer_a_connection_is_established_when_it_has_outlasted_an_openin
             go_on(lb, 0..2);
         }
         lb.advance(Duration::from_millis(100));
-        // Silence proves nothing: these are as their first packets were.
+        // Silence proves nothing: these are in the state of their first packets.
         lb.feed(&syns(10..40));
         let now = remembered(lb, 0..40);
         assert_eq!((&now[..2], now.len()), (&[0, 1][..], 4));
@@ -148,14 +150,14 @@ fn a_datagram_alone_leaves_before_those_of_which_more_came() {
 
 #[test]
 fn what_finds_no_room_is_balanced_by_the_consistent_choice_and_counted_as_stateless() {
-    // Three searches are less than a table of 200 has.
+    // Three searches examine less than a table of 200 has.
     let flows: Vec<_> = (0..3).map(query).collect();
     let balancer = "connections_max = 200";
     for scheduler in ["maglev", "round-robin", "least-connections"] {
         let keys = format!("scheduler = \"{scheduler}\"");
         let others = service("dns", "203.0.113.10 udp 53", &keys, &FOUR);
         let by_hash = preamble("") + &service("dns", "203.0.113.10 udp 53", "", &FOUR);
-        // As many balancers would that have room.
+        // The choice of balancers with room.
         let (expected, _) = in_all(&by_hash, |lb| backends(&lb.feed_spread(&flows)));
         let config = preamble(balancer) + &web("", &FOUR) + &others;
         let (_, [report, _]) = in_both(&config, 1, |lb| {
@@ -164,7 +166,7 @@ fn what_finds_no_room_is_balanced_by_the_consistent_choice_and_counted_as_statel
             assert!(lb.connections().iter().all(|it| it.2.is_exception()));
             assert_eq!(backends(&lb.feed(&flows)), expected);
             assert_eq!((lb.admitted(), lb.stateless(), lb.connections().len()), (203, 3, 200));
-            // When as many as there can be have been looked at, one leaves.
+            // After the maximum number of candidates has been examined, one leaves.
             lb.feed(&(3..33).map(query).collect::<Vec<_>>());
             let stay_count = remembered(lb, 0..200).len();
             assert!((190..200).contains(&stay_count), "{stay_count}");
@@ -194,7 +196,7 @@ fn connections_whose_time_is_up_make_room() {
     in_both(&dns("connections_max = 10\ntimeouts_s = { udp = 20 }", ""), 1, |lb| {
         lb.feed(&(0..10).map(query).collect::<Vec<_>>());
         lb.advance(Duration::from_secs(15));
-        // Half of them go on.
+        // Half of them continue.
         lb.feed(&(0..5).map(query).collect::<Vec<_>>());
         lb.advance(Duration::from_millis(5_040));
         lb.feed(&(100..105).map(query).collect::<Vec<_>>());
@@ -216,7 +218,7 @@ fn connections_that_come_too_fast_are_balanced_without_an_entry_by_worker() {
         // Thirty on each of two workers.
         assert_eq!(backends(&lb.feed_spread(&flows)), expected);
         assert_eq!((lb.connections().len(), lb.admitted(), lb.stateless()), (60, 400, 340));
-        // What is known goes on, however fast.
+        // Known connections continue, however fast.
         lb.advance(Duration::from_millis(999));
         assert_eq!(backends(&lb.feed_spread(&flows)), expected);
         assert_eq!((lb.connections().len(), lb.stateless()), (60, 680));
@@ -258,12 +260,12 @@ fn a_syn_flood_costs_state_not_service() {
         establish(lb, 0..80);
         let acks: Vec<_> = (0..80).map(|client| segment(client, ACK)).collect();
         let before = backends(&lb.feed(&acks));
-        // From now on new connections go elsewhere: those that there are must not be forgotten.
+        // From now on new connections go elsewhere: the existing ones must not be forgotten.
         change(lb, "connections_max = 100", "");
         let flood: Vec<_> = (10_000..12_000).map(|client| segment(client, SYN)).collect();
         assert_eq!(lb.feed(&flood).len(), 2000);
         assert_eq!(backends(&lb.feed(&acks)), before);
-        // New connections of others find their way through it.
+        // New connections of other clients get through.
         lb.feed(&syns(100..110));
         let there_count = remembered(lb, 100..110).len();
         assert!(there_count > 5, "{there_count}, though one may take another's place");

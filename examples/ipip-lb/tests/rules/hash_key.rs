@@ -19,7 +19,7 @@ fn client(number: u16) -> String {
     format!("100.64.{high}.{low}:4000")
 }
 
-/// The backends of these clients' connections, in their order.
+/// The backends of these clients' connections, in order.
 fn backends(lb: &mut Running<'_>, clients: &[u16]) -> Vec<String> {
     let syn = |number: &u16| tcp().from(client(*number)).to("203.0.113.10:80").build();
     clients.iter().map(|number| lb.backend(syn(number))).collect()
@@ -49,7 +49,7 @@ fn clients_chosen_by_the_public_hashes_meet_on_one_backend_only_without_a_key() 
 
 #[test]
 fn clients_chosen_by_the_public_hashes_meet_on_one_worker_only_without_a_key() {
-    // By the number in the client's address.
+    // Indexed by the number in the client's address.
     let workers = |lb: &mut Running<'_>| {
         backends(lb, &all());
         let mut workers = vec![0; all().len()];
@@ -68,7 +68,7 @@ fn clients_chosen_by_the_public_hashes_meet_on_one_worker_only_without_a_key() {
     assert!((of_first * 2 / 5..of_first * 3 / 5).contains(&of_both), "{of_both} of {of_first}");
 }
 
-/// Balancers of one cluster choose alike, one after the other too.
+/// Balancers of one cluster choose alike, also one after the other.
 #[test]
 fn balancers_with_one_key_agree() {
     let (first, _) = in_both(&config(KEY, "maglev"), 1, |lb| backends(lb, &all()));

@@ -47,7 +47,7 @@ fn martian_destinations_leave_no_tunnel() {
                 lb.none(reply.tunnelled("10.0.0.1", "192.0.2.1"));
                 let reply = udp().from(pair.vip(80)).to(end(martian));
                 lb.none(reply.tunnelled("2001:db8:b::1", "2001:db8::1"));
-                // A source that no host has comes first.
+                // A source that no host has takes precedence.
                 let neither = udp().from(end(martian)).to(end(martian));
                 lb.none(neither.tunnelled("10.0.0.1", "192.0.2.1"));
             }

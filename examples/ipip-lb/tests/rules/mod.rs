@@ -1,5 +1,5 @@
-//! The rules of the table in `docs/balancer/packets.md`, in all deployments: what leaves by which port, and what is
-//! dropped why. Each test's name says its rule.
+//! The rules of the table in `docs/balancer/packets.md`, in all deployments: which packets leave by
+//! which port, and which are dropped for which reason. Each test's name states its rule.
 
 mod anything_else;
 mod backends;
@@ -29,7 +29,7 @@ use crate::deployed::{preamble, service};
 use expected::Outer;
 use hotloop::packet::build::{PacketBuilder, tcp};
 
-/// A service whose clients and backends are of one of the four combinations of IP versions.
+/// A service with clients and backends of one of the four combinations of IP versions.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     client: &'static str,
@@ -94,7 +94,7 @@ fn with_port(address: &str, port: u16) -> String {
     std::net::SocketAddr::new(address.parse().unwrap(), port).to_string()
 }
 
-/// Services of all four combinations, that take everything.
+/// Services of all four combinations that accept every packet.
 fn four(balancer: &str) -> String {
     let services = PAIRS.map(|pair| {
         let name = pair.vip.replace(['.', ':'], "-");
@@ -103,7 +103,7 @@ fn four(balancer: &str) -> String {
     preamble(balancer) + &services.concat()
 }
 
-/// A service of TCP, with further keys and these backends.
+/// A TCP service, with further keys and these backends.
 fn web(keys: &str, backends: &[&str]) -> String {
     service("web", "203.0.113.10 tcp 80", keys, backends)
 }

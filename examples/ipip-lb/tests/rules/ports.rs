@@ -1,4 +1,4 @@
-//! By which ports frames and tunnels are taken.
+//! The ports that accept frames and tunnels.
 
 use super::{PAIRS, V4_IN_V4, V6_IN_V6, four};
 use crate::deployed::{BACKENDS, CLIENTS, OWN_MAC, Running, assert_dropped, run_receiving};
@@ -59,7 +59,7 @@ fn frames_to_other_stations_are_not_taken() {
                 echo_request(1, 1).from(pair.client).to(pair.vip).build(),
                 hotloop::packet::build::unreachable(&about).build(),
             ] {
-                // Known or not, whatever it is.
+                // Known or not, whatever the packet.
                 for _ in 0..2 {
                     for other in others {
                         lb.none(to(other, frame.clone()));
@@ -73,7 +73,7 @@ fn frames_to_other_stations_are_not_taken() {
             }
             assert_eq!(lb.feed_at(BACKENDS, 0, &[to(OWN_MAC, tunnel)]).len(), 1);
         }
-        // A group is for every host that may be in it: what comes to it is no longer a stranger's.
+        // A group address is for every member host: packets to it are no longer a stranger's.
         for frame in [
             arp_request([198, 51, 100, 1].into(), [203, 0, 113, 10].into()),
             udp().from("0.0.0.0:68").to("255.255.255.255:67").build(),
@@ -100,7 +100,7 @@ fn a_port_that_takes_frames_to_any_address_takes_them_all() {
     assert_dropped(&report, &[]);
 }
 
-/// Each port by its own address.
+/// Each port accepts its own address.
 #[test]
 fn what_is_for_one_port_is_not_for_the_other() {
     let mut ports = Ports::default();
@@ -131,16 +131,16 @@ fn tunnels_end_by_ports_that_face_backends_alone() {
                 let sent = lb.feed_at(BACKENDS, 0, &[to(OWN_MAC, tunnel)]);
                 assert!(sent.len() == 1 && sent[0].to_client);
             }
-            // From a stranger it is not unwrapped by any.
+            // From a stranger, no port unwraps it.
             let tunnel = to(OWN_MAC, pair.reply(udp()).tunnelled("10.7.7.7", "192.0.2.1"));
             lb.none(tunnel.clone());
             assert_eq!(lb.feed_at(BACKENDS, 0, &[tunnel]), []);
-            // What isn't to an own address is somebody else's tunnel, or a service's.
+            // A tunnel to another address is another host's, or a service's.
             lb.none(to(OWN_MAC, pair.reply(udp()).tunnelled("10.0.0.1", "192.0.2.2")));
             let to_service =
                 to(OWN_MAC, pair.request(udp()).tunnelled("198.51.100.9", V4_IN_V4.vip));
             assert_eq!(lb.backend(to_service), V4_IN_V4.backend);
-            // Services are reached by either.
+            // Services are reached through either port.
             assert_eq!(lb.backend(to(OWN_MAC, pair.syn())), pair.backend);
             let syn = to(OWN_MAC, pair.syn());
             assert_eq!(lb.feed_at(BACKENDS, 0, &[syn])[0].backend(), pair.backend);

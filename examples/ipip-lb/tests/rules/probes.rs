@@ -1,5 +1,5 @@
-//! Packets of health checks through the tunnels: they leave as clients' packets do, and replies are taken
-//! out of the traffic.
+//! Packets of health checks through the tunnels: they leave like clients' packets, and replies are
+//! taken out of the traffic.
 
 use super::{WEB, web};
 use crate::deployed::{BACKENDS_MAC, OWN_MAC, Running, assert_dropped, in_both, preamble};
@@ -16,7 +16,7 @@ fn config() -> String {
     )
 }
 
-/// What has come for health checks.
+/// The packets received for health checks.
 fn received(lb: &mut Running<'_>) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let wire = lb.steering.wire.as_mut().expect("a probe source is configured");
@@ -61,7 +61,7 @@ fn replies_to_the_probe_source_are_handed_over_and_counted() {
         assert_eq!(received(lb).len(), 1, "by the return path");
         lb.none(refused.clone());
         assert_eq!(received(lb), [refused]);
-        // What is for others is theirs.
+        // Packets for others are not taken.
         lb.none(udp().from("10.0.0.1:1").to("192.0.2.10:1"));
         assert_eq!(received(lb).len(), 0);
     });
@@ -79,7 +79,7 @@ fn a_flood_of_replies_is_dropped_and_delays_nothing() {
         assert_eq!(lb.feed(&flood), []);
         lb.one(tcp().from("198.51.100.7:1").to(WEB));
         assert_eq!(received(lb).len(), 128);
-        // Room is there again, and what is longer than a buffer is lost.
+        // There is room again, and a packet longer than a buffer is lost.
         lb.feed(&[]);
         lb.none(flood[0].clone());
         lb.none(udp().from(WEB).to(PROBE_SOURCE).payload([0; 3000]));

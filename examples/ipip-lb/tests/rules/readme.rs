@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// What stands between backticks in a cell: `file::test`, `file::start_of_a_test…`, `…start` for the
+/// The names between backticks in a cell: `file::test`, `file::start_of_a_test…`, `…start` for the
 /// same file as before, `file::…` for all of a file, or the name of another file of tests.
 fn named(cell: &str) -> Vec<(String, String)> {
     let mut file = String::new();

@@ -45,7 +45,7 @@ fn replies_meet_their_connection_on_its_worker() {
             }
         }
         assert_eq!(lb.count(|it| it.replies_known.count()), 4 * 99);
-        // A reply of nobody's connection reaches its client too.
+        // A reply without a known connection reaches its client, too.
         let stray = V4_IN_V4.reply(udp()).to("198.51.100.99:1");
         assert!(lb.answer(tunnelled(stray, V4_IN_V4)).to_client);
         assert_eq!(lb.count(|it| it.replies_known.count()), 4 * 99);
@@ -185,7 +185,7 @@ fn clamp_mss_lowers_the_option_of_syn_acks_to_what_fits_the_tunnel() {
             };
             assert_eq!(clamped(lb, pair, &mss(1460)), expected(&mss(most)), "{pair:?}");
             assert_eq!(clamped(lb, pair, &mss(most + 1)), expected(&mss(most)), "{pair:?}");
-            // It is never raised, and not put where it wasn't.
+            // It is never raised, and not inserted.
             assert_eq!(clamped(lb, pair, &mss(most)), expected(&mss(most)), "{pair:?}");
             assert_eq!(clamped(lb, pair, &mss(536)), expected(&mss(536)), "{pair:?}");
             assert_eq!(clamped(lb, pair, &[]), expected(&[]), "{pair:?}");
@@ -196,7 +196,7 @@ fn clamp_mss_lowers_the_option_of_syn_acks_to_what_fits_the_tunnel() {
                 assert_eq!(sent.frame, to_client(&reply.ttl(63).build()), "{pair:?}");
             }
         }
-        // Where nobody knows which tunnel it will be, the longer outer header counts.
+        // If the tunnel is unknown, the longer outer header counts.
         let stray = V4_IN_V4.reply(tcp()).to("198.51.100.99:1").tcp_flags(SYN | ACK);
         let sent = lb.answer(tunnelled(stray.clone().tcp_options(&mss(1460)), V4_IN_V4));
         assert_eq!(sent.frame, to_client(&stray.tcp_options(&mss(1420)).ttl(63).build()));

@@ -1,4 +1,4 @@
-//! Which backend a new connection goes to.
+//! The backend of a new connection.
 
 use super::{WEB, client_of, segment, syns, web};
 use crate::deployed::sent::backends;
@@ -23,7 +23,8 @@ fn maglev_spreads_flows_by_weight_and_the_deployments_agree() {
 #[test]
 fn balancers_of_one_configuration_agree_whatever_they_remember() {
     let config = preamble("") + &web("", &FIVE);
-    // One has seen the connections begin, the other takes over in their midst, in another order.
+    // One balancer has seen the connections begin, the other takes over in their midst, in another
+    // order.
     let (begun, _) = in_all(&config, |lb| backends(&lb.feed_spread(&syns(0..500))));
     let (taken_over, _) = in_all(&config, |lb| {
         let frames: Vec<_> = (0..500).rev().map(|client| segment(client, ACK)).collect();
@@ -55,7 +56,8 @@ fn all_five_fields_decide_for_maglev() {
     });
 }
 
-/// The backends of each worker's connections, in the order in which they began: by clients.
+/// The backends of each worker's connections, in order of their beginning, which is the clients'
+/// order.
 fn by_worker(lb: &mut Running<'_>, clients: std::ops::Range<u16>) -> Vec<Vec<String>> {
     let connections = lb.connections();
     let mut known = HashMap::new();
@@ -84,7 +86,7 @@ fn round_robin_takes_weighted_turns_by_worker() {
         by_worker(lb, 0..400)
     });
     assert_dropped(&report, &[]);
-    // Spread evenly, the heavy one never more than needed in a row.
+    // Spread evenly, with the heavy backend as seldom in a row as possible.
     let round = [1, 1, 2, 1, 3, 1, 1].map(|it| format!("10.0.0.{it}"));
     for turns in workers {
         assert!(turns.len() > 100);
@@ -138,13 +140,13 @@ fn least_connections_counts_those_that_ended_no_more() {
         let query = |client| udp().from(client_of(client)).to("203.0.113.10:53").build();
         let first: Vec<_> = (0..20).map(query).collect();
         let chosen = backends(&lb.feed(&first));
-        // Those of the second backend go on, the others fall silent.
+        // The second backend's connections continue, the others fall silent.
         for _ in 0..2 {
             lb.advance(Duration::from_secs(6));
             let second = first.iter().zip(&chosen).filter(|(_, it)| *it == "10.0.0.2");
             lb.feed(&second.map(|(frame, _)| frame.clone()).collect::<Vec<_>>());
         }
-        // Control hears of it too, once the tables were gone through.
+        // Control learns of it, too, after the tables were walked.
         for _ in 0..600 {
             lb.advance(Duration::ZERO);
         }
@@ -154,7 +156,7 @@ fn least_connections_counts_those_that_ended_no_more() {
     });
 }
 
-/// A new connection of each of some clients, from the port given.
+/// A new connection of each of these clients, from this port.
 fn new_connections(port: u16, clients: std::ops::Range<u16>) -> Vec<Vec<u8>> {
     let one = |client: u16| {
         let client = client_of(client).replace(":4000", &format!(":{port}"));
@@ -179,7 +181,7 @@ fn source_gives_a_client_one_backend_by_its_address_alone() {
     assert!(counts.len() == 5 && counts.values().all(|count| *count > 30), "{counts:?}");
 }
 
-/// What a balancer of these backends chooses that has never seen the clients.
+/// The choice of a balancer with these backends that has never seen the clients.
 fn chosen_afresh(keys: &str, backends_now: &[&str]) -> Vec<String> {
     let config = preamble("") + &web(keys, backends_now);
     in_all(&config, |lb| backends(&lb.feed_spread(&new_connections(1, 0..100)))).0
@@ -207,7 +209,7 @@ fn source_with_persistence_keeps_a_clients_backend_for_that_long_after_its_last_
         let kept = backends(&lb.feed_spread(&new_connections(1, 0..100)));
         assert_ne!(kept, expected);
         lb.configure(&config(5));
-        // Each new connection makes it longer; packets of the old ones do not.
+        // Each new connection extends it; packets of the old ones do not.
         for port in 2..5 {
             lb.advance(Duration::from_millis(99_900));
             assert_eq!(backends(&lb.feed_spread(&new_connections(port, 0..100))), kept);
@@ -234,7 +236,7 @@ fn source_with_persistence_does_not_keep_a_backend_that_takes_no_new_connections
         lb.set_health("web", "10.0.0.2", false);
         let second = backends(&lb.feed_spread(&new_connections(2, 0..100)));
         assert!(second.iter().all(|it| it == "10.0.0.3"));
-        // That is what they keep from now on.
+        // The clients keep these from now on.
         lb.set_health("web", "10.0.0.2", true);
         lb.weigh("web", "10.0.0.1", 1);
         assert_eq!(backends(&lb.feed_spread(&new_connections(3, 0..100))), second);

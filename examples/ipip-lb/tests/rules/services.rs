@@ -1,11 +1,12 @@
-//! Which service takes a packet: each service here has a backend of its own, which tells.
+//! The service that takes a packet: each service here has a backend of its own, which identifies
+//! it.
 
 use crate::deployed::{Running, assert_dropped, in_all, preamble, service};
 use hotloop::packet::build::{echo_request, protocol, tcp, udp};
 
 const CLIENT: &str = "198.51.100.7:4000";
 
-/// To which backend a TCP segment to this address and port goes; none where to none.
+/// The backend of a TCP segment to this address and port; `None` if it goes nowhere.
 fn tcp_to(lb: &mut Running<'_>, vip: &str) -> Option<String> {
     let client = if vip.starts_with('[') { "[2001:db8:c::7]:4000" } else { CLIENT };
     lb.feed(&[tcp().from(client).to(vip).build()]).first().map(|it| it.backend())
@@ -60,7 +61,7 @@ fn within_a_prefix_one_protocol_comes_before_any_and_the_narrower_range_before_t
         service("https", "203.0.113.10 tcp 443", "", &["10.0.0.5"]),
         service("wide-udp", "203.0.113.10 udp 1000-1999", "", &["10.0.0.6"]),
         service("narrow-udp", "203.0.113.10 udp 1500-1600", "", &["10.0.0.7"]),
-        // Of two as wide, the first in the file.
+        // Of two equally wide ones, the first in the file.
         service("first", "203.0.113.10 udp 3000-3010", "", &["10.0.0.8"]),
         service("second", "203.0.113.10 udp 3005-3015", "", &["10.0.0.9"]),
     ];

@@ -9,12 +9,12 @@ use hotloop::testing::PacketPool;
 
 const MTU: usize = 1500;
 
-/// How long the inner packet may be.
+/// Maximum length of the inner packet.
 fn room(pair: Pair) -> usize {
     MTU - if pair.is_in_v4() { 20 } else { 40 }
 }
 
-/// A datagram of that many bytes, headers included.
+/// A datagram of this many bytes, headers included.
 fn of_bytes(pair: Pair, packet_bytes: usize) -> PacketBuilder {
     let headers_bytes = if pair.is_v4() { 28 } else { 48 };
     pair.request(udp()).payload(numbered(packet_bytes - headers_bytes))
@@ -84,13 +84,13 @@ fn errors_about_it_are_not_answered_where_icmp_forbids_it() {
             lb.none(of_bytes(pair, 1490).dont_fragment().from(group));
         }
     });
-    // Groups send nothing: what says that they do gets no further.
+    // Group addresses send nothing: a packet with such a source gets no further.
     assert_dropped(&report, &[("martian_source", 4)]);
     assert_eq!(report.created, 0);
 }
 
-/// The payload that these fragments of an IPv4 packet make together (RFC 791, section 3.2). Each of
-/// them must be sound by itself.
+/// The payload of these fragments of an IPv4 packet (RFC 791, section 3.2). Each fragment must be
+/// valid.
 fn reassembled(pieces: &[Vec<u8>]) -> Vec<u8> {
     let mut payload = Vec::new();
     for (index, piece) in pieces.iter().enumerate() {
@@ -124,7 +124,7 @@ fn without_df_it_is_sent_in_tunnel_packets_that_fit_to_one_backend() {
                 let pieces = inners(&sent);
                 assert_eq!(reassembled(&pieces), packet(&whole)[20..]);
                 for (sent, piece) in sent.iter().zip(&pieces) {
-                    // Of the header nothing changes but length, place and checksum.
+                    // In the header only length, offset and checksum change.
                     assert_eq!((&piece[..2], &piece[4..6]), (&[0x45, 0xB8][..], &[0x12, 0x67][..]));
                     assert_eq!(
                         (&piece[8..10], &piece[12..20]),
@@ -133,18 +133,18 @@ fn without_df_it_is_sent_in_tunnel_packets_that_fit_to_one_backend() {
                     assert_eq!(sent.backend(), pair.backend);
                     assert_eq!(sent.frame[..14], lb_link(pair));
                 }
-                // As much as fits is in all but the last: a multiple of eight bytes.
+                // All but the last have the maximum length: a multiple of eight bytes.
                 let most = (room(pair) - 20) / 8 * 8 + 20;
                 assert!(pieces[..piece_count - 1].iter().all(|piece| piece.len() == most));
             }
         }
     });
     assert_dropped(&report, &[]);
-    // All pieces but one of each packet.
+    // All fragments but one of each packet.
     assert_eq!(report.created, 2 * (1 + 1 + 2 + 5));
 }
 
-/// The link header of what leaves for the pair's backend.
+/// The link header of frames to the pair's backend.
 fn lb_link(pair: Pair) -> Vec<u8> {
     use crate::deployed::{BACKENDS_MAC, OWN_MAC};
     let ethertype = if pair.is_in_v4() { [8, 0] } else { [0x86, 0xDD] };
@@ -182,7 +182,7 @@ fn fragments_that_are_too_big_are_fragmented_again() {
 #[test]
 fn where_buffers_run_out_what_is_not_sent_is_dropped_as_no_mbuf() {
     for deployment in [Deployment::run_to_completion(1), Deployment::pipeline([1, 1])] {
-        // One buffer for the packet, and one for the first of its pieces.
+        // One buffer for the packet, and one for the first of its fragments.
         let pool = PacketPool::of(2);
         let (_, report) = run_with_buffers(&four(""), deployment, &pool, |lb| {
             assert_eq!(lb.feed(&[of_bytes(V4_IN_V4, 2900).build()]).len(), 2);

@@ -1,4 +1,4 @@
-//! Packets whose TTL is spent, and the errors that say so.
+//! Packets with an expired TTL, and the errors about them.
 
 use super::expected::to_client;
 use super::{PAIRS, Pair, V4_IN_V4, four};
@@ -47,7 +47,7 @@ fn errors_later_fragments_and_groups_are_not_answered() {
         for pair in PAIRS {
             lb.none(time_exceeded(&reply(pair)).ttl(1));
             lb.none(too_big(&reply(pair), 1400).ttl(1));
-            // A sender that is no single host.
+            // A sender that is not a single host.
             let groups = match pair.is_v4() {
                 true => ["224.0.0.5:1", "0.0.0.0:1", "255.255.255.255:1"],
                 false => ["[ff02::5]:1", "[::]:1", "[ff0e::1]:1"],
@@ -61,18 +61,18 @@ fn errors_later_fragments_and_groups_are_not_answered() {
             lb.none(fragments[1].clone());
         }
     });
-    // Two or three fragments, of which one is answered.
+    // Two or three fragments: one of them is answered.
     assert_dropped(&report, &[("ttl_expired", 4 * 4), ("martian_source", 4 * 3)]);
     assert_eq!(report.created, 4);
 }
 
-/// Packets of this kind of many clients: the number-th is of this host.
+/// Packets of this kind from many clients: one from each of these hosts.
 fn of(packet: &PacketBuilder, hosts: impl IntoIterator<Item = [u8; 4]>) -> Vec<Vec<u8>> {
     let from = |host: [u8; 4]| packet.clone().from(format!("{}:9", std::net::Ipv4Addr::from(host)));
     hosts.into_iter().map(|host| from(host).build()).collect()
 }
 
-/// So many hosts of each of so many networks.
+/// `each` hosts of each of `networks` networks.
 fn hosts(networks: u16, each: u8) -> impl Iterator<Item = [u8; 4]> {
     (0..networks).flat_map(move |network| {
         let [high, low] = network.to_be_bytes();
@@ -88,7 +88,7 @@ fn long() -> PacketBuilder {
     V4_IN_V4.request(udp()).payload([0; 1460]).dont_fragment()
 }
 
-/// How many of these were answered; the others were dropped.
+/// Number of these that were answered; the others were dropped.
 fn answered(lb: &mut Running<'_>, frames: &[Vec<u8>]) -> usize {
     let sent = lb.feed(frames);
     assert!(sent.iter().all(|it| it.to_client));
@@ -132,8 +132,8 @@ fn a_hundred_of_each_kind_go_to_one_network() {
     assert_dropped(&report, &[("ttl_expired", 1500), ("too_big", 750)]);
 }
 
-/// 1,100 packets a second whose TTL is spent, and as many of one network that are too big, take nothing
-/// of what clients learn the path's MTU by.
+/// 1,100 packets a second with an expired TTL, and as many of one network that are too big, take
+/// nothing from the budget of errors that show clients the path's MTU.
 #[test]
 fn no_flood_keeps_a_client_from_learning_the_paths_mtu() {
     let (_, [report, _]) = in_both(&four(""), 1, |lb| {

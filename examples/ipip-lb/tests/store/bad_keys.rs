@@ -1,5 +1,5 @@
-//! Keys of the store that somebody else has written: each is named, and what nodes say of themselves affects that node
-//! alone.
+//! Keys of the store that another program has written: each is named, and a node's invalid state
+//! affects only that node.
 
 use super::etcd::Server;
 use super::node::{Node, status};
@@ -11,7 +11,7 @@ use hotloop_cluster::store::etcd::Operation;
 use hotloop_tests::wait_until;
 use serde_json::json;
 
-/// What others may write: no text at all, nothing, a number, and JSON of another kind.
+/// Values from other programs: invalid text, nothing, a number, and JSON of another kind.
 const WRITTEN: [&[u8]; 4] =
     [b"\xff\x00\xfe\x80 random", b"", b"99999999999999999999", b"{\"down\": 7}"];
 
@@ -30,7 +30,7 @@ fn put(server: &Server, key: &str, value: &[u8]) {
     ureq::post(&url).send(request.to_string()).unwrap();
 }
 
-/// Why the store is not followed, once there is a reason.
+/// The reason that the store is not followed, once there is one.
 fn failure(node: &Node) -> String {
     wait_until("there is a failure", || node.store()["failure"].is_string());
     node.store()["failure"].as_str().unwrap().to_owned()
@@ -54,7 +54,7 @@ fn what_is_in_force_is_named_by_its_key_and_mended_by_a_change() {
                 etcd.page(Key::One("/ipip-lb/current"), 0, 1).unwrap().values.remove(0).value;
             if is_part {
                 put(&server, &part, written);
-                // Parts are read where `current` changes.
+                // Parts are read when `current` changes.
                 etcd.transact(&[], &[Operation::Put("/ipip-lb/current", &current)]).unwrap();
             } else {
                 put(&server, "/ipip-lb/current", written);
@@ -83,12 +83,12 @@ fn what_a_node_says_affects_that_node_alone() {
         put(&server, "/ipip-lb/health/c", written);
         put(&server, "/ipip-lb/phases/nodes/c", written);
         put(&server, "/ipip-lb/phases/members", written);
-        // A change by force, as nobody answers for c.
+        // A forced change, because no node answers for c.
         let revision = server.force(&shared(index + 2));
         wait_until("it is in force", || node.in_force().0 == json!(revision));
         assert_eq!(status(&node.program)["health"]["nodes"], 2, "{written:?}");
         assert_eq!(node.store()["failure"], json!(null), "{written:?}");
-        // Its own key it writes again.
+        // It writes its own key again.
         put(&server, "/ipip-lb/phases/nodes/a", written);
         node.wait_until_registered();
     }

@@ -1,4 +1,4 @@
-//! A change that nodes prepare before it is in force, and those that refuse it or do not answer.
+//! A change that nodes prepare before it is in force, and nodes that refuse it or do not answer.
 
 use super::etcd::Server;
 use super::node::{Node, wait_for};
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::process::{Command, Output};
 
-/// `ipip-lb cluster apply` with this configuration, which runs in `folder`.
+/// `ipip-lb cluster apply` with this configuration, run in `folder`.
 pub fn apply(folder: &std::path::Path, server: &Server, text: &str) -> Command {
     fs::write(folder.join("lb.toml"), text).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
@@ -17,7 +17,7 @@ pub fn apply(folder: &std::path::Path, server: &Server, text: &str) -> Command {
     command
 }
 
-/// What it ends with, on standard output and on standard error.
+/// Its exit code, standard output and standard error.
 pub fn said(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
@@ -28,7 +28,7 @@ pub fn signal(program: &Program, signal: Signal) {
     kill_process(id, signal).unwrap();
 }
 
-/// Two nodes with one service, a folder for what is applied, and the revision.
+/// Two nodes with one service, a folder for the applied configuration, and the revision.
 pub fn two_nodes(server: &Server) -> ([Node; 2], tempfile::TempDir, i64) {
     let first = server.write(&shared(1));
     let nodes = ["a", "b"].map(|name| Node::start(server, name));
@@ -49,7 +49,7 @@ fn a_change_is_prepared_by_all_nodes_and_one_that_refuses_stops_it() {
     for node in [&a, &b] {
         wait_for(&node.program, second, 3);
     }
-    // All nodes know of each other what they have.
+    // All nodes know each other's revisions.
     wait_until("both say so", || {
         let cluster = a.program.ask("cluster").unwrap();
         let nodes = cluster["store"]["nodes"].as_array().unwrap().clone();
@@ -63,7 +63,7 @@ fn a_change_is_prepared_by_all_nodes_and_one_that_refuses_stops_it() {
     assert!(shown.contains(&format!("revision {second} in force\n")), "{shown}");
     assert!(shown.lines().last().unwrap().starts_with("b "), "{shown}");
 
-    // One node can't go over to anything, another not to this.
+    // One node can't switch to any configuration, another not to this one.
     let file = b.folder.path().join("node.toml");
     let node = fs::read_to_string(&file).unwrap();
     fs::write(&file, node.replace("workers = 1", "workers = 2")).unwrap();
@@ -83,7 +83,7 @@ fn a_change_is_prepared_by_all_nodes_and_one_that_refuses_stops_it() {
     }
     assert_eq!(server.part_count(), 1 + 3, "what was refused is left");
 
-    // By force, those go over that can.
+    // With force, the nodes switch that can.
     fs::write(&file, node.replace("workers = 1", "workers = 2")).unwrap();
     let (code, out, errors) = run(&shared(5), &["--force", "--within", "2"]);
     assert_eq!(code, Some(0), "{errors}");
@@ -132,7 +132,7 @@ fn a_node_that_was_killed_is_missed_until_it_is_known_to_be_gone() {
     let node = |name: &str| {
         format!("{{ name = \"{name}\", address = \"127.0.0.{}:4790\" }}", name.len() + 1)
     };
-    // The file of a node that has both as peers.
+    // The file of a node with both as peers.
     let own = fs::read_to_string(a.folder.path().join("node.toml")).unwrap();
     let peers = format!(
         "[cluster]\npeers = [{}]\nlisten = \"127.0.0.1:4790\"\ntrusted_network = true\n",
@@ -148,7 +148,7 @@ fn a_node_that_was_killed_is_missed_until_it_is_known_to_be_gone() {
         command.args(["cluster", "apply", "--config", "lb.toml", "--node", "peered.toml"]);
         said(&command.current_dir(folder.path()).output().unwrap())
     };
-    // One that starts again at once counts from then on.
+    // A node that starts again at once counts from then on.
     signal(&b.program, Signal::KILL);
     let again = super::node::start(b.folder.path());
     let b = Node { folder: b.folder, program: again };
@@ -162,7 +162,7 @@ fn a_node_that_was_killed_is_missed_until_it_is_known_to_be_gone() {
     let (code, _, errors) = run(&shared(3), &[]);
     let expected = "nothing has changed: nodes that should be there are not: b; start them";
     assert!(code == Some(1) && errors.contains(expected), "{errors}");
-    // It is gone, and nothing but a node's file says that it should be there.
+    // It is gone, and only a node's file requires its presence.
     let (code, _, errors) = by_node(&shared(3));
     assert!(code == Some(1) && errors.contains(expected), "{errors}");
     assert_eq!(a.in_force(), known);
@@ -170,7 +170,7 @@ fn a_node_that_was_killed_is_missed_until_it_is_known_to_be_gone() {
     assert_eq!(code, Some(0), "{errors}");
     let (revision, _) = a.in_force();
     wait_for(&a.program, revision.as_i64().unwrap(), 3);
-    // One that is stopped on purpose is not waited for.
+    // A node that is stopped on purpose is not waited for.
     let _ = a.program.end();
     let nodes =
         hotloop_cluster::store::Key::From("/ipip-lb/phases/nodes/", "/ipip-lb/phases/nodes0");

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What a command ends with, on standard output and on standard error.
+/// A command's exit code, standard output and standard error.
 fn cluster(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
     let output = command.current_dir(folder).arg("cluster").args(args).output().unwrap();
@@ -42,7 +42,7 @@ fn what_is_applied_is_shown_and_a_conflict_is_refused_with_the_difference() {
     let (_, said, _) = apply(&[]);
     assert!(said.contains("nothing has changed"), "{said}");
 
-    // Somebody else adds a service, and this one changes what it has seen before that.
+    // Another operator adds a service, and this one changes the configuration that was read before.
     server.write(&shared(3));
     fs::write(&lb, shared(2).replace("mtu = 1500", "mtu = 1400")).unwrap();
     let (code, said, errors) = apply(&["--replaces", &first]);
@@ -50,13 +50,13 @@ fn what_is_applied_is_shown_and_a_conflict_is_refused_with_the_difference() {
     assert!(said.contains("+name = \"web2\"") && !said.contains("web1"), "{said}");
     assert!(errors.contains("nothing was written") && errors.lines().count() == 1, "{errors}");
     assert_eq!(run(&["show"]).1, shared(3));
-    // Without the history, it can only be said what is in force.
+    // Without the history, only the revision in force can be printed.
     server.compact();
     let (code, said, _) = apply(&["--replaces", &first]);
     assert!(code == Some(1) && said.contains("is not kept"), "{said}");
     assert_eq!(apply(&[]).0, Some(0));
     assert!(run(&["show"]).1.contains("mtu = 1400"));
-    // What is damaged can be replaced.
+    // Damaged content can be replaced.
     let parts = Key::From("/ipip-lb/parts/", "/ipip-lb/parts0");
     server.client().transact(&[], &[Operation::Delete(parts)]).unwrap();
     let (code, _, errors) = run(&["show"]);

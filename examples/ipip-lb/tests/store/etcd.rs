@@ -1,4 +1,4 @@
-//! A real etcd of one member.
+//! A real etcd with one member.
 
 use hotloop_cluster::settings::StoreAddress;
 use hotloop_cluster::store::etcd::{Bounds, Etcd};
@@ -8,10 +8,10 @@ use hotloop_tests::{free_address, tool};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take, on however busy a machine.
+/// Maximum time for any step, on however busy a machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An etcd that runs, or is down for a while, in a folder of its own.
+/// An etcd that runs, or is temporarily down, in a folder of its own.
 pub struct Server {
     folder: tempfile::TempDir,
     ports: [u16; 2],
@@ -19,7 +19,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one, where etcd is installed.
+    /// Starts one, if etcd is installed.
     pub fn start() -> Result<Self, String> {
         tool("etcd")?;
         let folder = tempfile::tempdir().unwrap();
@@ -37,13 +37,13 @@ impl Server {
         }
     }
 
-    /// Sends it a signal, such as `STOP`, after which it is silent, and `CONT`.
+    /// Sends it a signal, such as `STOP`, to silence it, and `CONT`.
     pub fn signal(&self, name: &str) {
         let kill = format!("kill -s {name} {}", self.child.as_ref().unwrap().id());
         assert!(tool("sh").unwrap().args(["-c", &kill]).status().unwrap().success());
     }
 
-    /// Starts it on what it had, and waits until it answers.
+    /// Starts it with its old content, and waits until it answers.
     pub fn restart(&mut self) {
         self.kill();
         let [client, peer] = self.ports.map(|port| format!("http://127.0.0.1:{port}"));
@@ -61,14 +61,14 @@ impl Server {
         }
     }
 
-    /// Starts it anew, with nothing in it.
+    /// Starts it without any content.
     pub fn empty(&mut self) {
         self.kill();
         std::fs::remove_dir_all(self.folder.path().join("data")).unwrap();
         self.restart();
     }
 
-    /// How many parts there are of configurations.
+    /// Number of configuration parts.
     pub fn part_count(&self) -> usize {
         let parts = Key::From("/ipip-lb/parts/", "/ipip-lb/parts0");
         self.client().page(parts, 0, 10_000).unwrap().values.len()
@@ -87,7 +87,7 @@ impl Server {
         self.committed(text, (false, PATIENCE))
     }
 
-    /// Puts a configuration in force whatever nodes say of it; returns its revision.
+    /// Puts a configuration in force, whatever the nodes' answers; returns its revision.
     pub fn force(&self, text: &str) -> i64 {
         self.committed(text, (true, Duration::from_millis(300)))
     }
@@ -100,7 +100,8 @@ impl Server {
         }
     }
 
-    /// Proposes a configuration in place of the revision `replaces`: by force or not, and for how long.
+    /// Proposes a configuration in place of the revision `replaces`: with or without force, and for
+    /// a limited time.
     pub fn propose(
         &self,
         text: &str,
@@ -113,7 +114,7 @@ impl Server {
         proposal.carry_out(&self.client(), &mut |_| {}).unwrap()
     }
 
-    /// Forgets all that was before now.
+    /// Forgets the history up to now.
     pub fn compact(&self) {
         let all = self.client().page(Key::One("/ipip-lb/current"), 0, 1).unwrap();
         let url = format!("http://127.0.0.1:{}/v3/kv/compaction", self.ports[0]);

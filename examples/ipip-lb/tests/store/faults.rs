@@ -1,4 +1,5 @@
-//! Servers that answer what etcd never would: memory and time stay bounded, and it is said what is wrong.
+//! Servers with answers that etcd would never send: memory and time stay bounded, and the error is
+//! reported.
 
 use hotloop_cluster::store::etcd::{Bounds, Etcd};
 use hotloop_cluster::store::layout::read;
@@ -13,7 +14,7 @@ const BOUNDS: Bounds = Bounds {
     answer_bytes_max: 1 << 20,
 };
 
-/// A server on a thread of its own, which has `answer` write to each connection whose request has come.
+/// A server on a thread of its own. `answer` writes to each connection whose request has come.
 fn server(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static) -> Etcd {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("etcd://{}", listener.local_addr().unwrap());
@@ -21,9 +22,10 @@ fn server(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'stati
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let _ = stream.read(&mut [0; 4096]);
-            // It ends when the client has had enough.
+            // It ends when the client has read enough.
             let _ = answer(&mut stream);
-            // Closed with some of the request unread, the connection would be reset, and the answer lost.
+            // If it were closed with some of the request unread, the connection would be reset, and
+            // the answer lost.
             let _ = stream.shutdown(Shutdown::Write);
             let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
@@ -40,7 +42,7 @@ fn answering(status: &'static str, body: &'static str) -> Etcd {
     })
 }
 
-/// What reading says that fails because of the server.
+/// The error of a reading that fails because of the server.
 fn complaint(etcd: &Etcd) -> String {
     let error = read(etcd).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
@@ -81,7 +83,7 @@ fn an_endless_answer_ends() {
         }
     });
     assert!(complaint(&etcd).contains("more than 1048576 bytes"));
-    // Likewise of a watch, whose messages are lines.
+    // Likewise for a watch, with lines as messages.
     let mut watch = etcd.watch(Key::One("/a"), 1, Duration::from_secs(600)).unwrap();
     assert!(watch.wait().unwrap_err().to_string().contains("the watch was lost"));
     let headers = server(|stream| {

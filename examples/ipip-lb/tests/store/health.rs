@@ -1,4 +1,4 @@
-//! What nodes find of backends counts together.
+//! Nodes' findings about backends count together.
 
 use super::etcd::Server;
 use super::node::{Node, run, start, status, write_node};
@@ -12,17 +12,17 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 
-/// A port on which nobody listens, and one with a server.
+/// A closed port, and one with a server.
 fn ports() -> (u16, u16) {
     let of = |listener: &TcpListener| listener.local_addr().unwrap().port();
     let [closed, open] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let ports = (of(&closed), of(&open));
-    // Connections that nobody accepts would be too many at some time.
+    // Unaccepted connections would at some time be too many.
     std::thread::spawn(move || open.incoming().for_each(drop));
     ports
 }
 
-/// Two services: `dead`, at a port that is closed, and `live`, at one that is open.
+/// Two services: `dead`, at a closed port, and `live`, at an open one.
 fn probed(closed: u16, open: u16, more: &str) -> String {
     let service = |index: usize, (name, port): (&str, u16)| {
         format!(
@@ -42,14 +42,14 @@ fn row(program: &Program, service: &str) -> Value {
     rows.find(|row| row["service"] == service).cloned().unwrap_or_default()
 }
 
-/// Waits until both services' backends count for this.
+/// Waits until both services' backends have these states.
 fn wait_for(program: &Program, what: &str, dead: &str, live: &str) {
     wait_until(what, || {
         row(program, "dead")["state"] == dead && row(program, "live")["state"] == live
     });
 }
 
-/// A node of which there is nothing but what it says.
+/// A node that consists only of its entry in the store.
 struct Fake {
     etcd: Etcd,
     key: String,
@@ -79,14 +79,14 @@ impl Fake {
     }
 }
 
-/// What `ctl backends` prints for people.
+/// The output of `ctl backends` for people.
 fn text(folder: &Path) -> String {
     let mut ctl = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
     ctl.current_dir(folder).args(["ctl", "--control", "lb.sock", "backends"]);
     String::from_utf8(ctl.output().unwrap().stdout).unwrap()
 }
 
-/// What an operator sees where only this node, of three, finds a backend down.
+/// The output for an operator if only this node, of three, finds a backend down.
 fn check_what_is_shown(a: &Program, folder: &Path, metrics: SocketAddr) {
     let shown = row(a, "dead")["health"].clone();
     let expected =
@@ -128,7 +128,7 @@ fn one_of_three_nodes_does_not_count_and_two_do() {
     let a = Program::start(command, &folder.join("lb.sock"));
     wait_for(&a, "a node alone decides", "down", "up");
 
-    // What it says is what others say.
+    // Its findings are the names that other nodes use.
     let (dead, live) = (format!("127.0.0.1 tcp {closed}"), format!("127.0.0.1 tcp {open}"));
     wait_until("it says what it finds", || {
         let said = server.client().page(Key::One("/ipip-lb/health/a"), 0, 1).unwrap().values;
@@ -196,7 +196,7 @@ fn nodes_hear_each_other_until_one_dies() {
     server.write(&probed(closed, open, "[health]\nquorum = 2"));
     wait_for(&a.program, "both find it down", "down", "up");
     wait_for(&b, "both find it down", "down", "up");
-    // It says nothing more, and its lease ends.
+    // It sends nothing more, and its lease ends.
     let kill = format!("kill -s KILL {}", b.id());
     assert!(tool("sh").unwrap().args(["-c", &kill]).status().unwrap().success());
     wait_for(&a.program, "a node that has died does not count", "up", "up");

@@ -1,4 +1,4 @@
-//! What operators have changed outlasts a SIGKILL of a node for as long as the store's revision is the same.
+//! Operators' changes outlast a SIGKILL of a node while the store's revision is the same.
 
 use super::etcd::Server;
 use super::node::{start, wait_for, write_node};
@@ -35,14 +35,14 @@ fn what_operators_have_changed_belongs_to_one_revision() {
     assert_eq!(drained(&program), 2);
     drop(program);
 
-    // Its copy is of the same revision.
+    // Its copy has the same revision.
     server.kill();
     let program = start(folder);
     assert_eq!(drained(&program), 2);
     drop(program);
     server.restart();
 
-    // The same text once more ends the drains on nodes that are there, and so for one that is not.
+    // The same text again ends the drains on running nodes, and therefore also on one that is down.
     let second = server.force(&shared(2));
     assert_ne!(first, second);
     let program = start(folder);
@@ -51,7 +51,7 @@ fn what_operators_have_changed_belongs_to_one_revision() {
     wait_until("nothing is kept", || !folder.join("kept.json").exists());
     drain();
 
-    // A revision that comes while it is there ends them, too.
+    // A revision that comes while the node runs ends them, too.
     let third = server.write(&shared(3));
     wait_for(&program, third, 3);
     assert_eq!(drained(&program), 0);

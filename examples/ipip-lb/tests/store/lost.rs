@@ -1,4 +1,4 @@
-//! What becomes of a change when the store, or its proposer, is lost on the way.
+//! A change whose store, or proposer, is lost on the way.
 
 use super::change::{apply, said, signal, two_nodes};
 use super::etcd::Server;
@@ -8,7 +8,7 @@ use hotloop_tests::wait_until;
 use rustix::process::Signal;
 use std::process::{Child, Stdio};
 
-/// Proposes a configuration that one of the nodes, which is stopped, does not prepare.
+/// Proposes a configuration that a stopped node does not prepare.
 fn propose(folder: &std::path::Path, server: &Server, nodes: &[Node; 2], within_s: &str) -> Child {
     signal(&nodes[1].program, Signal::STOP);
     let mut command = apply(folder, server, &shared(2));
@@ -35,7 +35,7 @@ fn a_store_that_is_killed_and_comes_back_loses_no_change() {
     for node in &nodes {
         wait_for(&node.program, second, 2);
     }
-    // One that has lost everything, and so begins with lower revisions again.
+    // A store that has lost everything, and begins with lower revisions again.
     server.empty();
     let said = || nodes[0].store()["failure"].as_str().map(str::to_owned);
     wait_until("it is missed", || {

@@ -1,5 +1,5 @@
-//! The configuration that all nodes share: in a real etcd, where one is installed, and in a server that
-//! breaks the rules.
+//! The configuration that all nodes share: in a real etcd, if one is installed, and in a server
+//! that breaks the rules.
 #![allow(clippy::print_stdout, reason = "a test says what it skips")]
 
 mod bad_keys;
@@ -17,7 +17,7 @@ mod running;
 mod unprepared;
 mod watch;
 
-/// A shared configuration with services called `web0` and so on.
+/// A shared configuration with services named `web0` and so on.
 fn shared(services: usize) -> String {
     let service = |index: usize| {
         let (high, low) = (index / 250, index % 250 + 1);

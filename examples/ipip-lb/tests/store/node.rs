@@ -1,4 +1,4 @@
-//! A node that runs, without a device.
+//! A running node without a device.
 
 use super::etcd::Server;
 use hotloop_tests::{Program, wait_until};
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Writes the file of the node of this name whose store is that server.
+/// Writes the file of the node with this name and this store.
 pub fn write_node(path: &Path, server: &Server, name: &str) {
     let folder = path.display();
     let node = format!(
@@ -38,7 +38,7 @@ pub fn status(program: &Program) -> Value {
     program.ask("status").expect("it answers")
 }
 
-/// Waits until as many services of that revision are in force.
+/// Waits until this many services of this revision are in force.
 pub fn wait_for(program: &Program, revision: i64, services: usize) {
     wait_until("the revision is in force", || {
         let status = status(program);
@@ -66,12 +66,12 @@ impl Node {
         wait_until("changes wait for it", || self.store()["is_registered"] == true);
     }
 
-    /// What it says of its store.
+    /// Its view of the store.
     pub fn store(&self) -> Value {
         status(&self.program)["store"].clone()
     }
 
-    /// The revision in force, and how many services it has.
+    /// The revision in force, and its number of services.
     pub fn in_force(&self) -> (Value, Value) {
         let status = status(&self.program);
         (status["store"]["revision"].clone(), status["services"].clone())

@@ -25,7 +25,7 @@ fn two_nodes_prepare_and_go_over_and_one_that_refuses_stops_a_change() {
     let absent = alone.observe(&etcd.read().unwrap(), 0);
     assert_eq!(absent, Step::End(Outcome::Absent(expected.clone())));
 
-    // Each in turn, until nobody has anything to do.
+    // Each in turn, until no participant has work left.
     let mut drive = |change: Change, answer: Result<(), String>| {
         let (mut coordinator, mut adopted) = (Coordinator::new(change), Vec::new());
         loop {
@@ -49,7 +49,7 @@ fn two_nodes_prepare_and_go_over_and_one_that_refuses_stops_a_change() {
                 Step::Transact(transaction) => {
                     Store::transact(&etcd, &transaction, lease).unwrap();
                 }
-                // What it was then is what the nodes do last.
+                // By now the nodes have acted on the final state.
                 Step::End(outcome) => return (outcome, adopted),
             }
         }

@@ -1,4 +1,4 @@
-//! What is written is what is read, whatever else happens.
+//! A reading returns exactly the written text, whatever else happens.
 
 use super::etcd::{PATIENCE, Server};
 use super::shared;
@@ -20,7 +20,7 @@ fn a_thousand_services_are_read_as_they_were_written() {
     let one = server.write(&first);
     let stored = read(&etcd).unwrap().stored.unwrap();
     assert_eq!((stored.revision, &stored.text), (one, &first));
-    // Nothing is left of the first but its history, which is there until it is compacted.
+    // Nothing is left of the first but its history, until it is compacted.
     let two = server.write(&second);
     assert!(two > one);
     assert_eq!(read(&etcd).unwrap().stored.unwrap().text, second);
@@ -48,7 +48,7 @@ fn of_two_that_write_at_once_one_is_refused_and_leaves_nothing() {
     }
     assert_eq!(read(&etcd).unwrap().stored.unwrap().text, first);
     assert_eq!(etcd.page(Key::From("/", "0"), 0, 100).unwrap().values.len(), 1 + 4);
-    // What an operator has left who was interrupted is deleted by the next.
+    // The next commit deletes an interrupted operator's remains.
     etcd.transact(&[], &[Operation::Put("/ipip-lb/parts/0/000000-rest", "x")]).unwrap();
     etcd.transact(&[], &[Operation::Put("/ipip-lb/parts/g/000000-rest", "x")]).unwrap();
     server.write(&other);
@@ -77,7 +77,7 @@ fn what_is_not_a_configuration_is_refused() {
         assert_eq!(error.kind(), StoreErrorKind::Content, "{error}");
         assert!(error.to_string().contains("apply a configuration"), "{error}");
     }
-    // etcd itself refuses what is too long.
+    // etcd itself refuses a value that is too long.
     let long = "x".repeat(1_600_000);
     let error = etcd.transact(&[], &[Operation::Put("/a", &long)]).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused);

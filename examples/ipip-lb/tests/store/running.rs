@@ -1,4 +1,4 @@
-//! A node that takes its configuration from a store, and lives without it.
+//! A node that takes its configuration from a store, and runs without it.
 
 use super::etcd::Server;
 use super::node::{run, start, status, wait_for, write_node};
@@ -17,7 +17,8 @@ fn check(folder: &Path) -> Output {
     command.current_dir(folder).args(["check", "--config", "node.toml"]).output().unwrap()
 }
 
-/// A store, and a folder with the file of a node; says that the test is skipped where there can be no store.
+/// A store, and a folder with the file of a node; prints that the test is skipped if there can be
+/// no store.
 fn server_and_node() -> Option<(Server, TempDir)> {
     let server = Server::start().inspect_err(|why| println!("skipped: {why}")).ok()?;
     let folder = tempfile::tempdir().unwrap();
@@ -40,7 +41,7 @@ fn a_node_follows_its_store_and_goes_on_without_it() {
     let second = server.write(&shared(20));
     wait_for(&program, second, 20);
 
-    // What this node can't take changes nothing, and is said.
+    // A configuration that this node can't use changes nothing, and is reported.
     let v6 = server.force(&shared(2).replace("10.0.0.1", "2001:db8::1"));
     wait_until("it is refused", || status(&program)["reload_failure"].is_string());
     let refused = status(&program);
@@ -84,7 +85,7 @@ fn a_start_takes_the_copy_where_the_store_is_away_or_has_what_is_refused() {
     wait_until("the copy is saved", || folder.join("copy.toml").exists());
     let _ = program.end();
 
-    // The store's newest is taken once it is there again.
+    // The store's newest configuration is taken once the store is back.
     server.kill();
     let program = start(folder);
     wait_for(&program, third, 3);
@@ -100,7 +101,7 @@ fn a_start_takes_the_copy_where_the_store_is_away_or_has_what_is_refused() {
     let (_, errors) = program.end();
     assert!(errors.contains(&format!("copy.toml, revision {third}, is used instead")), "{errors}");
 
-    // A start with what this node can't take.
+    // A start with a configuration that this node can't use.
     server.force(&shared(2).replace("10.0.0.1", "2001:db8::1"));
     let program = start(folder);
     wait_for(&program, fourth, 4);

@@ -11,7 +11,7 @@ use hotloop_tests::{Program, wait_until};
 use std::fs;
 use std::path::Path;
 
-/// Makes this the node of that name among two, which say what they know of connections.
+/// Configures the node of that name among two nodes, which share their connections.
 fn write_peered(folder: &Path, server: &Server, name: &str, more: &str) {
     write_node(folder, server, name);
     let file = folder.join("node.toml");
@@ -44,7 +44,7 @@ fn a_node_withdraws_its_vips_before_it_goes_over_to_what_it_has_not_prepared() {
     let vips = |count: usize| (1..=count).map(|it| format!("203.0.0.{it}")).collect::<Vec<_>>();
     wait_until("its VIP is announced", || routes() == vips(1));
 
-    // What is prepared is gone over to without a withdrawal.
+    // The node switches to a prepared change without a withdrawal.
     let second = server.write(&shared(2));
     wait_until("its VIPs are announced", || {
         assert!(!routes().is_empty());
@@ -52,7 +52,7 @@ fn a_node_withdraws_its_vips_before_it_goes_over_to_what_it_has_not_prepared() {
     });
     assert!(revision() == second && second > first);
 
-    // Somebody puts something in force that nobody was asked about.
+    // An operator puts an unprepared configuration in force.
     let (etcd, text) = (server.client(), shared(3));
     let generation = Generation::write(&etcd, "3", &layout::split(&text).unwrap()).unwrap();
     let current = generation.pointer();

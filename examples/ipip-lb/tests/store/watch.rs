@@ -1,4 +1,4 @@
-//! Following a store, whatever happens to it.
+//! Following a store through all of its failures.
 
 use super::etcd::Server;
 use super::shared;
@@ -9,7 +9,8 @@ use hotloop_tests::wait_until;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Waits until this is to be gone over to, and says how many others were before it. Proposals get no answer.
+/// Waits until the watch returns this configuration, and returns the number of earlier ones.
+/// Proposals get no answer.
 fn wait_for(watch: &StoreWatch, revision: i64, text: &str) -> usize {
     let mut others = 0;
     wait_until("it is handed on", || {
@@ -20,7 +21,7 @@ fn wait_for(watch: &StoreWatch, revision: i64, text: &str) -> usize {
     others
 }
 
-/// A node that looks by itself only after `again`.
+/// A node that reads on its own only after `again`.
 fn pace(again: Duration) -> Pace {
     let wait = (Duration::from_millis(10), Duration::from_millis(200));
     Pace { again, wait, lease_s: 3600, ..Pace::default() }
@@ -38,7 +39,7 @@ fn a_change_is_handed_on_at_once_and_only_the_newest() {
         Ok(server) => server,
         Err(why) => return println!("skipped: {why}"),
     };
-    // Only the watch can tell within the test's time.
+    // Only the watch can report it within the test's time.
     let watch = follow(&server, None, HOUR);
     wait_until("there is nothing", || watch.state().failure.is_some());
     assert!(watch.state().failure.unwrap().1.contains("has no configuration"));
@@ -51,13 +52,13 @@ fn a_change_is_handed_on_at_once_and_only_the_newest() {
     let last = server.force(&shared(10));
     wait_until("all are seen", || watch.state().revision == last);
     assert_eq!(wait_for(&watch, last, &shared(10)), 0);
-    // Whoever knows it already is not handed it again.
+    // A node that has it already doesn't get it again.
     let name = server.address().to_string();
     let known = |text| Some(Arc::new(Stored { name: name.clone(), revision: last, text }));
     let knows = follow(&server, known(shared(10)), HOUR);
     wait_until("it is read", || knows.state().revision == last);
     assert_eq!(knows.take(), None);
-    // A store that was restored may have another text by the same revision.
+    // A restored store may have another text under the same revision.
     let knows = follow(&server, known(shared(9)), HOUR);
     assert_eq!(wait_for(&knows, last, &shared(10)), 0);
 }
@@ -76,7 +77,7 @@ fn restarts_and_compaction_lose_nothing() {
         let revision = server.force(&shared(round));
         wait_for(&watch, revision, &shared(round));
         wait_until("it is found again", || watch.state().failure.is_none());
-        // Much happens that the watch is not for, and is forgotten.
+        // Many changes outside the watch happen, and are compacted.
         let etcd = server.client();
         for _ in 0..20 {
             etcd.transact(&[], &[Operation::Put("/other", "x")]).unwrap();
@@ -94,7 +95,7 @@ fn what_no_event_has_said_is_read_within_the_time() {
     let first = server.force(&shared(1));
     let watch = follow(&server, None, Duration::from_millis(100));
     wait_for(&watch, first, &shared(1));
-    // Somebody puts back by hand what was in force, of which the parts are gone.
+    // An operator restores by hand the earlier value of `current`, whose parts are gone.
     let etcd = server.client();
     let before = etcd.page(Key::One("/ipip-lb/current"), 0, 1).unwrap().values.remove(0).value;
     let second = server.force(&shared(2));

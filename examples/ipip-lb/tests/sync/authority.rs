@@ -21,7 +21,8 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// What `node` has in `folder`: a certificate for `name`, changed as the test wants it.
+    /// The node's settings with files in `folder`: a certificate for `name`, with the test's
+    /// changes.
     pub fn signed(
         &self,
         folder: &Path,

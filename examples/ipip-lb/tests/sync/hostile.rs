@@ -1,5 +1,5 @@
-//! What strangers may send to the port, and what peers may that have a certificate: nothing changes, and
-//! memory stays bounded.
+//! Input from strangers on the port, and from peers with a certificate: nothing changes, and memory
+//! stays bounded.
 
 use super::authority::Authority;
 use super::nodes::{Node, cluster, digest, pair, record, until, until_caught_up};
@@ -26,20 +26,20 @@ fn frame(sequence: u64, message: Message<'_>) -> Vec<u8> {
     bytes
 }
 
-/// A greeting by `a`: with the right digest, it is let in.
+/// A greeting by `a`: with the right digest, it is accepted.
 fn hello(digest: [u8; 16]) -> Vec<u8> {
     let node = "a".to_owned();
     frame(0, Message::Hello(Hello { version: VERSION, node, incarnation: 1, digest }))
 }
 
-/// Bytes of all kinds that somebody might send first.
+/// First bytes of all kinds.
 fn first_bytes(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = match rng.index(6) {
         0 => (0..rng.index(2000)).map(|_| rng.next_u64() as u8).collect(),
         1 => u32::MAX.to_be_bytes().to_vec(),
         2 => [&0xFFF0_u32.to_be_bytes()[..], &[7; 70_000]].concat(),
         3 => b"GET / HTTP/1.1\r\n\r\n".to_vec(),
-        // A TLS handshake message of 16 KB, of which the beginning comes.
+        // The beginning of a TLS handshake message of 16 KB.
         4 => [&[0x16, 3, 1, 0x40, 0, 1, 0, 0x3F, 0xF0][..], &[3; 9000]].concat(),
         _ => hello([0; 16]),
     };
@@ -53,7 +53,7 @@ fn first_bytes(rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Sends bytes, and may or may not wait for what comes.
+/// Sends bytes, and sometimes waits for the answer.
 fn send(to: SocketAddr, bytes: &[u8], kept: &mut Vec<TcpStream>, rng: &mut Rng) {
     let Ok(mut stream) = TcpStream::connect(to) else { return };
     stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
@@ -135,7 +135,8 @@ fn strangers_change_nothing_where_nodes_have_certificates() {
     });
 }
 
-/// One that is let in, but sends what no node sends: its session ends, and nothing else happens.
+/// A peer that is accepted, but sends bytes that no node sends: its session ends, and nothing else
+/// happens.
 #[test]
 fn hostile_bytes_of_a_peer_with_a_certificate_change_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -179,7 +180,7 @@ fn hostile_bytes_of_a_peer_with_a_certificate_change_nothing() {
     assert_eq!(b.entered.len(), 200, "nothing of the other was entered");
 }
 
-/// What no node sends after its greeting.
+/// Bytes that no node sends after its greeting.
 fn later_bytes(rng: &mut Rng) -> Vec<u8> {
     let mut gathered = Gathered::default();
     gathered.push(&Change::Claim(record(7777)));

@@ -1,4 +1,5 @@
-//! Who a node lets in: certificates, names, versions, and what must be equal.
+//! The connections that a node accepts: certificates, names, versions, and settings that must be
+//! equal.
 
 use super::authority::Authority;
 use super::nodes::{Node, balancer, cluster, pair, until, until_caught_up, until_error};
@@ -13,7 +14,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// Two nodes with certificates of one authority, changed as the test wants it.
+/// Two nodes with certificates of one authority, with the test's changes.
 fn secured(change: impl FnOnce(&Path, &Authority, &mut [Cluster; 2])) -> [Node; 2] {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new("all nodes");
@@ -127,7 +128,7 @@ fn greeting(version: u16, node: &str) -> Vec<u8> {
     bytes
 }
 
-/// The reason in the refusal that comes over a connection.
+/// The reason in a refusal that comes over a connection.
 fn refusal(stream: &mut TcpStream) -> String {
     stream.set_read_timeout(Some(Duration::from_secs(50))).unwrap();
     let mut bytes = Vec::new();
@@ -142,7 +143,8 @@ fn refusal(stream: &mut TcpStream) -> String {
     panic!("no refusal in {bytes:?}")
 }
 
-/// Both sides can say it: the one that is asked, and, by the reason it gets, the one that asked.
+/// Both sides report it: the one that is asked, and the one that asked, with the reason from the
+/// refusal.
 #[test]
 fn an_older_version_is_refused_whoever_connects_and_the_node_goes_on() {
     let older = VERSION - 1;
@@ -167,7 +169,7 @@ fn an_older_version_is_refused_whoever_connects_and_the_node_goes_on() {
         nodes[0].sync.status()[1].last_error.as_ref().is_some_and(|error| error.contains(&text))
     });
 
-    // What an older node would say of this one.
+    // An older node's message about this one.
     let (mut stream, _) = old.accept().unwrap();
     let mut bytes = Vec::new();
     let message = Message::Refusal("install one release on both");

@@ -1,4 +1,4 @@
-//! Nodes that talk: frames, sockets, certificates, and everything that others may send.
+//! Communication of nodes: frames, sockets, certificates, and everything that others may send.
 
 pub(crate) mod authority;
 mod hostile;

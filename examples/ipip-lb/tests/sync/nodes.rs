@@ -1,4 +1,4 @@
-//! Nodes of a test, on 127.0.0.1, each with the table of connections that its workers would have.
+//! Nodes of a test, on 127.0.0.1, each with a table of connections in place of its workers.
 
 use hotloop::packet::flow_key::FlowKey;
 use hotloop_balancer::connection::State;
@@ -36,7 +36,7 @@ pub fn balancer() -> Balancer {
     Config::parse("lb.toml", TEXT).unwrap().balancer
 }
 
-/// The digest that nodes with [`balancer`] have, as one says it in its greeting.
+/// The digest of nodes with [`balancer`], as in their greetings.
 pub fn digest() -> [u8; 16] {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let peers = [("z", listener.local_addr().unwrap())];
@@ -88,14 +88,14 @@ pub fn record(number: u32) -> Record {
     }
 }
 
-/// A node that enters whatever comes.
+/// A node that enters all imports.
 pub struct Node {
     pub sync: Sync,
     pub own: HashMap<FlowKey, Record>,
     pub entered: HashMap<FlowKey, Record>,
-    /// Where it stops entering, as a node does that is busy.
+    /// Whether it has stopped entering, like a busy node.
     pub is_stuck: bool,
-    /// The number of a walk, and what is left of it.
+    /// The number of a walk, and its remaining keys.
     walk: (u64, Vec<FlowKey>),
     imports: Vec<Change>,
 }
@@ -124,7 +124,7 @@ impl Node {
         self.sync.offer(&[Change::End(key)]);
     }
 
-    /// What a control thread does in a turn.
+    /// A turn of the control thread.
     pub fn turn(&mut self) {
         if self.is_stuck {
             return;
@@ -156,7 +156,7 @@ impl Node {
     }
 }
 
-/// Lets nodes go on until it is so.
+/// Lets nodes run until the condition holds.
 pub fn until(nodes: &mut [&mut Node], what: &str, mut is_so: impl FnMut(&[&mut Node]) -> bool) {
     let start = Instant::now();
     while !is_so(nodes) {
@@ -174,7 +174,7 @@ pub fn until_caught_up(nodes: &mut [&mut Node]) {
     });
 }
 
-/// Lets a node go on until its peer's status says this.
+/// Lets a node run until its peer's status has this text.
 pub fn until_error(node: &mut Node, text: &str) {
     until(&mut [node], text, |nodes| {
         nodes[0].status().last_error.is_some_and(|error| error.contains(text))

@@ -9,12 +9,12 @@ use std::fs;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// Two nodes, whose files may be replaced.
+/// Two nodes with replaceable files.
 struct Nodes {
     folder: TempDir,
     clusters: [Cluster; 2],
     nodes: [Node; 2],
-    /// How many connections the first has claimed, and ended.
+    /// Number of connections that the first has claimed, and ended.
     claim_count: u32,
     end_count: u32,
 }
@@ -23,7 +23,8 @@ const A: usize = 0;
 const B: usize = 1;
 
 impl Nodes {
-    /// They have certificates of this authority, are in sync, and know a thousand connections.
+    /// Starts them with certificates of this authority; they are in sync, and know a thousand
+    /// connections.
     fn start(authority: &Authority) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut clusters = pair();
@@ -55,7 +56,7 @@ impl Nodes {
         self.folder.path().join(format!("{}.{kind}", self.clusters[node].node))
     }
 
-    /// What a reload does. Returns whether anything was new.
+    /// Does a reload. Returns whether anything was new.
     fn reload(&mut self, node: usize) -> Result<bool, String> {
         let sync = &mut self.nodes[node].sync;
         let renewed = sync.tls().unwrap().renewed(&self.clusters[node])?;
@@ -64,7 +65,7 @@ impl Nodes {
         Ok(is_new)
     }
 
-    /// Takes the certificates of a node that are new, and waits until its connection has ended.
+    /// Loads the new certificates of a node, and waits until its connection has ended.
     fn renew(&mut self, node: usize) {
         let Self { nodes: [a, b], .. } = self;
         let before = [a, b].map(|node| node.status().counts.snapshots_received);
@@ -76,7 +77,7 @@ impl Nodes {
         });
     }
 
-    /// What happens at either node from now on reaches the other, and nothing from before is lost.
+    /// Checks that later changes at either node reach the other, and no earlier one is lost.
     fn check_in_sync(&mut self) {
         let Self { nodes: [a, b], claim_count, end_count, .. } = self;
         a.claim(*claim_count..*claim_count + 500);
@@ -193,7 +194,7 @@ fn what_no_peer_would_accept_is_refused_with_its_file_and_what_is_in_force_stays
         fs::remove_file(nodes.file(A, kind)).unwrap();
         refused(&mut nodes, &[&format!("a.{kind}: "), "No such file"]);
     }
-    // The certificate is there already, and its key is still to come.
+    // The certificate is there already, and its key is not.
     nodes.sign(A, &authority, |_| {});
     fs::write(&sound[1].1, &sound[1].0).unwrap();
     refused(

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::mpsc;
 use std::thread;
 
-/// Hands connections on to an address; each can be cut, or be left without anybody who reads.
+/// Forwards connections to an address; each can be cut, or be left without a reader.
 struct Relay {
     address: SocketAddr,
     streams: std::sync::Arc<Mutex<Vec<TcpStream>>>,
@@ -79,7 +79,7 @@ fn what_was_there_comes_as_a_snapshot_and_what_happens_then_as_changes() {
     assert_eq!((of_a.state, of_b.state), (PeerState::InSync, PeerState::InSync));
     assert_eq!((of_a.counts.snapshots_received, of_b.counts.snapshots_sent), (1, 1));
     assert_eq!(of_b.counts.sent, of_a.counts.received);
-    // A claim takes more; what was sent last may be on its way.
+    // A claim takes more; the last bytes may still be on their way.
     let received_bytes = of_a.counts.received_bytes;
     assert!(received_bytes > 16 * 5_000 && received_bytes <= of_b.counts.sent_bytes, "{of_a:?}");
     assert_eq!((of_b.lag_records, of_b.lag_ms), (0, 0));
@@ -148,7 +148,7 @@ fn changes_that_were_lost_come_by_a_new_snapshot() {
     let (mut a, mut b) = (Node::start(&a), Node::start(&b));
     a.claim(0..10);
     until_caught_up(&mut [&mut a, &mut b]);
-    // Its workers had no room to say that it has ended.
+    // Its workers had no room to report its end.
     a.own.remove(&record(3).key);
     a.sync.resync();
     until(&mut [&mut a, &mut b], "ended", |nodes| !nodes[1].entered.contains_key(&record(3).key));
@@ -159,7 +159,8 @@ fn changes_that_were_lost_come_by_a_new_snapshot() {
 #[test]
 fn a_walk_waits_for_room_at_its_peer_and_is_over_with_its_connection() {
     let [a, b] = pair();
-    // Nothing is entered there, so no more than a window of frames leaves the queue, about 40,000 records.
+    // Nothing is entered there, so no more than a window of frames leaves the queue, about 40,000
+    // records.
     let (a, b) = (Node::start(&a), Node::start(&b));
     let mut walk = None;
     until(&mut [], "a snapshot is wanted", |_| {

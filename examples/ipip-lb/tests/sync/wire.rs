@@ -1,4 +1,4 @@
-//! Frames as bytes, and bytes that are none.
+//! Frames as bytes, and bytes that are not frames.
 
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::testing::Rng;
@@ -56,7 +56,7 @@ fn gathered(changes: &[Change]) -> Gathered {
     gathered
 }
 
-/// Whether any cut of the frame waits for more, and the whole is read as `message`.
+/// Whether any prefix of the frame waits for more, and the whole is read as `message`.
 fn comes_back(bytes: &[u8], (epoch, sequence): (u64, u64), message: &Message<'_>) {
     for cut in [0, 3, 4, 20, bytes.len() - 1] {
         assert_eq!(decode(&bytes[..cut.min(bytes.len() - 1)], FRAME_BYTES_MAX), Ok(None));
@@ -113,7 +113,8 @@ proptest! {
         comes_back(&encoded(9, 0, message.clone()), (9, 0), &message);
     }
 
-    /// Whatever is read can be written again as it was: nothing is read that has no meaning.
+    /// Every accepted frame can be written again with the same bytes: no meaningless frame is
+    /// accepted.
     #[test]
     fn any_bytes_are_read_as_they_are_or_refused(mut bytes in vec(any::<u8>(), 4..300), kind in 0..9_u8) {
         let length = bytes.len() as u32 - 4;
@@ -203,7 +204,7 @@ fn a_hello_of_another_version_says_who_and_which_whatever_follows() {
     }
 }
 
-/// No panic, and nothing read past the end, whatever changes in frames that are sound.
+/// No panic, and nothing read past the end, whatever changes in valid frames.
 #[test]
 fn mutated_frames_are_read_or_refused() {
     let mut rng = Rng::seeded(14);

@@ -1,4 +1,5 @@
-//! The connections, as their clients have them: they begin, send packets, end, and say a last word or two.
+//! The connections from their clients' view: they begin, send packets, end, and send a last packet
+//! or two.
 
 use super::model::{
     CLOSING_MS, ESTABLISHED_MS, OPENING_MS, Packet, Phase, SAID_MS, SILENCE_MS, known_ms, routed,
@@ -7,37 +8,40 @@ use super::node::name;
 use super::world::World;
 use std::net::IpAddr;
 
-/// How many clients there are, with one port each.
+/// Number of clients, with one port each.
 const CLIENTS: u64 = 200;
 
-/// A connection, as its client has it.
+/// A connection from its client's view.
 pub struct Client {
     pub backend: IpAddr,
     pub began_ms: u64,
     pub phase: Phase,
-    /// When its last packet came.
+    /// The time of its last packet.
     pub seen_ms: u64,
-    /// When a packet came after a long silence, and until when nodes know it that have not heard of that one.
+    /// When a packet came after a long silence, and until when nodes keep the connection if they
+    /// have not learned of that packet.
     woken: Option<(u64, u64)>,
-    /// Since its node may have been killed before others heard of that packet.
+    /// Set if its node may have been killed before others learned of that packet.
     known_no_longer_than_ms: Option<u64>,
-    /// What its backend answers comes back by balancers.
+    /// Whether its backend's answers come back through balancers.
     has_answers: bool,
-    /// No packet of it has come since nodes changed: should the table change before one does, nobody
-    /// can know that it is there.
+    /// Whether no packet of it has come since nodes changed: if the table changes before one comes,
+    /// no node can know that it exists.
     pub is_unseen: bool,
-    /// It was on several nodes. Where not all are in sync when it ends, what one of them claimed of it may arrive later.
+    /// Whether it was on several nodes. If not all are in sync when it ends, an earlier claim of
+    /// one of them may arrive later.
     pub has_moved: bool,
-    /// One of them was killed, or claimed it in error: some node may remember it for longer.
+    /// Whether one of its nodes was killed, or claimed it in error: some node may remember it for
+    /// longer.
     has_lost_node: bool,
-    /// Some node may not hear that it has ended.
+    /// Whether some node may not learn that it has ended.
     lingers: bool,
-    /// The node that its last packet came to knows that it has ended, and has all others know.
+    /// Whether its last packet's node knows that it has ended, and reports that to all others.
     pub is_end_said: bool,
 }
 
 impl Client {
-    /// Until when all nodes know it without another packet.
+    /// The time until which all nodes know it without another packet.
     fn known_until_ms(&self) -> u64 {
         let idle_ms = match self.phase {
             Phase::Opening => OPENING_MS,
@@ -48,7 +52,7 @@ impl Client {
         self.known_no_longer_than_ms.map_or(until_ms, |it| it.min(until_ms))
     }
 
-    /// A packet comes.
+    /// Records a packet.
     fn see(&mut self, now_ms: u64) {
         if self.woken.is_some_and(|(woken_ms, _)| woken_ms + SAID_MS <= now_ms) {
             (self.woken, self.known_no_longer_than_ms) = (None, None);
@@ -59,7 +63,7 @@ impl Client {
         (self.is_unseen, self.seen_ms) = (false, now_ms);
     }
 
-    /// A node is killed, which may be its own.
+    /// Records that a node is killed, which may be its own.
     pub fn lose_node(&mut self, now_ms: u64) {
         self.has_lost_node = true;
         let unsaid = self.woken.filter(|(woken_ms, _)| now_ms < woken_ms + SAID_MS);
@@ -70,12 +74,13 @@ impl Client {
 }
 
 impl World {
-    /// A packet of a connection, or one that begins or ends, and what nodes do meanwhile.
+    /// A packet of a connection, or one that begins or ends, with the nodes' actions meanwhile.
     pub fn traffic(&mut self) -> Result<(), String> {
         self.send_due()?;
         let client = self.rng.below(CLIENTS) as u32;
         match self.clients.get(&client).map(|it| it.phase) {
-            // What peers believe of a stray packet, its owner's claim sets right, but not the claim of an end.
+            // After a stray packet, the owner's claim corrects peers, but the claim of an end does
+            // not.
             Some(Phase::Open) if !self.strayed.contains(&client) && self.rng.permille(60) => {
                 let reset = self.rng.permille(250);
                 self.send(client, if reset { Packet::Rst } else { Packet::Fin })?;
@@ -93,7 +98,7 @@ impl World {
             self.strayed.clear();
             self.replacing.clear();
         } else if !self.are_joined() {
-            // Some node may not hear that they have taken the place of others.
+            // Some node may not learn that they have taken the place of others.
             for client in std::mem::take(&mut self.replacing) {
                 self.met.unpromised += u64::from(self.clients.remove(&client).is_some());
                 self.lingering.insert(client);
@@ -102,7 +107,8 @@ impl World {
         Ok(())
     }
 
-    /// Sends what is due: what follows a SYN, and the last packets of connections that have ended.
+    /// Sends the due packets: those after a SYN, and the last packets of connections that have
+    /// ended.
     fn send_due(&mut self) -> Result<(), String> {
         while let Some(&next) = self.due.first().filter(|(at_ms, _)| *at_ms <= self.now_ms) {
             self.due.remove(&next);
@@ -121,8 +127,9 @@ impl World {
         Ok(())
     }
 
-    /// Whether a client may use this port: no node believes that the earlier connection goes on; and where one knows that at
-    /// all, all nodes hear each other, and its end waits nowhere for a newer configuration.
+    /// Whether a client may use this port: no node believes that the earlier connection continues;
+    /// and if any node still knows it, all nodes are in contact, and its end waits nowhere for a
+    /// newer configuration.
     fn may_begin(&mut self, client: u32) -> bool {
         let number = routed(client, self.salt, &self.announced);
         let newest = self.nodes[number].as_ref().map_or(0, |it| it.configuration.revision);
@@ -130,7 +137,7 @@ impl World {
         let holds_end = nodes.clone().any(|it| it.configuration.revision < newest);
         let known: Vec<_> = nodes.filter_map(|it| it.worker.knows(client)).collect();
         let may = match self.lingering.contains(&client) {
-            // Nor is a claim of it under way.
+            // Nor is a claim to it under way.
             true => known.is_empty() && self.is_in_sync(),
             false => {
                 known.is_empty()
@@ -145,7 +152,7 @@ impl World {
         may
     }
 
-    /// A packet of a client comes to the node that routers send it to.
+    /// Sends a client's packet to the node that routers select.
     pub fn send(&mut self, client: u32, packet: Packet) -> Result<(), String> {
         let number = routed(client, self.salt, &self.announced);
         let node = self.nodes[number].as_mut().expect("a node that is announced is up");
@@ -203,13 +210,13 @@ impl World {
         Ok(())
     }
 
-    /// What the backend says to a packet comes back by the node that it came by.
+    /// Sends the backend's answer to a packet through the same node.
     fn answer(&mut self, client: u32, packet: Packet, number: usize) {
         let it = &self.clients[&client];
         if !it.has_answers || packet == Packet::Rst {
             return;
         }
-        // What it says last gets lost at times.
+        // The last answer sometimes gets lost.
         let is_lost = packet == Packet::Fin && self.rng.permille(300);
         if let Some(node) = &mut self.nodes[number]
             && !is_lost
@@ -218,7 +225,7 @@ impl World {
         }
     }
 
-    /// How far the connection is by that packet.
+    /// Updates the connection's phase with that packet.
     fn follow(&mut self, client: u32, packet: Packet, (number, was_remote): (usize, bool)) {
         let is_whole = self.is_in_sync();
         // An end under a newer configuration waits at nodes that do not have it.
@@ -227,7 +234,7 @@ impl World {
         let it = self.clients.get_mut(&client).expect("it is there");
         it.phase = match (it.phase, packet) {
             (Phase::Opening, Packet::Data) => {
-                // Peers that have not heard of that yet forget it as one that opens.
+                // Peers that have not learned of that yet forget it like an opening one.
                 self.fresh.insert(client);
                 Phase::Open
             }
@@ -253,16 +260,16 @@ impl World {
         }
     }
 
-    /// A connection is over.
+    /// Forgets a connection that is over.
     pub fn forget(&mut self, client: u32) {
         if self.clients.remove(&client).is_some_and(|it| it.lingers || it.has_lost_node) {
             self.lingering.insert(client);
         }
     }
 
-    /// Nothing is promised of connections that no node knows.
+    /// Forgets connections that no node knows: nothing is promised for them.
     pub fn forget_unseen(&mut self) {
-        // A packet that comes now to a node that never saw one may meet either.
+        // A packet that now comes to a node that never saw one may go either way.
         self.clients.retain(|client, it| {
             self.met.unpromised += u64::from(it.is_unseen);
             if it.is_unseen {
@@ -272,10 +279,10 @@ impl World {
         });
     }
 
-    /// Packets of exceptions come to nodes that have not heard of them: what such a node believes is wrong until it
-    /// hears the owner.
+    /// Sends packets of exceptions to nodes that have not learned of them: such a node's belief is
+    /// wrong until the owner's claim comes.
     pub fn stray(&mut self) {
-        // Ages are as wrong as messages are late. What its owner says of an end does not set right what a peer believes.
+        // Ages are wrong by the messages' delay. The owner's end does not correct a peer's belief.
         let old = self.clients.iter().filter(|(_, it)| {
             it.began_ms + 3_000 < self.now_ms && !matches!(it.phase, Phase::Closing(_))
         });
@@ -297,14 +304,14 @@ impl World {
                 if node.compares()
                     && let Some(it) = self.clients.get_mut(&client)
                 {
-                    // It may have claimed what it believes, and nobody ends that claim.
+                    // The node may have made a wrong claim, which no node ends.
                     it.has_lost_node = true;
                 }
             }
         }
     }
 
-    /// Where all nodes are in sync, they know of the ends that a node has had them know.
+    /// Checks, when all nodes are in sync, that they know of the ends that a node has reported.
     pub fn check_ends(&mut self) -> Result<(), String> {
         for (client, it) in &self.clients {
             if !it.is_end_said || it.lingers || !matches!(it.phase, Phase::Closing(_)) {
@@ -325,7 +332,7 @@ impl World {
         Ok(())
     }
 
-    /// Some connections go on at once; others are silent for a while.
+    /// Some connections continue at once; others are silent for a while.
     pub fn packet_of_each(&mut self) -> Result<(), String> {
         let clients: Vec<u32> = self.clients.keys().copied().collect();
         for client in clients {
@@ -336,11 +343,12 @@ impl World {
         Ok(())
     }
 
-    /// A long time goes by, in which few packets come: nodes say again what they know, and forget what falls silent.
+    /// Lets a long time pass with few packets: nodes repeat their claims, and forget silent
+    /// connections.
     pub fn sleep(&mut self) -> Result<(), String> {
         const STEP_MS: u64 = 15_000;
         self.met.sleeps += 1;
-        // None is left in the midst of beginning or ending.
+        // None is left in the middle of beginning or ending.
         for (_, client) in std::mem::take(&mut self.due) {
             match self.clients.get(&client).map(|it| it.phase) {
                 Some(Phase::Opening) => self.send(client, Packet::Data)?,
@@ -353,7 +361,7 @@ impl World {
             self.now_ms += STEP_MS;
             let clients: Vec<_> = self.clients.keys().copied().collect();
             for client in clients {
-                // Half of the connections are silent; all others send something every five minutes.
+                // Half of the connections are silent; all others send a packet every five minutes.
                 let is_kept = client.is_multiple_of(2);
                 if is_kept && self.rng.permille((STEP_MS / 300) as u32) {
                     self.send(client, Packet::Data)?;
@@ -364,7 +372,7 @@ impl World {
                 self.now_ms += 10;
             }
         }
-        // So many milliseconds go by before each gets another packet.
+        // The time in milliseconds before each gets another packet.
         let silent: Vec<_> = self
             .clients
             .iter()

@@ -6,7 +6,7 @@ use hotloop_cluster::sync::wire::{FRAME_BYTES_MAX, Message, decode};
 use hotloop_cluster::sync::{PeerId, SessionId};
 use std::collections::VecDeque;
 
-/// How much is under way in one direction.
+/// Maximum number of messages under way in one direction.
 const UNDER_WAY_MAX: usize = 8;
 
 /// One direction of a connection.
@@ -14,17 +14,17 @@ const UNDER_WAY_MAX: usize = 8;
 struct Direction {
     under_way: VecDeque<(u64, Vec<u8>)>,
     arrived: Vec<u8>,
-    /// The session of the node that reads here.
+    /// The session of the node that reads this direction.
     session: Option<SessionId>,
 }
 
 /// A connection between the two nodes of a link.
 struct Connection {
-    /// To the one and to the other.
+    /// To the first and to the second node.
     directions: [Direction; 2],
 }
 
-/// Two nodes and what lies between them.
+/// Two nodes and the network between them.
 pub struct Link {
     /// The numbers of the two nodes; the first connects.
     pub nodes: [usize; 2],
@@ -32,7 +32,7 @@ pub struct Link {
     pub is_parted: bool,
     connection: Option<Connection>,
     retry_ms: u64,
-    /// Its own: in which order a node says several things at once is not by the seed.
+    /// Its own generator: the order of a node's simultaneous messages does not depend on the seed.
     rng: Rng,
 }
 
@@ -56,7 +56,7 @@ impl Link {
         }
     }
 
-    /// Carries what there is to carry.
+    /// Carries the available bytes.
     pub fn turn(&mut self, nodes: &mut [Option<Node>], now_ms: u64) {
         let are_up = self.nodes.iter().all(|&node| nodes[node].is_some());
         if !are_up || self.is_parted {
@@ -77,7 +77,7 @@ impl Link {
         }
     }
 
-    /// Carries to one of the nodes. `None` where the session is over.
+    /// Carries bytes to one of the nodes. `None` if the session is over.
     fn carry(&mut self, side: usize, nodes: &mut [Option<Node>], now_ms: u64) -> Option<()> {
         let rng = &mut self.rng;
         let Some(Connection { directions }) = &mut self.connection else { return Some(()) };
@@ -85,7 +85,7 @@ impl Link {
             let node = nodes[self.nodes[side]].as_ref().expect("it is up");
             node.peers.named(&name(self.nodes[1 - side])).expect("it is a peer")
         };
-        // What the other node sends.
+        // The other node's output.
         if directions[1 - side].session.is_some()
             && directions[side].under_way.len() < UNDER_WAY_MAX
         {

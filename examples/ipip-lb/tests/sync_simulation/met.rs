@@ -1,8 +1,8 @@
-//! What has happened.
+//! The events of a simulation.
 
 macro_rules! met {
     ($($name:ident),* $(,)?) => {
-        /// Counts of what has happened.
+        /// Counts of the events.
         #[derive(Clone, Copy, Debug, Default)]
         pub struct Met {
             $(pub $name: u64,)*

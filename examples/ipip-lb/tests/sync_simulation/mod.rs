@@ -5,8 +5,9 @@
 //! connection goes to its backend by whichever node it comes, if all nodes were in sync before the change that moved it, or
 //! the change was planned: prepared by all nodes before the first of them adopts it, whatever happens to them then.
 //!
-//! A failure names its seed, and says what has happened to the connection; `HOTLOOP_SEED=NUMBER` runs that seed alone, and
-//! `HOTLOOP_SEEDS=COUNT` as many as that, of about 3,700 packets each. A seed goes alike each time.
+//! A failure names its seed, and the events of the connection; `HOTLOOP_SEED=NUMBER` runs only that
+//! seed, and `HOTLOOP_SEEDS=COUNT` sets the number of seeds, of about 3,700 packets each. A seed
+//! always has the same result.
 
 mod clients;
 mod link;
@@ -24,43 +25,43 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use world::World;
 
 const SEEDS: Range<u64> = 0..24;
-/// Up to so many for each mutant.
+/// Maximum seeds for each mutant.
 const MUTANT_SEEDS: Range<u64> = 0..300;
 const THREADS: usize = 2;
 
-/// What is broken on purpose.
+/// A planted error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mutant {
     /// Nothing.
     None,
-    /// A peer that is due a snapshot gets one that is empty.
+    /// A peer gets an empty snapshot.
     SnapshotSkipped,
-    /// No node says that a connection has ended.
+    /// No node reports the end of a connection.
     EndsNotSent,
     /// Of two claims, the later one wins.
     LaterClaimWins,
-    /// No node says anything.
+    /// No node reports anything.
     NoSync,
     /// Nodes adopt a planned change without having prepared it.
     Unprepared,
-    /// A node that has adopted a change thinks no more of those that have not.
+    /// A node that has adopted a change disregards those that have not.
     OlderForgotten,
-    /// An end that a peer says is not entered.
+    /// A peer's end is not entered.
     EndsIgnored,
-    /// No node says of its connections that they are closing.
+    /// No node reports its connections as closing.
     ClosingNotSent,
-    /// Snapshots don't name such.
+    /// Snapshots don't list closing connections.
     ClosingNotNamed,
     /// A node that comes back with an older configuration than its peers is announced.
     AnnouncedBehind,
 }
 
-/// Whether a failure says that a connection went wrong.
+/// Whether a failure is about a wrong connection.
 fn is_found(why: &str) -> bool {
     ["went to", "doesn't know"].iter().any(|it| why.contains(it))
 }
 
-/// Runs the seeds on a few threads; says which fail. A mutant is found once one does.
+/// Runs the seeds on a few threads; returns those that fail. A mutant is found once one fails.
 fn run(seeds: Range<u64>, mutant: Mutant) -> (Met, Vec<(u64, String)>) {
     let next = AtomicU64::new(seeds.start);
     let (met, failures) = (Mutex::new(Met::default()), Mutex::new(Vec::new()));

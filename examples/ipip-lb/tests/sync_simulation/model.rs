@@ -1,40 +1,43 @@
-//! What connections are, where routers send them, and how long nodes have to know them. Nothing here goes by the code that
-//! is tested.
+//! The states of connections, the routers' choices of nodes, and how long nodes must know
+//! connections. Nothing here depends on the code under test.
 
 use hotloop::packet::flow_key::FlowKey;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// How long nodes remember connections without a packet, in milliseconds: by default, and here.
+/// How long nodes remember connections without a packet, in milliseconds: with the defaults, and
+/// here.
 pub const OPENING_MS: u64 = 10_000;
 pub const ESTABLISHED_MS: u64 = 900_000;
 pub const CLOSING_MS: u64 = 20_000;
 
-/// In how many milliseconds after a packet its node says so, where peers know of none in a third of the idle timeout: its
-/// walk takes a twelfth of that, and what it says is under way for a moment.
+/// The time from a packet to its node's claim, in milliseconds, if peers know of none in a third of
+/// the idle timeout: the node's walk takes a twelfth of that, and the claim is under way for a
+/// moment.
 pub const SAID_MS: u64 = ESTABLISHED_MS / 10;
 
-/// A longer silence, in milliseconds, ends with a packet that peers have to hear of.
+/// A longer silence than this, in milliseconds, ends with a packet that peers must learn of.
 pub const SILENCE_MS: u64 = ESTABLISHED_MS / 3;
 
-/// For how long after a packet that did not come after such a silence all nodes know a connection, whichever of them is
-/// killed: the latest packet that peers know of came a third of the idle timeout before, or a twelfth more.
+/// How long all nodes know a connection after a packet that did not come after such a silence,
+/// whichever node is killed: the latest packet that peers know of came a third of the idle timeout
+/// before, or a twelfth more.
 pub const fn known_ms(idle_ms: u64) -> u64 {
     idle_ms * 7 / 12 - 1_000
 }
 
 pub const BACKENDS: u8 = 5;
 
-/// Where all connections go.
+/// The destination of all connections.
 pub const VIP: &str = "203.0.113.10:80";
 
-/// Which backends take new connections: never none.
+/// The backends that take new connections: at least one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Configuration {
     pub revision: u64,
     pub active: [bool; BACKENDS as usize],
 }
 
-/// What a packet says.
+/// The kind of a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Packet {
     Syn,
@@ -43,13 +46,13 @@ pub enum Packet {
     Rst,
 }
 
-/// How far a connection is, as its client has it.
+/// The phase of a connection, from its client's view.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Phase {
-    /// The client has sent its SYN, and nothing else.
+    /// The client has only sent its SYN.
     Opening,
     Open,
-    /// It has ended; so many late packets are still to come.
+    /// The connection has ended; this many late packets are still to come.
     Closing(u32),
 }
 
@@ -63,14 +66,14 @@ pub fn backend(number: u8) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, number + 1).into()
 }
 
-/// By which node a client's packets come, of those that are `up`.
+/// The node, of those that are `up`, that a client's packets come to.
 pub fn routed(client: u32, salt: u64, up: &[usize]) -> usize {
     *up.iter()
         .max_by_key(|&&node| mixed(salt ^ u64::from(client) << 8 ^ node as u64))
         .expect("one is up")
 }
 
-/// Its address and port.
+/// The client's address and port.
 pub fn address(client: u32) -> String {
     format!("198.51.{}.{}:4000", client / 250, client % 250 + 1)
 }

@@ -1,4 +1,4 @@
-//! A node: its worker, and what control does of it in turns with the peers.
+//! A node: its worker, and control's exchanges with the peers.
 
 use super::Mutant;
 use super::model::{Configuration, client};
@@ -8,10 +8,10 @@ use hotloop_balancer::exceptions::{Change, Record};
 use hotloop_cluster::sync::{Local, PeerState, PeerStatus, Peers, Walk, Watermark};
 use ipip_lb::exception_mover::Pulled;
 
-/// How often control comes by in a turn where there is much to do.
+/// Maximum number of control's turns in a step with much to do.
 const TURNS_MAX: usize = 6;
 
-/// For how long a peer that is away is taken to go by the configuration before.
+/// How long an absent peer is assumed to use the previous configuration.
 const OLDER_MS: u64 = 60_000;
 
 pub struct Node {
@@ -19,14 +19,14 @@ pub struct Node {
     pub peers: Peers,
     pub worker: Worker,
     pub configuration: Configuration,
-    /// The one that is being prepared, or the one before, as long as peers may go by it.
+    /// The configuration being prepared, or the previous one, while peers may use it.
     other: Option<Configuration>,
     is_preparing: bool,
-    /// What was offered once the change was marked that is being prepared.
+    /// The mark after the change being prepared was marked on the worker.
     watermark: Option<Watermark>,
     adopted_ms: u64,
     mutant: Mutant,
-    /// The snapshot that is being gathered.
+    /// The snapshot being collected.
     walk: Option<Walk>,
     imports: Vec<Change>,
 }
@@ -62,12 +62,12 @@ impl Node {
         }
     }
 
-    /// Whether there is another configuration that it compares connections with.
+    /// Whether it compares connections with another configuration.
     pub const fn compares(&self) -> bool {
         self.other.is_some()
     }
 
-    /// What it has of a client's connection.
+    /// Its entry for a client's connection, as text.
     pub fn shown(&self, client: u32) -> String {
         let Self { name, configuration, .. } = self;
         let known = self.worker.knows(client).map_or_else(|| "nothing".into(), |it| it.to_string());
@@ -84,7 +84,8 @@ impl Node {
         self.worker.go_by(self.configuration, self.other);
     }
 
-    /// Whether each peer has entered what this node has prepared, but for those that are down.
+    /// Whether each peer, except for those that are down, has entered everything that this node has
+    /// prepared.
     pub fn has_prepared(&self, is_up: impl Fn(&str) -> bool) -> bool {
         self.watermark.as_ref().is_some_and(|watermark| {
             let entered = self.peers.entered(watermark);
@@ -92,13 +93,13 @@ impl Node {
         })
     }
 
-    /// Forgets what it has prepared.
+    /// Discards the prepared configuration.
     pub fn discard(&mut self) {
         (self.other, self.is_preparing, self.watermark) = (None, false, None);
         self.worker.go_by(self.configuration, None);
     }
 
-    /// Adopts a configuration. Peers may go by the one before it still.
+    /// Adopts a configuration. Peers may still use the previous one.
     pub fn adopt(&mut self, configuration: Configuration, now_ms: u64) {
         let before = std::mem::replace(&mut self.configuration, configuration);
         self.other = (self.mutant != Mutant::OlderForgotten).then_some(before);
@@ -108,7 +109,8 @@ impl Node {
         self.peers.enter_epoch(configuration.revision);
     }
 
-    /// Goes on with a change that is being prepared, and ends the time in which peers may go by the configuration before.
+    /// Continues a change that is being prepared, and ends the time in which peers may use the
+    /// previous configuration.
     fn follow_preparing(&mut self, now_ms: u64) {
         if self.is_preparing {
             if self.watermark.is_none() && self.worker.is_marked() {
@@ -127,7 +129,7 @@ impl Node {
         }
     }
 
-    /// What a node does in a turn.
+    /// A turn of the node.
     pub fn turn(&mut self, now_ms: u64) {
         self.worker.advance(now_ms);
         for _ in 0..TURNS_MAX {
@@ -140,7 +142,7 @@ impl Node {
         self.follow_preparing(now_ms);
     }
 
-    /// Moves what there is in both directions, in the order in which control does.
+    /// Moves everything available in both directions, in control's order.
     fn control(&mut self, now_ms: u64) {
         let room = self.walk.and_then(|walk| self.peers.has_room_for(walk));
         if room.is_none() {
@@ -174,7 +176,7 @@ impl Node {
         }
     }
 
-    /// Enters what peers said.
+    /// Enters the peers' changes.
     fn enter(&mut self) {
         if self.imports.is_empty() && self.worker.exceptions.has_entered_all() {
             self.peers.take_imports(&mut self.imports, 4096);
@@ -190,13 +192,13 @@ impl Node {
         self.worker.is_heard() && self.imports.is_empty()
     }
 
-    /// Whether it hears all peers but those that are down, and they hear it.
+    /// Whether it is in contact with all peers except those that are down.
     pub fn is_joined(&self, is_up: impl Fn(&str) -> bool, now_ms: u64) -> bool {
         let mut peers = self.peers.status(now_ms).into_iter();
         peers.all(|peer| !is_up(&peer.name) || peer.state == PeerState::InSync)
     }
 
-    /// Whether all peers but those that are down have entered all that it knows.
+    /// Whether all peers except those that are down have entered everything that it knows.
     pub fn is_in_sync(&self, is_up: impl Fn(&str) -> bool, now_ms: u64) -> bool {
         self.is_quiet()
             && self.peers.status(now_ms).iter().all(|peer| {
@@ -207,7 +209,7 @@ impl Node {
 }
 
 impl Mutant {
-    /// What a node says of changes.
+    /// The changes that a node with this mutant reports.
     fn said(self, changes: &[Change]) -> impl Iterator<Item = Change> {
         changes.iter().copied().filter(move |change| match (self, change) {
             (Self::NoSync, _) | (Self::EndsNotSent, Change::End(_)) => false,
@@ -216,7 +218,7 @@ impl Mutant {
         })
     }
 
-    /// What a node names in a snapshot.
+    /// The records that a node with this mutant lists in a snapshot.
     fn named(self, records: &[Record]) -> Vec<Record> {
         let is_named = |record: &&Record| match self {
             Self::NoSync | Self::SnapshotSkipped => false,
@@ -226,7 +228,7 @@ impl Mutant {
         records.iter().filter(is_named).copied().collect()
     }
 
-    /// Whether a node enters what a peer has said.
+    /// Whether a node with this mutant enters a peer's change.
     fn hears(self, change: &mut Change, worker: &Worker) -> bool {
         match (self, change) {
             (Self::EndsIgnored, Change::End(_)) => false,
@@ -236,7 +238,7 @@ impl Mutant {
                     .filter(|it| it.backend != Some(record.backend));
                 let Some(Known { age_ms, .. }) = other else { return true };
                 let is_later = record.age_ms < age_ms;
-                // The worker takes it for the earlier one.
+                // The worker treats it as the earlier one.
                 record.age_ms = u32::MAX;
                 is_later
             }

@@ -1,15 +1,16 @@
-//! Changes in two phases: all nodes prepare a configuration before the first of them adopts it. Nodes adopt it at other
-//! times each, one of them much later where it can't reach the store, and any of them is killed in between.
+//! Changes in two phases: all nodes prepare a configuration before the first of them adopts it.
+//! Nodes adopt it at different times, one of them much later if it can't reach the store, and any
+//! of them may be killed in between.
 
 use super::Mutant;
 use super::model::Configuration;
 use super::world::World;
 
-/// A change is prepared after so many packets, or never.
+/// Maximum number of packets until a change is prepared.
 const PREPARED_PACKETS: usize = 4_000;
 
 impl World {
-    /// A change that is planned, while packets go on.
+    /// A planned change, while packets continue.
     pub fn planned_change(&mut self) -> Result<(), String> {
         let next = self.next_configuration();
         self.forget_unseen();
@@ -41,7 +42,7 @@ impl World {
         self.adopt_by_turns(before)
     }
 
-    /// So many packets at most.
+    /// Continues with at most this many packets.
     fn go_on(&mut self, packets_max: usize) -> Result<(), String> {
         (0..self.rng.index(packets_max + 1)).try_for_each(|_| self.traffic())
     }
@@ -57,8 +58,8 @@ impl World {
         Err(format!("at {} ms: never prepared", self.now_ms))
     }
 
-    /// Nodes adopt what is in force, one after the other. Once, one of them may be killed, or the last one that goes by what
-    /// was `before` comes back with that.
+    /// Lets nodes adopt the configuration in force, one after the other. Once, one of them may be
+    /// killed, or the last one with the configuration `before` comes back with that.
     fn adopt_by_turns(&mut self, before: Configuration) -> Result<(), String> {
         let mut left: Vec<_> = (0..self.nodes.len()).collect();
         // The last one can't reach the store for a while, and others end meanwhile.
@@ -92,8 +93,8 @@ impl World {
         Ok(())
     }
 
-    /// A node is killed that can't reach the store, and comes back with its copy of the configuration before. It takes no
-    /// packets as long as peers go by a newer one.
+    /// Kills a node that can't reach the store. It comes back with its copy of the previous
+    /// configuration, and takes no packets while peers use a newer one.
     fn come_back(&mut self, node: usize, before: Configuration) -> Result<(), String> {
         self.met.returned += 1;
         self.settle()?;
@@ -104,7 +105,7 @@ impl World {
         self.settle()?;
         self.announce_unless_behind(node);
         self.go_on(400)?;
-        // Routes change once more, and it reads the store again.
+        // Routes change once more, and the node reads the store again.
         self.settle()?;
         self.salt = self.rng.next_u64();
         self.move_clients();

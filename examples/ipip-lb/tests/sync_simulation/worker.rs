@@ -1,4 +1,5 @@
-//! A node's worker, which is the balancer's own code: packets go in as frames, and control asks it for its exceptions.
+//! A node's worker, which is the balancer's own code: packets go in as frames, and control requests
+//! its exceptions.
 
 use super::model::{
     BACKENDS, CLOSING_MS, Configuration, ESTABLISHED_MS, OPENING_MS, Packet, VIP, address, backend,
@@ -18,7 +19,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// The node's own address, to which backends send answers that come back by balancers.
+/// The node's own address, which backends send answers to that come back through balancers.
 const OWN: &str = "192.0.2.1";
 
 static CONFIG: LazyLock<Config> = LazyLock::new(|| {
@@ -60,13 +61,13 @@ ports = "80"
     Config::parse("lb.toml", &text).unwrap()
 });
 
-/// What a node has of a connection.
+/// A node's entry for a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     pub backend: Option<IpAddr>,
     pub state: State,
     pub age_ms: u32,
-    /// Whether it is not a peer's.
+    /// Whether it is this node's own, not a peer's.
     pub is_own: bool,
     pub is_exception: bool,
     pub moves: u8,
@@ -92,12 +93,12 @@ pub struct Worker {
     lb: Lb,
     pub exceptions: Exceptions,
     now_ms: u64,
-    /// After so many rounds, control has heard of all that it has done.
+    /// The round after which control has all of its changes.
     heard_round: u64,
 }
 
 impl Worker {
-    /// One that begins now, by a configuration.
+    /// A worker that begins now, with a configuration.
     pub fn new(configuration: Configuration, now_ms: u64) -> Self {
         let (lb, asker) = Lb::sharing(CONFIG.clone(), 4096);
         let exceptions = Exceptions::new(asker, 1);
@@ -113,7 +114,7 @@ impl Worker {
         self.now_ms = now_ms;
     }
 
-    /// Takes what peers say. Returns how much of it.
+    /// Takes peers' changes. Returns the number taken.
     pub fn import(&mut self, changes: &[Change]) -> usize {
         self.exceptions.import(self.lb.services(), changes)
     }
@@ -123,7 +124,7 @@ impl Worker {
         self.heard_round = self.exceptions.round_count() + 2;
     }
 
-    /// Where a client's packet goes; nowhere if it is dropped.
+    /// The backend of a client's packet; `None` if it is dropped.
     pub fn packet(&mut self, client: u32, packet: Packet) -> Option<IpAddr> {
         let flags = match packet {
             Packet::Syn => SYN,
@@ -137,7 +138,7 @@ impl Worker {
         sent.packets().first().map(|it| tunnel_of(&it.packet).destination)
     }
 
-    /// A backend's answer to a client comes back by this balancer.
+    /// Passes a backend's answer to a client through this balancer.
     pub fn answer(&mut self, client: u32, packet: Packet, from: IpAddr) {
         let flags = match packet {
             Packet::Syn => SYN | ACK,
@@ -151,7 +152,7 @@ impl Worker {
         assert_eq!(sent.packets().len(), 1, "an answer of {from} is dropped");
     }
 
-    /// What it has of a client's connection.
+    /// Its entry for a client's connection.
     pub fn knows(&self, client: u32) -> Option<Known> {
         let now = Instant::from_ns(self.now_ms * 1_000_000);
         let it: Connection = self.lb.balance().connections().peek(&key(client), now)?;
@@ -174,7 +175,7 @@ impl Worker {
         }
     }
 
-    /// Has it go by a configuration, and compare connections with another one.
+    /// Switches to a configuration, and compares connections with another one.
     pub fn go_by(&mut self, configuration: Configuration, other: Option<Configuration>) {
         let other = other.map(|other| self.table(other));
         self.weigh(configuration);
@@ -187,10 +188,10 @@ impl Worker {
         self.lb.built()
     }
 
-    /// Lets it do what it does between bursts, a few times.
+    /// Does its work between bursts, a few times.
     pub fn tick(&mut self) {
         if !self.exceptions.has_entered_all() {
-            // What it enters may have it say more.
+            // The imports may lead to new changes.
             self.has_news();
         }
         for _ in 0..2 {
@@ -198,12 +199,12 @@ impl Worker {
         }
     }
 
-    /// Whether all exceptions are marked, and control has heard of them.
+    /// Whether all exceptions are marked, and control has them.
     pub fn is_marked(&self) -> bool {
         self.exceptions.is_marked(self.lb.services())
     }
 
-    /// Whether control has heard of all that it has done.
+    /// Whether control has all of its changes.
     pub fn is_heard(&self) -> bool {
         let rounds = self.exceptions.round_count();
         rounds >= self.heard_round && self.exceptions.has_entered_all() && self.is_marked()

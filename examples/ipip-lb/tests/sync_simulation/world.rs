@@ -1,4 +1,4 @@
-//! What happens in a cluster, by a seed.
+//! The events in a cluster, drawn by a seed.
 
 use super::Mutant;
 use super::clients::Client;
@@ -9,13 +9,13 @@ use super::node::{Node, name};
 use hotloop::testing::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How much of what has happened a failure shows.
+/// Maximum number of events that a failure shows.
 const SHOWN_MAX: usize = 40;
 
 const ROUNDS: usize = 6;
 const PACKETS_PER_ROUND: usize = 400;
 
-/// Nodes that can talk are in sync after so many milliseconds, or never.
+/// Nodes in contact are in sync after this many milliseconds, or never.
 const SETTLED_MS: u64 = 60_000;
 
 pub struct World {
@@ -24,26 +24,28 @@ pub struct World {
     pub now_ms: u64,
     pub nodes: Vec<Option<Node>>,
     pub links: Vec<Link>,
-    /// Those that the router sends to.
+    /// The nodes that the router sends to.
     pub announced: Vec<usize>,
     pub salt: u64,
     pub configuration: Configuration,
-    /// Clients that began a connection since all nodes were in sync, or went on once it was open: what a node knows of these
-    /// ends with it.
+    /// Clients that began a connection since all nodes were in sync, or continued one after it was
+    /// open: a node's knowledge of these ends with the node.
     pub fresh: BTreeSet<u32>,
-    /// Those that ended one.
+    /// Clients that ended one.
     pub ended: BTreeSet<u32>,
-    /// Those of which a packet came to a node that had not heard of the connection.
+    /// Clients with a packet that came to a node without the connection.
     pub strayed: BTreeSet<u32>,
-    /// Those that began a connection where some node still knew the one before, since all nodes were in sync.
+    /// Clients that began a connection while some node still knew the previous one, since all nodes
+    /// were in sync.
     pub replacing: BTreeSet<u32>,
     pub clients: BTreeMap<u32, Client>,
-    /// When a client is to send something.
+    /// When each client's next packet is due.
     pub due: BTreeSet<(u64, u32)>,
-    /// Those of which a connection ended that some node may remember for longer: the limit that the documentation states.
+    /// Clients with an ended connection that some node may remember for longer: the limit in the
+    /// documentation.
     pub lingering: BTreeSet<u32>,
     starts: u64,
-    /// What has happened, and to which client.
+    /// The events, and the client of each.
     log: Vec<(u64, Option<u32>, String)>,
     pub met: Met,
 }
@@ -96,7 +98,7 @@ impl World {
         Ok(self.met)
     }
 
-    /// Packets, while everything happens that may happen between nodes.
+    /// Sends packets, during all kinds of events between nodes.
     fn disturb(&mut self) -> Result<(), String> {
         for _ in 0..PACKETS_PER_ROUND {
             self.traffic()?;
@@ -126,7 +128,7 @@ impl World {
         Ok(())
     }
 
-    /// Another configuration, which nodes adopt at other times each.
+    /// Makes another configuration, which nodes adopt at different times.
     fn reconfigure(&mut self) {
         self.configuration = self.next_configuration();
         self.forget_unseen();
@@ -154,18 +156,18 @@ impl World {
         }
     }
 
-    /// Notes what has happened.
+    /// Records an event.
     pub fn note(&mut self, client: Option<u32>, what: String) {
         self.log.push((self.now_ms, client, what));
     }
 
-    /// What nodes have of a client's connection.
+    /// The nodes' entries for a client's connection.
     pub fn known(&self, client: u32) -> String {
         let nodes = self.nodes.iter().flatten();
         nodes.map(|node| node.shown(client)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Why the cluster is wrong, with what happened to a client's connection before.
+    /// The error of the cluster, with the earlier events of a client's connection.
     pub fn failure(&self, client: u32, why: String) -> String {
         let of_it = self.log.iter().filter(|it| it.1.is_none_or(|it| it == client));
         let lines: Vec<_> = of_it.map(|(ms, _, what)| format!("{ms} ms: {what}")).collect();
@@ -180,7 +182,7 @@ impl World {
         self.nodes.iter_mut().flatten().for_each(|node| node.turn(self.now_ms));
     }
 
-    /// Lets nodes talk until they are in sync, while packets go on.
+    /// Lets nodes communicate until they are in sync, while packets continue.
     pub fn settle(&mut self) -> Result<(), String> {
         for link in &mut self.links {
             (link.is_parted, link.delay_ms) = (false, 1 + self.rng.below(5));
@@ -200,13 +202,13 @@ impl World {
         self.nodes.iter().flatten().all(|it| it.is_in_sync(is_up, self.now_ms))
     }
 
-    /// Whether all nodes hear each other.
+    /// Whether all nodes are in contact.
     pub fn are_joined(&self) -> bool {
         let is_up = |peer: &str| self.is_up(peer);
         self.nodes.iter().flatten().all(|it| it.is_joined(is_up, self.now_ms))
     }
 
-    /// Whether all nodes go by the configuration in force.
+    /// Whether all nodes use the configuration in force.
     pub fn are_alike(&self) -> bool {
         let revision = self.configuration.revision;
         self.nodes.iter().flatten().all(|node| node.configuration.revision == revision)
@@ -217,7 +219,7 @@ impl World {
         (0..self.nodes.len()).any(|it| self.nodes[it].is_some() && name(it) == node)
     }
 
-    /// A node is killed or comes back, or routes change.
+    /// Kills a node, brings one back, or changes routes.
     fn change_nodes(&mut self) -> Result<(), String> {
         self.salt = self.rng.next_u64();
         let down: Vec<_> = (0..self.nodes.len()).filter(|&it| self.nodes[it].is_none()).collect();
@@ -226,7 +228,7 @@ impl World {
         {
             self.restart(node, self.configuration);
             self.salt = self.rng.next_u64();
-            // It is not announced before it knows what the others do.
+            // It is not announced before it knows the others' connections.
             self.settle()?;
             self.announced.push(node);
         } else if self.announced.len() > 1 && self.rng.permille(700) {
@@ -236,7 +238,7 @@ impl World {
         Ok(())
     }
 
-    /// A node comes back, with empty tables.
+    /// Brings a node back, with empty tables.
     pub fn restart(&mut self, node: usize, configuration: Configuration) {
         self.met.restarts += 1;
         self.starts += 1;
@@ -246,13 +248,13 @@ impl World {
         self.nodes[node] = Some(Node::new(id, self.starts, begin, self.mutant));
     }
 
-    /// Some node is killed.
+    /// Kills some node.
     pub fn kill(&mut self) {
         let index = self.rng.index(self.announced.len());
         self.kill_node(self.announced[index]);
     }
 
-    /// A node is killed. Those of its connections that peers may not have heard of are lost.
+    /// Kills a node. Those of its connections that peers may not have learned of are lost.
     pub fn kill_node(&mut self, node: usize) {
         self.met.kills += 1;
         self.note(None, format!("{} is killed", name(node)));
@@ -270,7 +272,7 @@ impl World {
         self.clients.values_mut().for_each(|client| client.lose_node(now_ms));
     }
 
-    /// Each connection may come to another node from now on.
+    /// From now on each connection may come to another node.
     pub fn move_clients(&mut self) {
         self.announced.sort_unstable();
         self.note(None, format!("routers send to {:?}", self.announced));
