@@ -314,7 +314,7 @@ impl PortHops {
         })
     }
 
-    /// The neighbours in recent use, with the names of their ports: without those that stopped
+    /// The neighbours in recent use, with the names of their ports: without neighbours that stopped
     /// answering long before the others did.
     #[must_use]
     pub fn known(&self) -> Vec<(String, IpAddr, MacAddress)> {

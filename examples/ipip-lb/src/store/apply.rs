@@ -60,7 +60,7 @@ impl Apply {
         }
         let current = match layout::read(&etcd) {
             Ok(reading) => reading.stored,
-            // An invalid configuration is to be replaced, too.
+            // Even an invalid configuration may be replaced.
             Err(error) if error.kind() == StoreErrorKind::Content => None,
             Err(error) => return Err(error.into()),
         };

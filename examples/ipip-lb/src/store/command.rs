@@ -15,12 +15,12 @@ use std::path::PathBuf;
 /// `ipip-lb cluster`.
 #[derive(Args, Debug)]
 pub struct Cluster {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: ClusterCommand,
 }
 
-/// What can be done with the configuration of a cluster.
+/// Commands for the configuration of a cluster.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
     /// Check a configuration, have all nodes prepare it, and put it in force.

@@ -33,7 +33,7 @@ pub enum Patience {
 /// it was made from.
 ///
 /// # Errors
-/// Errors in the configuration; and, without patience, that there is none.
+/// If the configuration is invalid or, without patience, if there is none.
 pub fn start(
     node: (&str, &str),
     store: &Store,
