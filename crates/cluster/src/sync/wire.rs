@@ -94,8 +94,8 @@ pub enum Message<'a> {
 pub struct Frame<'a> {
     /// The revision of the configuration in force at the sender; 0 if there is no common one.
     pub epoch: u64,
-    /// The number of a snapshot, change or relayed claim, from 1 in each connection and direction; in
-    /// a [`Message::Ack`], the acknowledged number; else 0.
+    /// The number of a snapshot, change or relayed claim, from 1 in each connection and direction;
+    /// in a [`Message::Ack`], the acknowledged number; else 0.
     pub sequence: u64,
     /// The message.
     pub message: Message<'a>,

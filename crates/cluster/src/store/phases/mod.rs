@@ -3,7 +3,7 @@
 //! ```text
 //! current              the configuration in force, in the form of `layout`
 //! phases/prepared      the proposal, under the lease of the proposer
-//! phases/nodes/NAME    a node's revision in force, and its answer to a proposal, under the node's lease
+//! phases/nodes/NAME    a node's revision and its answer to a proposal, under the node's lease
 //! phases/members       changes whenever a node comes
 //! ```
 //!
