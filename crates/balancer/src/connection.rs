@@ -65,7 +65,7 @@ pub const ABANDONED_NS: u64 = 60_000_000_000;
 pub struct Connection {
     /// The target of the connection's packets.
     pub target: TargetId,
-    /// When its backend got its first packet, in steps of [`STEP_NS`]: the lower bits of that
+    /// When the backend got its first packet, in steps of [`STEP_NS`]: the lower bits of that
     /// number.
     since: u32,
     /// The [`STATE`], and the number of [moves](Self::moves).

@@ -132,13 +132,13 @@ impl Default for Timeouts {
 /// A service: the addresses that clients connect to, and the backends that answer.
 #[derive(Clone, Debug)]
 pub struct ServiceSpec {
-    /// Its name in reports.
+    /// The service's name in reports.
     pub name: String,
-    /// Its addresses (VIPs).
+    /// The service's addresses (VIPs).
     pub address: Prefix,
-    /// Its protocols.
+    /// The service's protocols.
     pub protocol: Protocol,
-    /// Its ports.
+    /// The service's ports.
     pub ports: Ports,
     /// How the backend of a new connection is chosen.
     pub scheduler: Scheduler,

@@ -84,7 +84,7 @@ impl<'a> Assembly<'a> {
         count
     }
 
-    /// The taps of its cores, for captures. Each core applies changes when it is stepped.
+    /// The taps of the cores, for captures. Each core applies changes when it is stepped.
     #[must_use]
     pub fn taps(&self) -> Taps {
         self.taps.clone()

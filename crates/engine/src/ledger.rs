@@ -16,7 +16,7 @@ pub(crate) struct CoreEnd {
     /// Packets left inside, found by walking.
     pub(crate) in_flight: usize,
     pub(crate) panic: Option<Panic>,
-    /// The time that its thread used, if it had a thread.
+    /// The time that the core's thread used, if there was one.
     pub(crate) time: Option<CoreTime>,
 }
 

@@ -29,7 +29,7 @@ pub struct CoreState {
     pub sleeps: u64,
     /// The stage that runs, or ran last in its turn, or the engine's name for its own place there.
     pub place: String,
-    /// Whether it has had its last turn.
+    /// Whether the core has had its last turn.
     pub has_ended: bool,
 }
 

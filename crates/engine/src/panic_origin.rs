@@ -39,7 +39,7 @@ pub(crate) fn attribute<R>(name: &str, work: impl FnOnce() -> R) -> R {
 pub(crate) struct Panic {
     /// The stage that panicked, or the engine's name for its own place.
     pub(crate) place: String,
-    /// Its message.
+    /// The panic's message.
     pub(crate) text: String,
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// A part of a chain that counts packets and may hold some, as seen from outside the packet path.
 pub trait Part {
-    /// Its place in the report.
+    /// The part's place in the report.
     fn place(&self) -> Place;
 
     /// Sets its number among the parts of its core, in the order of a packet. The part uses the
@@ -45,18 +45,18 @@ pub trait Part {
         Ok(())
     }
 
-    /// Whether it is a source that can wait.
+    /// Whether the part is a source that can wait.
     fn is_lossless(&self) -> bool {
         false
     }
 
-    /// Whether it has work left that does not depend on packets:
+    /// Whether the part has work left that does not depend on packets:
     /// [`BurstStage::has_work`](hotloop_stage::BurstStage::has_work).
     fn has_work(&self) -> bool {
         false
     }
 
-    /// The devices of its source or sink; `None` if it has neither.
+    /// The devices of the part's source or sink; `None` if it has neither.
     fn devices(&self) -> Option<Vec<Arc<dyn Device>>> {
         None
     }

@@ -5,17 +5,17 @@ use hotloop_stage::{Burst, Counters};
 /// The packets that passed a place since it last settled.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passage {
-    /// Packets that it took.
+    /// Packets that the place took.
     pub received: u64,
-    /// Packets that it emitted.
+    /// Packets that the place emitted.
     pub emitted: u64,
     /// The part of `emitted` that it created.
     pub created: u64,
-    /// Packets that it dropped, by reason.
+    /// Packets that the place dropped, by reason.
     pub dropped: u64,
-    /// Packets that it held before.
+    /// Packets that the place held before.
     pub held_before: u64,
-    /// Packets that it holds now.
+    /// Packets that the place holds now.
     pub held_after: u64,
 }
 

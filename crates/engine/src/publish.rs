@@ -125,8 +125,9 @@ impl<T> Lane<T> {
 
 /// A core's end of [`publish`]: a field of the stage that reads the value.
 ///
-/// It is dropped with its stage, after the core's last packet. Only that drop may free a value on
-/// the core's thread: if the publisher is gone, or this subscriber was the last to hold a value.
+/// A subscriber is dropped with its stage, after the core's last packet. Only that drop may free a
+/// value on the core's thread: if the publisher is gone, or this subscriber was the last to hold a
+/// value.
 pub struct Subscriber<T> {
     current: Arc<T>,
     superseded: Producer<Arc<T>>,

@@ -64,25 +64,25 @@ pub struct DeviceTotals {
 /// One core.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct CoreReport {
-    /// Its name: the name of the group, in a pipeline, and of the core in it.
+    /// The core's name: in a pipeline, the name of the group and of the core in it.
     pub name: String,
-    /// The group that it belongs to; 0 in run-to-completion.
+    /// The core's group; 0 in run-to-completion.
     pub group: usize,
-    /// Its number in the group.
+    /// The core's number in the group.
     pub index: usize,
-    /// The lcore that its thread was registered as, if a driver did so.
+    /// The lcore of the core's thread, if a driver registered one.
     pub lcore: Option<u32>,
-    /// The CPU that it was pinned to.
+    /// The CPU that the core was pinned to.
     pub cpu: Option<usize>,
-    /// Packets that it took from its source, or from the previous group.
+    /// Packets that the core took from its source, or from the previous group.
     pub received: u64,
-    /// Packets that it sent to other cores.
+    /// Packets that the core sent to other cores.
     pub crossed: u64,
-    /// Packets that its sinks accepted.
+    /// Packets that the core's sinks accepted.
     pub sent: u64,
     /// The message of a stage's panic.
     pub panic: Option<String>,
-    /// The time that its thread used; `None` if it had no thread.
+    /// The time that the core's thread used; `None` if there was no thread.
     pub time: Option<CoreTime>,
 }
 

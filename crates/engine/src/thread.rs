@@ -20,7 +20,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct CoreThread<'a> {
     pub(crate) deployment: Deployment,
-    /// Its index among all cores of the deployment.
+    /// The core's index among all cores of the deployment.
     pub(crate) position: usize,
     pub(crate) is_paced: bool,
     pub(crate) seat: Seat,

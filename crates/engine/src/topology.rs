@@ -8,9 +8,9 @@ use std::path::Path;
 pub struct Cpu {
     /// The kernel's number.
     pub id: usize,
-    /// Its NUMA node, if the kernel reports it.
+    /// The CPU's NUMA node, if the kernel reports it.
     pub node: Option<u32>,
-    /// Its index among the usable hardware threads of one physical core, from 0.
+    /// The CPU's index among the usable hardware threads of one physical core, from 0.
     pub sibling_index: usize,
 }
 

@@ -24,7 +24,7 @@ pub trait Worker {
     /// can come from another core.
     fn drain(&mut self, context: TurnContext<'_>) -> bool;
 
-    /// Whether its source has ended; `None` if it has no source.
+    /// Whether the source has ended; `None` if the worker has no source.
     fn is_exhausted(&self) -> Option<bool>;
 
     /// Number of packets that the rings to other cores have room for.

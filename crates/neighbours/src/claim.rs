@@ -17,7 +17,7 @@ pub(crate) struct Claim {
     /// The station; an advertisement to one that knows it may leave it out.
     pub mac: Option<MacAddress>,
     pub kind: Kind,
-    /// Whether it is a router, if the message contains that.
+    /// Whether the station is a router, if the message contains that.
     pub is_router: Option<bool>,
 }
 

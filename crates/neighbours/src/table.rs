@@ -19,13 +19,13 @@ const SET_LEN: usize = 8;
 /// A neighbour with a known Ethernet address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Neighbour {
-    /// The link that it is on.
+    /// The neighbour's link.
     pub link: LinkId,
-    /// Its IP address.
+    /// The neighbour's IP address.
     pub address: IpAddr,
-    /// Its Ethernet address.
+    /// The neighbour's Ethernet address.
     pub mac: MacAddress,
-    /// When it last answered.
+    /// When the neighbour last answered.
     pub confirmed: Instant,
     /// The certainty of the Ethernet address.
     pub state: NeighbourState,
@@ -35,12 +35,12 @@ pub struct Neighbour {
 /// in every state.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NeighbourState {
-    /// It answered within 30 seconds.
+    /// The neighbour answered within 30 seconds.
     Reachable,
-    /// It has not answered for 30 seconds; the next packet causes a question.
+    /// The neighbour has not answered for 30 seconds; the next packet causes a question.
     Stale,
-    /// It is being asked, since it has not answered for 30 seconds, or another station claims its
-    /// address.
+    /// The neighbour is being asked, since it has not answered for 30 seconds, or another station
+    /// claims its address.
     Probing,
     /// The system has set it.
     System,

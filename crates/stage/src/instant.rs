@@ -6,7 +6,7 @@ use std::time::Duration;
 /// A point in time, in nanoseconds since the engine driver's zero: the start of a clock, the epoch
 /// of a capture's timestamps, zero in a test.
 ///
-/// It is read once per loop, so that all packets of a burst have the same time.
+/// The time is read once per loop, so that all packets of a burst have the same time.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Instant(u64);
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 ///
 /// [`poll`](Self::poll) may not block, allocate, lock or make a system call in steady state.
 pub trait Source {
-    /// The items that it yields.
+    /// The items that the source yields.
     type Item;
 
     /// Puts the arrived items into `burst`, at most its [`room`](Burst::room), and returns their
@@ -25,23 +25,24 @@ pub trait Source {
         Ok(())
     }
 
-    /// Its devices. The engine compares their own counters and pools with its counts. A device with
-    /// several queues is returned by each of them; the engine identifies it by its name.
+    /// The source's devices. The engine compares their own counters and pools with its counts. A
+    /// device with several queues is returned by each of them; the engine identifies it by its
+    /// name.
     fn devices(&self) -> Vec<Arc<dyn Device>> {
         Vec::new()
     }
 
-    /// Whether it can wait, like a file: then it is polled only for as many packets as the rings
-    /// have room for, and each group of cores takes from its rings only as many as the next group's
-    /// rings have room for. So nothing is dropped as `ring_full`, unless a stage creates packets or
-    /// releases held ones in its `tick` or `finish`, or more in `process` than its
+    /// Whether the source can wait, like a file: then it is polled only for as many packets as the
+    /// rings have room for, and each group of cores takes from its rings only as many as the next
+    /// group's rings have room for. So nothing is dropped as `ring_full`, unless a stage creates
+    /// packets or releases held ones in its `tick` or `finish`, or more in `process` than its
     /// [`growth_max`](crate::BurstStage::growth_max).
     fn lossless(&self) -> bool {
         false
     }
 
-    /// Whether it creates its packets, like a traffic generator: they count as created, not as
-    /// received.
+    /// Whether the source creates its packets, like a traffic generator: they count as created, not
+    /// as received.
     ///
     /// ```
     /// use hotloop_packet::{build::udp, memory::MemPacket};
@@ -91,7 +92,7 @@ pub trait Source {
 
 /// A sink of packets: a TX queue, or memory in tests.
 pub trait Sink {
-    /// The items that it takes.
+    /// The items that the sink takes.
     type Item;
 
     /// Sends items from the front of `burst`, leaves the unsent ones there, and returns the number
@@ -127,10 +128,10 @@ pub trait Sink {
 
 /// A device with its own counters and pools, which outlives its queues.
 pub trait Device: Send + Sync {
-    /// Its name, the same for all of its queues.
+    /// The device's name, the same for all of its queues.
     fn name(&self) -> String;
 
-    /// Its counts since it was started. Also valid after [`stop`](Self::stop).
+    /// The device's counts since it was started. Also valid after [`stop`](Self::stop).
     fn counters(&self) -> DeviceCounters;
 
     /// Whether packets can pass; `None` if the device has no link, or does not report it. For the

@@ -45,8 +45,8 @@ pub trait Stage<In> {
         let _ = cx;
     }
 
-    /// Its own counters and gauges, each with its name in reports and metrics. Called once, after
-    /// the stage is made; the engine reads them at any time, and sums them over cores.
+    /// The stage's own counters and gauges, each with its name in reports and metrics. Called once,
+    /// after the stage is made; the engine reads them at any time, and sums them over cores.
     ///
     /// ```
     /// use hotloop_stage::{Counter, Cx, NoDrops, Stage, Verdict};
@@ -117,8 +117,8 @@ pub trait BurstStage<In> {
         0
     }
 
-    /// Whether it has work left that [`tick`](Self::tick) does in steps: then a core does not
-    /// sleep, however few packets come. Called only if a core would sleep otherwise.
+    /// Whether the stage has work left that [`tick`](Self::tick) does in steps: then a core does
+    /// not sleep, however few packets come. Called only if a core would sleep otherwise.
     fn has_work(&self) -> bool {
         false
     }

@@ -98,8 +98,8 @@ impl<P: PacketBuf> Tagged<P, Layout> {
         self.tag().kind()
     }
 
-    /// The key of its flow, read from the decisive header: the inner one of a tunnel, the quoted
-    /// one of an ICMP error. `None` if the packet is not IP.
+    /// The key of the packet's flow, read from the decisive header: the inner one of a tunnel, the
+    /// quoted one of an ICMP error. `None` if the packet is not IP.
     #[inline]
     pub fn key(&self) -> Option<FlowKey> {
         self.tag().key(self.packet.data())

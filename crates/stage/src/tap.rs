@@ -37,7 +37,7 @@ pub struct Sight<'a> {
 /// A packet as a capture sees it.
 #[derive(Clone, Copy)]
 pub struct Seen<'a> {
-    /// The bytes of its first segment.
+    /// The bytes of the first segment.
     pub bytes: &'a [u8],
     /// The packet itself, for its other segments and its time of arrival.
     pub packet: &'a dyn Carries,

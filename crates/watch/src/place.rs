@@ -12,7 +12,7 @@ pub struct Place {
     pub group: usize,
     /// The name of the stage, or the engine's name for the place.
     pub name: String,
-    /// Its counters.
+    /// The place's counters.
     pub counters: Arc<Counters>,
     /// The stage's own counters and gauges, by name.
     pub gauges: Vec<(&'static str, Arc<Counter>)>,

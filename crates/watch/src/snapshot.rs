@@ -15,15 +15,15 @@ pub struct CorePlaces {
     pub name: String,
     /// The group of cores that it belongs to.
     pub group: usize,
-    /// Its number in the group.
+    /// The core's number in the group.
     pub index: usize,
-    /// The CPU that it is pinned to.
+    /// The CPU that the core is pinned to.
     pub cpu: Option<usize>,
     /// Maximum number of packets inside the core.
     pub in_flight_max: usize,
-    /// Its places, in the order of a packet.
+    /// The core's places, in the order of a packet.
     pub places: Vec<Place>,
-    /// Its account of its turns.
+    /// The core's account of its turns.
     pub watch: Arc<Watch>,
     /// For each place, the names of its devices.
     pub devices: Vec<Vec<String>>,
@@ -90,24 +90,24 @@ pub struct PlaceSnapshot {
 pub struct PlaceCounts {
     /// The name of the stage, or the engine's name for the place.
     pub name: String,
-    /// Packets that it took.
+    /// Packets that the place took.
     pub received: u64,
-    /// Packets that it emitted.
+    /// Packets that the place emitted.
     pub emitted: u64,
-    /// Packets that it created.
+    /// Packets that the place created.
     pub created: u64,
     /// The part of `emitted` that went to another core.
     pub crossed: u64,
-    /// Packets that it dropped, by reason; only reasons that have occurred.
+    /// Packets that the place dropped, by reason; only reasons that have occurred.
     pub dropped: BTreeMap<String, u64>,
-    /// All of its drop reasons, including those that have not occurred.
+    /// All drop reasons of the place, including those that have not occurred.
     #[serde(skip)]
     pub reasons: Vec<&'static str>,
-    /// Packets that it held when it last counted.
+    /// Packets that the place held when it last counted.
     pub held: u64,
-    /// Packets that it lost.
+    /// Packets that the place lost.
     pub unattributed: u64,
-    /// Packets that it emitted without having had them.
+    /// Packets that the place emitted without having had them.
     pub uncreated: u64,
     /// The stage's own counters and gauges, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

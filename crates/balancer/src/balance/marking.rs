@@ -298,7 +298,7 @@ mod tests {
         let mut pass = pass(Purpose::Refresh);
         let ms = |ms: Range<u64>| ms.start * 1_000_000..ms.end * 1_000_000;
         assert!(take_turns(&mut pass, 20_000, ms(0..250)) <= 21);
-        // It has no turn for a tenth of a second, which makes the mean turn longer.
+        // The walk has no turn for a tenth of a second, which makes the mean turn longer.
         assert!((41..=60).contains(&take_turns(&mut pass, 20_000, ms(350..400))));
         assert!(pass.done_count < 390_000, "{}", pass.done_count);
         assert!((41..=60).contains(&take_turns(&mut pass, 20_000, ms(400..470))));

@@ -131,7 +131,7 @@ drop_reasons! {
         SourceLimit = "source_limit",
         /// The packet would begin a connection, and too many begin to its service.
         ServiceLimit = "service_limit",
-        /// A reply to one of the balancer's own probes, which got it.
+        /// A reply to one of the balancer's own probes, passed to control.
         ProbeReply = "probe_reply",
         /// A reply to the balancer's own probes that they had no room for: more replies came than
         /// the probes asked for.

@@ -50,7 +50,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
         let hash = hash(packet.data(), layout, &self.seed);
         let chosen = if layout.is_tunnel() {
-            // It goes by the inner flow, and is not remembered.
+            // The packet goes by its inner flow, and is not remembered.
             let (address, protocol) = (header.destination, header.protocol);
             service_for(turn.services, address, protocol, 0, false).and_then(|service| {
                 let (client, now) = (header.source, turn.now());

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 /// A node's entry under a claim's key, its own or from a peer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Existing {
-    /// The backend of its packets.
+    /// The connection's backend.
     pub backend: IpAddr,
     /// The connection's state.
     pub state: State,

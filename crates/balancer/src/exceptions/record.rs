@@ -10,7 +10,7 @@ use std::net::IpAddr;
 pub struct Record {
     /// The flow, from the client to the service.
     pub key: FlowKey,
-    /// The backend of its packets.
+    /// The connection's backend.
     pub backend: IpAddr,
     /// The connection's state.
     pub state: State,

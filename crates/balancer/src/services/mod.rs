@@ -102,9 +102,10 @@ pub struct Settings {
 /// A service, in the form for the packet path.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// Its number, which stays the same while a service of this name and address is configured.
+    /// The service's number, which stays the same while a service of this name and address is
+    /// configured.
     pub id: u32,
-    /// Its name.
+    /// The service's name.
     pub name: Arc<str>,
     /// How the backend of a new connection is chosen.
     pub scheduler: Scheduler,
@@ -129,7 +130,7 @@ pub struct Service {
 pub struct Choice {
     /// The target.
     pub target: TargetId,
-    /// Its weight, above 0.
+    /// The target's weight, above 0.
     pub weight: u32,
 }
 
@@ -142,7 +143,7 @@ pub struct TargetId {
 }
 
 impl TargetId {
-    /// Its index in tables with an entry for each target.
+    /// The target's index in tables with an entry for each target.
     #[inline]
     #[must_use]
     pub const fn slot(self) -> usize {
@@ -151,7 +152,7 @@ impl TargetId {
 }
 
 /// A slot and the backend of a service that has it now.
-// In its own cache line.
+// In a cache line of its own.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Target {
@@ -167,9 +168,9 @@ pub struct Target {
     pub is_usable: bool,
     /// Whether the target is up by its health check, or has none.
     pub is_up: bool,
-    /// The index of its service; `None` if the slot is vacant.
+    /// The index of the target's service; `None` if the slot is vacant.
     pub service: Option<u32>,
-    /// Its current share of new connections.
+    /// The target's current share of new connections.
     pub weight: u32,
 }
 

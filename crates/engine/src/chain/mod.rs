@@ -82,7 +82,7 @@ pub trait Chain: Sync + Sized {
     #[doc(hidden)]
     type Ends: Send;
 
-    /// The group that its end belongs to.
+    /// The group of the chain's end.
     #[doc(hidden)]
     const GROUP: usize;
 

@@ -167,7 +167,7 @@ impl Part for Unrouted {
         Place::new(PlaceKind::Sink, self.group, "no outlet", &self.counters)
     }
 
-    /// It never runs.
+    /// This part never runs.
     fn set_number(&mut self, _: u32) {}
 
     fn in_flight(&self) -> usize {

@@ -23,10 +23,10 @@ drop_reasons! {
 /// A possible result of the factory for `.sink(..)` or `.exit(..)`: a [`Sink`], or
 /// [`outlets`](crate::outlets()).
 pub trait Outlet {
-    /// The items that it takes.
+    /// The items that the outlet takes.
     type Item;
 
-    /// The node that it becomes.
+    /// The node that the outlet becomes.
     type Node: Node<Self::Item>;
 
     /// Wraps it in the engine's accounting, under this name in `group`.
@@ -97,7 +97,7 @@ impl<S: Sink<Item: Carries>> SinkNode<S> {
 }
 
 /// A burst being sent. Its drop settles the packets that a panicking sink has taken.
-// It stays in registers: only cold code takes its address.
+// The value stays in registers: only cold code takes its address.
 struct Sending<'a, S: Sink<Item: Carries>> {
     node: &'a mut SinkNode<S>,
     burst: &'a mut Burst<S::Item>,

@@ -61,7 +61,7 @@ pub struct LoadMeter {
 pub struct CoreLoad {
     /// The name of the core.
     pub core: String,
-    /// The CPU that it is pinned to.
+    /// The CPU that the core is pinned to.
     pub cpu: Option<usize>,
     /// The load: 0 without packets, 100 at the limit. `None` if packets came and none of their
     /// turns was timed yet.

@@ -73,9 +73,9 @@ pub enum CaptureError {
         what: &'static str,
         /// The number that was asked for.
         asked: usize,
-        /// Its minimum.
+        /// The number's minimum.
         least: usize,
-        /// Its maximum.
+        /// The number's maximum.
         most: usize,
     },
 }
@@ -257,14 +257,14 @@ pub struct Interface {
     pub core: String,
     /// The name of the place: the stage's, or the engine's name for it.
     pub place: String,
-    /// The names of its devices, if any.
+    /// The names of the place's devices, if any.
     pub devices: Vec<String>,
 }
 
 /// The counts of a capture up to now, in packets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Totals {
-    /// Packets that it saw.
+    /// Packets that the capture saw.
     pub seen: u64,
     /// The part of `seen` that the filter did not want.
     pub filtered: u64,
@@ -286,9 +286,9 @@ pub struct Capture {
 
 /// The source of one core's records.
 struct CoreRecords {
-    /// Its index in the order of the deployment.
+    /// The core's index in the order of the deployment.
     index: usize,
-    /// The index of its first interface.
+    /// The index of the core's first interface.
     first_interface: usize,
     empty: Producer<Box<Page>>,
     full: Consumer<Box<Page>>,
@@ -411,7 +411,7 @@ impl Capture {
         self.cores.iter().all(is_over)
     }
 
-    /// Its counts up to now.
+    /// The capture's counts up to now.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();

@@ -143,7 +143,7 @@ impl State {
 /// The counts of a capture on one core, in packets.
 #[derive(Debug, Default)]
 pub(super) struct ProbeCounts {
-    /// Packets that it saw.
+    /// Packets that the capture saw.
     pub seen: Counter,
     /// The part of `seen` that the filter wants.
     pub wanted: Counter,

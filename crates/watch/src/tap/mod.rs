@@ -127,6 +127,6 @@ pub struct Record<'a> {
     pub at: Instant,
     /// The length of the whole packet in bytes.
     pub total_bytes: u32,
-    /// Its first bytes, up to the snap length.
+    /// The packet's first bytes, up to the snap length.
     pub data: &'a [u8],
 }
