@@ -119,7 +119,7 @@ pub struct State {
     pub address: IpAddr,
     /// The kind of probe.
     pub health: Health,
-    /// Whether it is up.
+    /// Whether the backend is up.
     pub is_up: bool,
     /// The time of the last change.
     pub since: Instant,

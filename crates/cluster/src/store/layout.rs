@@ -41,7 +41,7 @@ const TRIES: usize = 3;
 /// A configuration that is or was in a store.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Stored {
-    /// The name of its text in messages: the store's address.
+    /// The name of the text in messages: the store's address.
     pub name: String,
     /// The store's revision that wrote it.
     pub revision: i64,
@@ -175,7 +175,7 @@ impl Pointer {
         is_sound.then_some(Self { generation, parts: number("parts")?, bytes: number("bytes")? })
     }
 
-    /// The keys of its parts, without the prefix of the store: from the first, up to the second,
+    /// The keys of the parts, without the prefix of the store: from the first, up to the second,
     /// exclusive. `0` comes after `/`.
     pub(super) fn parts_range(&self) -> (String, String) {
         let Self { generation, .. } = self;
@@ -191,7 +191,7 @@ impl Pointer {
 /// A part of a configuration's text.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Part<'a> {
-    /// Its description, as a part of its key.
+    /// The part's description, as a piece of its key.
     pub(super) label: String,
     text: &'a str,
 }

@@ -19,18 +19,18 @@ impl Lease {
         Self { ttl_s, id: None, due: Instant::now() }
     }
 
-    /// Its number. 0, which is not a lease, before the first successful call of
+    /// The lease's number. 0, which is not a lease, before the first successful call of
     /// [`keep`](Self::keep).
     pub fn id(&self) -> i64 {
         self.id.unwrap_or(0)
     }
 
-    /// When it must next be kept alive.
+    /// When the lease must next be kept alive.
     pub const fn due(&self) -> Instant {
         self.due
     }
 
-    /// When it ends, or has ended, unless it is kept alive.
+    /// When the lease ends, or has ended, unless it is kept alive.
     pub fn end(&self) -> Instant {
         self.due + Duration::from_secs(self.ttl_s.into()) * 2 / 3
     }

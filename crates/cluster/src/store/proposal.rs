@@ -29,7 +29,7 @@ pub struct Proposal<'a> {
     pub replaces: i64,
     /// The nodes that must be present, in addition to those present at the beginning.
     pub expected: Vec<String>,
-    /// Whether it is committed at the deadline even if some nodes have not agreed.
+    /// Whether the change is committed at the deadline even if some nodes have not agreed.
     pub is_forced: bool,
     /// Maximum time for the nodes' answers.
     pub within: Duration,

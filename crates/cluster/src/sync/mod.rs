@@ -16,10 +16,10 @@
 //! - Offer changes, and supply pages, in the order in which a worker reported them.
 //! - When a packet makes a peer's connection this node's own: offer a [`Claim`](Change::Claim) if
 //!   the connection is an exception here, else an [`End`](Change::End). In both cases the
-//!   connection has moved once more: add 1 to [`Record::moves`], modulo [`MOVES`]. So all nodes
-//!   agree on its owner, whatever their clocks show and however late messages are. A connection
-//!   ends when no node claims it any more, so a claim must come before the end of a connection that
-//!   was a peer's.
+//!   connection has moved once more: add 1 to [`Record::moves`], modulo
+//!   [`MOVES`](hotloop_balancer::exceptions::MOVES). So all nodes agree on its owner, whatever
+//!   their clocks show and however late messages are. A connection ends when no node claims it any
+//!   more, so a claim must come before the end of a connection that was a peer's.
 //! - Claim a connection again when it becomes established or is closing, and when the last packet
 //!   that peers know of came a third of its idle timeout ago and another one has come since.
 //! - Offer an end when one of this node's own connections was an exception, and is forgotten or is
@@ -29,10 +29,10 @@
 //!   its half.
 //! - List in the pages of a walk all of this node's own exceptions, and all connections that it
 //!   entered for peers. Those of nodes that are away, or have restarted, are then sent to the peer.
-//! - Enter an end only if the local entry is remote, and decide on claims by [`merge`]. The same
-//!   holds for a closing entry: the end from a node that the connection has left says nothing about
-//!   its last packets. Remote connections stay when the configuration chooses the same backend:
-//!   their owners end them.
+//! - Enter an end only if the local entry is remote, and decide on claims by
+//!   [`merge`](hotloop_balancer::exceptions::merge). The same holds for a closing entry: the end
+//!   from a node that the connection has left says nothing about its last packets. Remote
+//!   connections stay when the configuration chooses the same backend: their owners end them.
 //! - If a SYN begins a connection in the place of a peer's, and the new one is no exception, offer
 //!   a claim before the end: other nodes may have the peer's connection, too, possibly as closing.
 //! - Take no packets, once started, while a peer [uses](Sync::is_behind) a newer configuration.

@@ -24,14 +24,15 @@ const EXPIRY_MS: u64 = 60_000;
 pub struct Owner {
     /// The node.
     pub peer: PeerId,
-    /// Number of its starts, from 1; 0 for everything that it claimed before the last one.
+    /// Number of the node's starts, from 1; 0 for everything that it claimed before the last one.
     pub lifetime: u16,
     /// The rank of the node's name among the names of all peers.
     pub rank: u8,
 }
 
 impl Owner {
-    /// Its bit among claimants: there are fewer peers than bits. No bit for a run that is over.
+    /// The owner's bit among claimants: there are fewer peers than bits. No bit for a run that is
+    /// over.
     const fn bit(self) -> u32 {
         if self.lifetime == 0 { 0 } else { 1 << self.peer.0 }
     }

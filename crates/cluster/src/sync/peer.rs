@@ -47,9 +47,9 @@ pub enum PeerState {
 /// The status of a peer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PeerStatus {
-    /// Its name.
+    /// The peer's name.
     pub name: String,
-    /// The address that it listens at, from the configuration.
+    /// The address that the peer listens at, from the configuration.
     pub address: String,
     /// This node's relation to the peer.
     pub state: PeerState,
@@ -88,7 +88,7 @@ struct Received {
 pub struct Peer {
     pub name: String,
     pub address: String,
-    /// The rank of its name among the names of all peers.
+    /// The rank of the peer's name among the names of all peers.
     rank: u8,
     /// The number of the peer's run in the last session.
     pub incarnation: Option<u64>,
@@ -216,7 +216,7 @@ impl Peer {
         self.import_count() < IMPORTS_MAX && self.received.len() < IMPORTS_MAX
     }
 
-    /// Number of its imports that wait to be entered.
+    /// Number of the peer's imports that wait to be entered.
     fn import_count(&self) -> usize {
         (self.imported_count - self.entered_count) as usize
     }

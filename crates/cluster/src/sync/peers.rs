@@ -18,7 +18,7 @@ pub use watermark::{Entered, Watermark};
 /// A node's identity for its peers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Local {
-    /// Its name.
+    /// The node's name.
     pub node: String,
     /// The number of this run of the program, which no other run uses. Not 0.
     pub incarnation: u64,

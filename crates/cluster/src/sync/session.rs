@@ -48,7 +48,7 @@ struct Sent {
     /// Number of items queued up to its last one, since the session began.
     item_count: u64,
     record_count: usize,
-    /// When its first record began to wait.
+    /// When the first record of these frames began to wait.
     since_ms: u64,
 }
 

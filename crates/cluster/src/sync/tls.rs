@@ -107,7 +107,8 @@ impl Tls {
         checked.map(drop).map_err(|error| why_not(&error))
     }
 
-    /// When the first of its own certificates expires, in seconds since the beginning of 1970.
+    /// When the first of the node's own certificates expires, in seconds since the beginning of
+    /// 1970.
     #[must_use]
     pub fn not_after(&self) -> Option<u64> {
         self.files.chain.iter().filter_map(not_after).min()

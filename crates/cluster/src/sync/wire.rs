@@ -56,7 +56,7 @@ pub struct Hello {
 pub struct NodeState {
     /// The [digest](hotloop_balancer::services::ServiceTable::digest) of its service table.
     pub tables: u64,
-    /// Whether it knows what its peers know, as far as they could be reached.
+    /// Whether the node knows what its peers know, as far as they could be reached.
     pub is_ready: bool,
 }
 
@@ -78,7 +78,7 @@ pub enum Message<'a> {
     Relayed {
         /// The third node's name.
         owner: &'a str,
-        /// Its [`Hello::incarnation`]; 0 if it has restarted since.
+        /// The third node's [`Hello::incarnation`]; 0 if it has restarted since.
         incarnation: u64,
         /// The claims.
         claims: Changes<'a>,

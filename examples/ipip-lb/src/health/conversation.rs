@@ -88,7 +88,7 @@ impl Conversation {
         }
     }
 
-    /// Whether it stopped because its turn was over: the socket may have more at once.
+    /// Whether the probe stopped because its turn was over: the socket may have more at once.
     pub const fn has_more(&self) -> bool {
         self.is_connected && self.turn_bytes == 0
     }

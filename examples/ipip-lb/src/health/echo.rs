@@ -72,7 +72,7 @@ impl Echo {
         Err(ErrorKind::WouldBlock.into())
     }
 
-    /// Whether it stopped because its turn was over: the socket may have more at once.
+    /// Whether the probe stopped because its turn was over: the socket may have more at once.
     pub const fn has_more(&self) -> bool {
         self.has_more
     }

@@ -85,7 +85,7 @@ enum Answer {
     Partial,
     /// The status. Interim answers (1xx) before it are skipped, unless one is expected.
     Status(u16),
-    /// It isn't HTTP/1.
+    /// The answer isn't HTTP/1.
     Foreign,
 }
 

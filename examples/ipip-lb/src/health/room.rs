@@ -9,7 +9,7 @@ const OTHER_FILES: u64 = 512;
 
 /// The files that the probes of a list of backends need, and the number that this process may open.
 ///
-/// Its `Display` form is for operators at startup:
+/// The `Display` form is for operators at startup:
 ///
 /// ```text
 /// backends probed: 10000, each over one connection at most; open files allowed: 20000 (raised from 1024)

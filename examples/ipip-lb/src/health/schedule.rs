@@ -34,7 +34,7 @@ pub struct Schedule {
 struct Target {
     probed: Arc<Probed>,
     standing: Standing,
-    /// When its next probe is due, or when the current one was due.
+    /// When the target's next probe is due, or when the current one was due.
     due: Instant,
     last: Option<Outcome>,
     passed_count: u64,

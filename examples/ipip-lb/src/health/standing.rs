@@ -11,8 +11,8 @@ pub const RISE_FACTOR_MAX: u32 = 8;
 
 /// Whether a backend is up, and its progress towards a change.
 ///
-/// It starts up. `fall` failures in a row take it down, `rise` passes in a row bring it up. Each
-/// time it goes down within [`FLAP`] of coming up doubles the required passes, up to
+/// A backend starts up. `fall` failures in a row take it down, `rise` passes in a row bring it up.
+/// Each time it goes down within [`FLAP`] of coming up doubles the required passes, up to
 /// [`RISE_FACTOR_MAX`] times `rise`; after it has stayed up for longer, it needs `rise` again.
 ///
 /// ```
@@ -32,7 +32,7 @@ pub struct Standing {
     fall: u32,
     is_up: bool,
     since: Instant,
-    /// Whether it came up at `since`, as opposed to starting so.
+    /// Whether the backend came up at `since`, as opposed to starting so.
     has_risen: bool,
     contrary_count: u32,
     rise_factor: u32,
@@ -89,7 +89,7 @@ impl Standing {
         true
     }
 
-    /// Whether it is up.
+    /// Whether the backend is up.
     #[must_use]
     pub const fn is_up(&self) -> bool {
         self.is_up

@@ -28,7 +28,7 @@ impl Gate {
 pub struct Gated<S> {
     /// The source.
     pub source: S,
-    /// Its gate.
+    /// The source's gate.
     pub gate: Gate,
 }
 

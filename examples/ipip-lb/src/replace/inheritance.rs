@@ -16,8 +16,8 @@ pub struct Inheritance {
     pub closed: Duration,
     /// The names of the interfaces, in the order of the files that come with this message.
     pub interfaces: Vec<String>,
-    /// The neighbours of its ports, each with the port's name, so that no packet must wait until
-    /// they are known.
+    /// The neighbours of the predecessor's ports, each with the port's name, so that no packet must
+    /// wait until they are known.
     pub neighbours: Vec<(String, IpAddr, MacAddress)>,
     /// Changes by operators and health checks.
     pub standings: Standings,

@@ -52,7 +52,7 @@ pub fn arguments(config: &Config) -> Value {
 /// configuration.
 ///
 /// # Errors
-/// The reason that it can't, and a remedy.
+/// The reason that the program can't, and a remedy.
 pub fn check(arguments: &Value, config: &Config) -> Result<(), String> {
     let versions = (&arguments["version"], &arguments["frames"]);
     if versions != (&json!(VERSION), &json!(wire::VERSION)) {

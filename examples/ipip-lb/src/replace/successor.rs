@@ -36,7 +36,7 @@ impl Successor {
     /// ready to take over.
     ///
     /// # Errors
-    /// The reason that it won't take over any more.
+    /// The reason that the successor won't take over any more.
     pub fn turn(&mut self) -> Result<bool, String> {
         match self.link.turn()? {
             None => {}
@@ -52,7 +52,7 @@ impl Successor {
         let _ = self.link.say(Message::Refusal(why.to_owned()));
     }
 
-    /// Whether a walk for it is under way.
+    /// Whether a walk for the successor is under way.
     #[must_use]
     pub const fn is_walking(&self) -> bool {
         self.walk.is_some()

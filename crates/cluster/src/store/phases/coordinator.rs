@@ -12,8 +12,8 @@ pub struct Change {
     pub replaces: i64,
     /// The nodes that must be present, besides any others that are.
     pub expected: Vec<String>,
-    /// Whether it is committed at the deadline without the answers of some nodes, which then
-    /// withdraw.
+    /// Whether the change is committed at the deadline without the answers of some nodes, which
+    /// then withdraw.
     pub is_forced: bool,
     /// The deadline for all answers, in milliseconds of the caller's clock.
     pub deadline_ms: u64,
@@ -24,7 +24,7 @@ pub struct Change {
 /// The outcome of a change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// It is in force from this revision on.
+    /// The change is in force from this revision on.
     Committed(i64),
     /// Another revision is in force than the one to replace: this one.
     Conflict(i64),

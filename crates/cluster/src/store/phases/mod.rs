@@ -131,9 +131,9 @@ pub enum Write {
 pub struct NodeState {
     /// The start of the node that reports: no two have the same.
     pub start: String,
-    /// The revision that it has in force.
+    /// The revision in force on the node.
     pub in_force: i64,
-    /// The proposal that it has answered, by the revision, and the reason if it refuses.
+    /// The proposal that the node has answered, by the revision, and the reason if it refuses.
     pub answer: Option<(i64, Option<String>)>,
 }
 

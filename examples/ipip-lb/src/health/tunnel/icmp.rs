@@ -15,7 +15,7 @@ pub const ICMP: &str = "ICMP ";
 pub struct IcmpError {
     /// The message and its sender: `ICMP protocol unreachable from 10.0.0.1`.
     pub why: String,
-    /// The probe that it is about.
+    /// The probe that the error is about.
     pub about: About,
 }
 

@@ -69,7 +69,7 @@ struct UnderWay {
     stream: Stream,
     /// `None` if a connection is enough.
     exchange: Option<Exchange>,
-    /// When it has work without a packet.
+    /// When the probe has work without a packet.
     next: Instant,
     /// The last ICMP error about this probe.
     error: Option<String>,
