@@ -11,11 +11,13 @@ mod maglevs;
 mod other;
 mod refresh;
 mod slots;
+mod target;
 
 pub use build::{Builder, Removal, RemovedTarget, Standing, TargetName};
 pub use maglevs::Maglevs;
 pub use other::is_echo;
 pub use slots::{SLOTS_SPARE, TooManyTargets};
+pub use target::{Found, Target, TargetId};
 
 use crate::blocks::Blocks;
 use crate::hashes::Hashes;
@@ -25,10 +27,8 @@ use crate::prefix::Prefix;
 use crate::rules::Rules;
 use crate::spec::{IcmpEcho, Scheduler};
 use hotloop::flow::CLASS_COUNT;
-use hotloop::packet::ethernet;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
-use hotloop::packet::ipip::Tunnel;
 use hotloop::stage::Instant;
 use other::Other;
 use std::collections::HashSet;
@@ -132,59 +132,6 @@ pub struct Choice {
     pub target: TargetId,
     /// The target's weight, above 0.
     pub weight: u32,
-}
-
-/// A backend of a service, for as long as it belongs to the service: the next backend in its slot
-/// has another generation.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct TargetId {
-    pub(crate) slot: u32,
-    pub(crate) generation: u32,
-}
-
-impl TargetId {
-    /// The target's index in tables with an entry for each target.
-    #[inline]
-    #[must_use]
-    pub const fn slot(self) -> usize {
-        self.slot as usize
-    }
-}
-
-/// A slot and the backend of a service that has it now.
-// In a cache line of its own.
-#[derive(Clone, Debug)]
-#[repr(C, align(64))]
-pub struct Target {
-    generation: u32,
-    /// For each of the 32 previous generations, the last in the lowest bit, whether its connections
-    /// were ended.
-    flushed: u32,
-    /// The outer header of packets to it.
-    pub tunnel: Tunnel,
-    /// Longest packet that fits the path's MTU once it is encapsulated, in bytes.
-    pub packet_bytes_max: u16,
-    /// Whether new connections may go to this target.
-    pub is_usable: bool,
-    /// Whether the target is up by its health check, or has none.
-    pub is_up: bool,
-    /// The index of the target's service; `None` if the slot is vacant.
-    pub service: Option<u32>,
-    /// The target's current share of new connections.
-    pub weight: u32,
-}
-
-const _: () = assert!(size_of::<Target>() == 64);
-
-/// The state of a connection's target.
-#[derive(Clone, Copy, Debug)]
-pub enum Found<'a> {
-    /// The target is a backend of its service.
-    Active(&'a Target),
-    /// The target was removed, or its service was.
-    Removed,
-    /// The target was removed, and its connections had to end.
-    Flushed,
 }
 
 /// The next serial of tables, and of their targets.
@@ -473,34 +420,5 @@ impl Service {
     #[inline(always)]
     pub fn prefetch(&self, hash: u32) {
         self.maglev.prefetch(hash);
-    }
-}
-
-impl Target {
-    /// Whether the packet in a frame of this length fits the path's MTU after encapsulation. A
-    /// packet with padding or VLAN tags may fit even if its frame does not.
-    #[inline(always)]
-    pub(crate) const fn takes_frame(&self, frame_bytes: usize) -> bool {
-        frame_bytes <= ethernet::HEADER_BYTES + self.packet_bytes_max as usize
-    }
-
-    /// Whether the connections of an earlier generation were ended with it.
-    fn was_flushed(&self, generation: u32) -> bool {
-        let ago = self.generation.wrapping_sub(generation).wrapping_sub(1);
-        self.flushed.checked_shr(ago).is_some_and(|flushed| flushed & 1 == 1)
-    }
-
-    /// The address of the backend's end of the tunnel.
-    #[inline]
-    #[must_use]
-    pub fn address(&self) -> IpAddr {
-        self.tunnel.destination()
-    }
-
-    /// The target's identity, if the slot is in use.
-    #[must_use]
-    pub fn id(&self, slot: usize) -> Option<TargetId> {
-        let id = TargetId { slot: slot as u32, generation: self.generation };
-        self.service.map(|_| id)
     }
 }
