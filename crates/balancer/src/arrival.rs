@@ -13,8 +13,6 @@ use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::seed::Seed;
 use hotloop::packet::{PacketBuf, PortId};
 use hotloop::stage::{Burst, BurstStage, Classified, Cx, NoDrops, Output, Tagged};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Number of ports that are distinguished: more than DPDK has.
 const PORTS_MAX: usize = 256;
@@ -28,9 +26,8 @@ pub struct Ports {
     /// Route for a port's packets that are not for the balancer.
     punted: Box<[Option<Route>; PORTS_MAX]>,
     vlans: Box<[Option<u16>; PORTS_MAX]>,
-    /// Length in bytes to which the port's device cuts frames; 0 if the device cuts none, or after
-    /// a cut was reported.
-    cuts: Arc<[AtomicU16; PORTS_MAX]>,
+    /// Length in bytes to which the port's device cuts frames; 0 if the device cuts none.
+    cuts: Box<[u16; PORTS_MAX]>,
 }
 
 impl Default for Ports {
@@ -40,7 +37,7 @@ impl Default for Ports {
             has_backends: Box::new([true; PORTS_MAX]),
             punted: Box::new([None; PORTS_MAX]),
             vlans: Box::new([None; PORTS_MAX]),
-            cuts: Arc::new([const { AtomicU16::new(0) }; PORTS_MAX]),
+            cuts: Box::new([0; PORTS_MAX]),
         }
     }
 }
@@ -86,20 +83,15 @@ impl Ports {
     pub fn set_cut(&mut self, port: PortId, bytes: u16) {
         let number = usize::from(port.number());
         assert!(number < PORTS_MAX - 1, "port number {number}");
-        self.cuts[number].store(bytes, Ordering::Relaxed);
+        self.cuts[number] = bytes;
     }
 
-    /// The number of the port that received a packet and the length to which its device cuts
-    /// frames, if the device cut this frame and none before it. A short frame with a wrong length,
-    /// which any host can send, isn't taken for a cut.
-    pub(crate) fn first_cut<P: PacketBuf>(&self, packet: &P) -> Option<(u16, u16)> {
-        let cut = &self.cuts[ingress_index(packet)];
-        let bytes = cut.load(Ordering::Relaxed);
-        if bytes == 0 || packet.len_bytes() < bytes.into() {
-            return None;
-        }
+    /// The number of the port that received a packet and the length to which its device cuts frames, if the device cut
+    /// this frame. A short frame with a wrong length, which any host can send, isn't taken for a cut.
+    pub(crate) fn cut_of<P: PacketBuf>(&self, packet: &P) -> Option<(u16, u16)> {
+        let bytes = self.cuts[ingress_index(packet)];
         let port = packet.ingress().map_or(u16::MAX, PortId::number);
-        (cut.swap(0, Ordering::Relaxed) != 0).then_some((port, bytes))
+        (bytes != 0 && packet.len_bytes() >= bytes.into()).then_some((port, bytes))
     }
 
     /// Classifies a packet at the station that received it, [without hashes](Layout::at): only new

@@ -2,16 +2,19 @@
 //! its counters, and it takes no lock. All packets to backends are in some target's count, also
 //! after the target is removed.
 
+mod event;
 mod removed;
 
 pub use removed::{REMOVED_MAX, RemovedCounts};
 
 use crate::services::{ServiceTable, TargetId, TargetName};
+use event::Event;
 use hotloop::arena::Obtained;
 use hotloop::stage::Counter;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::OnceLock;
 
 /// The counters of one worker: only that worker writes them, any thread may read.
@@ -33,6 +36,8 @@ pub struct WorkerCounts {
     pub answered: Counter,
     /// The kind of memory that each of the worker's tables got: set once, as it starts.
     pub tables: OnceLock<[(&'static str, Obtained); 2]>,
+    unknown_tunnel_sources: Event,
+    cut_frames: Event,
     /// The counters of the target in each slot.
     targets: Box<[TargetCounts]>,
 }
@@ -58,8 +63,40 @@ impl WorkerCounts {
             replies_known: Counter::default(),
             answered: Counter::default(),
             tables: OnceLock::new(),
+            unknown_tunnel_sources: Event::default(),
+            cut_frames: Event::default(),
             targets: (0..slot_capacity).map(|_| TargetCounts::default()).collect(),
         }
+    }
+
+    /// Counts a tunnel packet from an address that is neither a backend's nor a peer's. Only the worker may call it.
+    pub fn note_unknown_tunnel_source(&self, source: IpAddr) {
+        let address = match source {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        self.unknown_tunnel_sources.note(address.to_bits());
+    }
+
+    /// The number of tunnel packets from addresses that are neither a backend's nor a peer's, and the
+    /// address of the last one. `None` before the first, and while the worker writes one.
+    #[must_use]
+    pub fn unknown_tunnel_sources(&self) -> Option<(u64, IpAddr)> {
+        let (count, address) = self.unknown_tunnel_sources.last()?;
+        Some((count, Ipv6Addr::from_bits(address).to_canonical()))
+    }
+
+    /// Counts a frame that the device of a port has cut to this many bytes. Only the worker may call it.
+    pub fn note_cut_frame(&self, (port, bytes): (u16, u16)) {
+        self.cut_frames.note(u128::from(port) << 16 | u128::from(bytes));
+    }
+
+    /// The port of the last frame that its device has cut, and to how many bytes. `None` before the first,
+    /// and while the worker writes one.
+    #[must_use]
+    pub fn last_cut_frame(&self) -> Option<(u16, u16)> {
+        let (_, cut) = self.cut_frames.last()?;
+        Some(((cut >> 16) as u16, cut as u16))
     }
 
     /// The counters of a target.

@@ -66,6 +66,7 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod ctl;
+mod dropped;
 pub mod exception;
 pub mod exception_mover;
 pub mod failure;

@@ -14,6 +14,7 @@ mod split;
 
 use crate::cli::{Clock, Replay};
 use crate::config::Config;
+use crate::dropped::Dropped;
 use crate::failure::{BadInput, Failure};
 use crate::network_function::NetworkFunction;
 use crate::outcome::{Outcome, Replayed};
@@ -21,7 +22,7 @@ use devices::Devices;
 use hotloop::engine::{self, Engine, Report, RunError, Shard, Waited, outlets};
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::{MacAddress, Station};
-use hotloop::stage::Error;
+use hotloop::stage::{Error, Instant};
 use hotloop_balancer::arrival::shard;
 use hotloop_balancer::balance::{Egress, Egresses, Route};
 use hotloop_balancer::capture_order::CaptureOrder;
@@ -65,6 +66,7 @@ pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
     let function = NetworkFunction::replaying(&config, egresses, followed)
         .map_err(|error| BadInput::new(error.to_string()))?;
     let (run, waited) = run(&function, &config, (&devices, &order), args.clock, ring_capacity)?;
+    Dropped::default().report(function.summary().workers, Instant::from_ns(0), true);
     let sent_files = devices.close();
     let replayed = Replayed {
         frame_count: split.contents.frame_count,

@@ -233,6 +233,7 @@ impl Running<'_> {
             let mut turn = |operator: &mut Operator| {
                 let waited = operation.turn(&mut |request| operator.answer(control, request));
                 operator.turn();
+                operator.report(control.now(), false);
                 if let Some(metrics) = &mut metrics {
                     metrics.answer(control, &mut |scrape| operator.add_metrics(scrape));
                 }
@@ -258,6 +259,7 @@ impl Running<'_> {
                 let _ = turn(operator);
             }
         });
+        operator.report(hotloop::stage::Instant::from_ns(0), true);
         Ok(Outcome::new(run, &operator.summary()))
     }
 }

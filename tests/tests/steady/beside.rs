@@ -1,5 +1,4 @@
-//! Activity beside the cores: probes through the tunnels, captures, scrapes, and a reader of the
-//! log.
+//! Activity beside the cores: probes through the tunnels, captures, and scrapes.
 
 use crate::traffic::probe;
 use hotloop::dpdk::Filter;
@@ -13,13 +12,10 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
-use tracing::level_filters::LevelFilter;
-use tracing::span::{Attributes, Id, Record as SpanRecord};
-use tracing::{Event, Metadata, Subscriber};
 
 /// Interval between scrapes of metrics.
 const SCRAPE_INTERVAL: Duration = Duration::from_millis(100);
@@ -70,8 +66,7 @@ impl fmt::Debug for Probes {
     }
 }
 
-/// Two captures, one that takes some packets and one that takes none, scrapes, and a reader of the
-/// log.
+/// Two captures, one that takes some packets and one that takes none, and scrapes.
 pub struct Everything<'scope> {
     captures: [Capture; 2],
     record_counts: [u64; 2],
@@ -82,8 +77,6 @@ pub struct Everything<'scope> {
 
 impl<'scope> Everything<'scope> {
     pub fn begin(control: &Control<'_>, scope: &'scope Scope<'scope, '_>) -> Self {
-        // Each copy of this program runs one test.
-        let _ = tracing::subscriber::set_global_default(&LISTENER);
         let metrics = Metrics::bind("127.0.0.1:0".parse().expect("an address")).unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
         let (address, flag) = (metrics.address(), Arc::clone(&is_over));
@@ -113,22 +106,6 @@ impl<'scope> Everything<'scope> {
         }
         let scrape_count = self.scraper.join().expect("each scrape was answered");
         assert!(scrape_count > 1, "{scrape_count} scrapes");
-    }
-}
-
-/// Checks that log records were made at two places, a stage's own and the balancer's, and left out
-/// at both.
-pub fn check_log() {
-    let said = LISTENER.0.lock().unwrap_or_else(PoisonError::into_inner);
-    for (made, text) in [
-        ("of a mirror", "packet {} of a mirror"),
-        ("from 10.7.7.7 to 192.0.2.1 is dropped", "a tunnel packet from {} to {} is dropped"),
-    ] {
-        let made_count =
-            said.iter().filter(|line| line.contains(made) && !line.contains(text)).count();
-        let is_left_out = |line: &&String| line.contains(" more like this ") && line.contains(text);
-        let left_out: Vec<_> = said.iter().filter(is_left_out).collect();
-        assert!(made_count >= 10 && !left_out.is_empty(), "{text}: {made_count}, {left_out:?}");
     }
 }
 
@@ -164,36 +141,4 @@ fn scrape_until(address: SocketAddr, is_over: &AtomicBool) -> u64 {
         std::thread::sleep(SCRAPE_INTERVAL);
     }
     count
-}
-
-/// Reads the log and keeps its messages as text.
-struct Listener(Mutex<Vec<String>>, AtomicU64);
-
-static LISTENER: Listener = Listener(Mutex::new(Vec::new()), AtomicU64::new(1));
-
-impl Subscriber for &'static Listener {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= tracing::Level::INFO
-    }
-
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(LevelFilter::INFO)
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = String::new();
-        event.record(&mut |field: &tracing::field::Field, value: &dyn fmt::Debug| {
-            line.push_str(&format!(" {field}={value:?}"));
-        });
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(self.1.fetch_add(1, Relaxed))
-    }
-
-    fn record(&self, _: &Id, _: &SpanRecord<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
 }

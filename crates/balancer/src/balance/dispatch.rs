@@ -9,10 +9,9 @@ use crate::own_header::OwnHeader;
 use crate::services::ServiceTable;
 use crate::spec::IcmpEcho;
 use hotloop::flow::Handle;
-use hotloop::log;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
-use hotloop::packet::ethernet::{HEADER_BYTES, Station};
+use hotloop::packet::ethernet::Station;
 use hotloop::packet::ip::{Fragment, is_host, is_truncated};
 use hotloop::packet::ipip::{self, DecapsulateError};
 use hotloop::stage::Carries;
@@ -61,7 +60,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         match layout.kind() {
             Kind::Ipv4 | Kind::Ipv6 => {}
             Kind::Malformed(_) => {
-                let reason = self.reason_of_malformed(&packet);
+                let reason = self.reason_of_malformed(turn, &packet);
                 return turn.reject(packet, reason);
             }
             Kind::Other if layout.is_foreign() => {
@@ -81,19 +80,12 @@ impl<P: PacketBuf + Carries> Worker<P> {
 
     /// The reason to drop a frame that classification finds malformed.
     #[cold]
-    fn reason_of_malformed(&self, packet: &P) -> BalanceDrop {
+    fn reason_of_malformed(&self, turn: &Turn<'_, '_, '_, P>, packet: &P) -> BalanceDrop {
         if !is_truncated(packet.data(), packet.len_bytes()) {
             return BalanceDrop::Malformed;
         }
-        if let Some((port, cut_bytes)) = self.ports.first_cut(packet) {
-            log::warn!(
-                "port {} gets packets that the kernel has put together, and cuts them to {} bytes: dropped \
-                 as truncated; `ethtool -K IFACE gro off lro off`, and where IPv4 fragments or an MTU above \
-                 {} come, take net_af_xdp or net_pcap",
-                port,
-                cut_bytes,
-                cut_bytes - HEADER_BYTES as u16
-            );
+        if let Some(cut) = self.ports.cut_of(packet) {
+            turn.counts.note_cut_frame(cut);
         }
         BalanceDrop::Truncated
     }
@@ -104,12 +96,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             return turn.reject(packet, BalanceDrop::TunnelFromClients);
         }
         if !turn.services.may_tunnel(outer.source) {
-            log::warn!(
-                "a tunnel packet from {} to {} is dropped: that is no backend's address, nor in \
-                 balancer.tunnel_peers",
-                outer.source,
-                outer.destination
-            );
+            turn.counts.note_unknown_tunnel_source(outer.source);
             return turn.reject(packet, BalanceDrop::UnknownTunnelSource);
         }
         if outer.fragment != Fragment::None {

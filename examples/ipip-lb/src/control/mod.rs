@@ -40,6 +40,7 @@ pub use sharing::Sharing;
 
 use crate::announce::Announcer;
 use crate::config::Config;
+use crate::dropped::Dropped;
 use crate::failure::Failure;
 use crate::health::{Change, Probed, Probes, Room, State};
 use crate::network_function::Steering;
@@ -81,6 +82,7 @@ pub struct Operator {
     publisher: Publisher<ServiceTable>,
     questions: Questions,
     counts: Arc<[WorkerCounts]>,
+    dropped: Dropped,
     removed_counts: RemovedCounts,
     publication: Publication,
     blocks: BlockList,
@@ -134,6 +136,7 @@ impl Operator {
             publisher,
             questions: Questions::new(asker, counts.len()),
             counts,
+            dropped: Dropped::default(),
             removed_counts: RemovedCounts::default(),
             publication: publication.map_err(|error| Failure::Run(format!("threads: {error}")))?,
             blocks: BlockList::default(),
@@ -230,6 +233,12 @@ impl Operator {
             let hops = self.next_hops.as_ref().map(NextHopWatch::hops);
             announcer.follow(&self.config, (&self.table, hops), may_announce);
         }
+    }
+
+    /// Writes messages on what the cores have met: to be called every few milliseconds, and with `is_end`
+    /// when they have ended.
+    pub fn report(&mut self, now: hotloop::stage::Instant, is_end: bool) {
+        self.dropped.report(&self.counts, now, is_end);
     }
 
     /// Answers a request from the control socket: with an error that says what to ask instead where
