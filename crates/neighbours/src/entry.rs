@@ -130,7 +130,10 @@ pub(crate) struct Entry {
     link: AtomicU32,
     /// The state of the [questions](crate::asked::Asked). Not covered by the version.
     pub asked: AtomicU64,
-    /// Whether the address was requested since requests were last taken. Not covered either.
+    /// The station that claimed the address last, in the low 48 bits, and how many claims there were. Not
+    /// covered either.
+    claimed: AtomicU64,
+    /// Whether it was asked for since requests were taken. Not covered either.
     pub is_requested: AtomicBool,
 }
 
@@ -158,7 +161,26 @@ impl Entry {
         is_whole.then_some(Snapshot { version, key, station, confirmed_ns })
     }
 
-    /// Writes the slot unless it has changed since `seen`. Returns whether it did.
+    /// Notes that a station claims the address, and is not believed.
+    pub fn note_claim(&self, station: Station) {
+        let count = (self.claimed.load(Relaxed) >> 48) + 1;
+        self.claimed.store(count << 48 | station.0 & (Station::KNOWN - 1), Relaxed);
+    }
+
+    /// The station whose claim was noted last, and how many were noted, modulo 65,536.
+    pub fn claims(&self) -> Option<(MacAddress, u16)> {
+        let claimed = self.claimed.load(Relaxed);
+        let mac = Station(claimed | Station::KNOWN).mac()?;
+        (claimed != 0).then_some((mac, (claimed >> 48) as u16))
+    }
+
+    /// Forgets what was asked and claimed of the neighbour before.
+    pub fn begin(&self) {
+        self.asked.store(0, Relaxed);
+        self.claimed.store(0, Relaxed);
+    }
+
+    /// Writes the place unless it has changed since it was seen. Returns whether it did.
     pub fn write(&self, seen: Snapshot, new: Snapshot) -> bool {
         let version = seen.version.wrapping_add(1);
         if self.version.compare_exchange(seen.version, version, Relaxed, Relaxed).is_err() {

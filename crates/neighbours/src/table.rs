@@ -5,7 +5,7 @@ use crate::claim::{Claim, Kind, is_forbidden};
 use crate::entry::{BY_SYSTEM_NS, Entry, Key, REFRESH_NS, Snapshot, Station};
 use crate::link::{Link, LinkId, NextHop, Question};
 use hotloop_packet::ethernet::MacAddress;
-use hotloop_stage::{Instant, log};
+use hotloop_stage::Instant;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -29,6 +29,11 @@ pub struct Neighbour {
     pub confirmed: Instant,
     /// The certainty of the Ethernet address.
     pub state: NeighbourState,
+    /// Whether it states that it is a router (RFC 4861, section 4.4).
+    pub is_router: bool,
+    /// The station that was last [doubted](Lesson::Doubted) when it claimed the address, and the number of
+    /// such claims, modulo 65,536.
+    pub claimed_by: Option<(MacAddress, u16)>,
 }
 
 /// The certainty of a neighbour's Ethernet address (RFC 4861, section 7.3.2). The address is used
@@ -265,17 +270,13 @@ impl Neighbours {
             Lesson::Doubted => {
                 let station = seen.station.doubted(true);
                 let is_written = entry.write(seen, Snapshot { station, ..seen });
-                if is_written {
-                    say_doubt(claim, &seen);
+                if is_written && let Some(mac) = claim.mac {
+                    entry.note_claim(Station::new(mac));
                 }
                 is_written
             }
             Lesson::Confirmed | Lesson::Learned | Lesson::Changed => {
-                let is_written = self.adopt(entry, seen, station, now);
-                if is_written {
-                    say_change(lesson, claim, &seen);
-                }
-                is_written
+                self.adopt(entry, seen, station, now)
             }
         }
     }
@@ -309,7 +310,7 @@ impl Neighbours {
         if !entry.write(seen, new) {
             return None;
         }
-        entry.asked.store(0, Relaxed);
+        entry.begin();
         Some((entry, entry.read_of(key)?))
     }
 }
@@ -328,7 +329,8 @@ fn neighbour(entry: &Entry, seen: &Snapshot, now: Instant) -> Option<Neighbour> 
     };
     let (link, address) = (seen.key.link, seen.key.address());
     let confirmed = Instant::from_ns(seen.confirmed_ns);
-    Some(Neighbour { link, address, mac: seen.mac(now)?, confirmed, state })
+    let (mac, is_router, claimed_by) = (seen.mac(now)?, seen.station.is_router(), entry.claims());
+    Some(Neighbour { link, address, mac, confirmed, state, is_router, claimed_by })
 }
 
 /// The lesson of a claim about a neighbour, from the present entry and the open questions.
@@ -358,32 +360,5 @@ fn judge(claim: &Claim, seen: &Snapshot, asked: Asked, now: Instant) -> Lesson {
         _ if is_answer && asked.is_to_all(now) => Lesson::Changed,
         _ if seen.station.is_doubted() => Lesson::Refused,
         _ => Lesson::Doubted,
-    }
-}
-
-#[cold]
-fn say_doubt(claim: &Claim, seen: &Snapshot) {
-    let (address, (port, vlan)) = (claim.key.address(), claim.key.link.numbers());
-    if let (Some(known), Some(other)) = (seen.station.mac(), claim.mac) {
-        log::info!(port, vlan, "neighbour {}: {} claims it, so {} is asked", address, other, known);
-    }
-}
-
-#[cold]
-fn say_change(lesson: Lesson, claim: &Claim, seen: &Snapshot) {
-    let (address, (port, vlan)) = (claim.key.address(), claim.key.link.numbers());
-    if lesson == Lesson::Changed
-        && let (Some(before), Some(mac)) = (seen.station.mac(), claim.mac)
-    {
-        log::warn!(
-            port,
-            vlan,
-            "neighbour {}: {} no longer answers, and {} does",
-            address,
-            before,
-            mac
-        );
-    } else if seen.station.is_router() && claim.is_router == Some(false) {
-        log::warn!(port, vlan, "neighbour {} says that it is no router any more", address);
     }
 }

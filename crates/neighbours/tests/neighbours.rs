@@ -244,6 +244,32 @@ fn messages_about_addresses_that_nobody_asked_for_are_ignored() {
 }
 
 #[test]
+fn the_station_that_claimed_a_neighbour_is_kept_with_the_number_of_claims() {
+    let neighbours = Neighbours::new(8);
+    neighbours.learn(LINK.id(), host(7).into(), mac(7), second(0));
+    let claimed = |number: u8, at: u64| {
+        let mut frame = arp_request(host(7), LINK.address);
+        for sender in [6, 22] {
+            frame[sender..sender + 6].copy_from_slice(&mac(number).bytes());
+        }
+        let lesson = neighbours.learn_from(&LINK.into(), &frame, second(at));
+        let known = neighbours.get(LINK.id(), host(7).into(), second(at)).unwrap();
+        assert_eq!((known.mac, known.is_router), (mac(7), false));
+        (lesson, known.claimed_by)
+    };
+    assert_eq!(claimed(7, 1).1, None);
+    assert_eq!(claimed(8, 2), (Lesson::Doubted, Some((mac(8), 1))));
+    assert_eq!(claimed(9, 3), (Lesson::Refused, Some((mac(8), 1))));
+    neighbours.learn(LINK.id(), host(7).into(), mac(7), second(4));
+    assert_eq!(claimed(9, 5), (Lesson::Doubted, Some((mac(9), 2))));
+    // Another neighbour in its place begins anew.
+    for number in 100..120 {
+        neighbours.learn(LINK.id(), host(number).into(), mac(number), second(100));
+    }
+    assert!(neighbours.known(second(100)).iter().all(|it| it.claimed_by.is_none()));
+}
+
+#[test]
 fn addresses_without_a_station_displace_none_that_answers() {
     let neighbours = Neighbours::new(1);
     for number in 0..8 {

@@ -2,6 +2,7 @@
 //! routes.
 
 use crate::config::{self, Config};
+use crate::dropped::{is_due, since};
 use crate::exception::KernelInterface;
 use crate::failure::BadInput;
 use hotloop::engine::{Deployment, PerCore, Routed, Subscriber, publish};
@@ -269,6 +270,50 @@ pub struct PortHops {
     neighbours: Option<Arc<Neighbours>>,
     /// The next hops with IP addresses, with the names of their ports.
     hops: Vec<(String, NextHop)>,
+    /// What was last found of each of them.
+    found: Vec<Found>,
+}
+
+/// What was last found of a next hop.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    known: Option<Neighbour>,
+    /// The claims that were reported, modulo 65,536, and when.
+    claim_count: u16,
+    claims_at: Option<Instant>,
+}
+
+impl Found {
+    /// Reports what has changed: other stations that claim the address at most once in
+    /// [`MESSAGE_INTERVAL_NS`](crate::dropped::MESSAGE_INTERVAL_NS), unless it `is_end` of the run.
+    fn follow(&mut self, port: &str, neighbour: Neighbour, (now, is_end): (Instant, bool)) {
+        let Neighbour { address, mac, is_router, .. } = neighbour;
+        match self.known.replace(neighbour) {
+            Some(before) if before.mac != mac => tracing::warn!(
+                port,
+                "neighbour {address}: {} no longer answers, and {mac} does",
+                before.mac
+            ),
+            Some(before) if before.is_router && !is_router => {
+                tracing::warn!(port, "neighbour {address} says that it is no router any more");
+            }
+            _ => {}
+        }
+        let Some((other, count)) = neighbour.claimed_by else {
+            self.claim_count = 0;
+            return;
+        };
+        let new_count = count.wrapping_sub(self.claim_count);
+        if new_count > 0 && (is_end || is_due(self.claims_at, now)) {
+            self.claim_count = count;
+            let since = since(self.claims_at.replace(now));
+            let claims = if new_count == 1 { "claim" } else { "claims" };
+            tracing::info!(
+                port,
+                "neighbour {address}: {other} claims it, so its own station is asked; {new_count} {claims} since {since}"
+            );
+        }
+    }
 }
 
 impl PortHops {
@@ -281,7 +326,8 @@ impl PortHops {
     ) -> Self {
         let hops = config.ports.iter().zip(next_hops);
         let hops = hops.filter_map(|(port, hop)| Some((port.name.clone(), (*hop)?)));
-        Self { neighbours: Some(neighbours), hops: hops.collect() }
+        let hops: Vec<_> = hops.collect();
+        Self { neighbours: Some(neighbours), found: vec![Found::default(); hops.len()], hops }
     }
 
     /// The known state of each next hop.
@@ -292,7 +338,17 @@ impl PortHops {
         })
     }
 
-    /// A row of `ctl next-hops` for each next hop in the configuration.
+    /// Reports what has changed of the next hops; with `is_end`, everything that was not reported yet.
+    pub fn report(&mut self, now: Instant, is_end: bool) {
+        let Some(neighbours) = &self.neighbours else { return };
+        for ((port, hop), found) in self.hops.iter().zip(&mut self.found) {
+            if let Some(neighbour) = neighbours.get(hop.link(), hop.address(), now) {
+                found.follow(port, neighbour, (now, is_end));
+            }
+        }
+    }
+
+    /// A row of `ctl next-hops` for each that the configuration gives.
     pub fn rows(&self, config: &Config, now: Instant) -> impl Iterator<Item = Value> {
         let states: HashMap<_, _> = self.states(now).collect();
         config.ports.iter().filter_map(move |port| {
@@ -421,5 +477,23 @@ mod tests {
         let (_, after, _) = port_hops();
         after.inherit(&known);
         assert_eq!(after.known(), known);
+    }
+
+    #[test]
+    fn a_claim_is_reported_at_most_once_in_ten_seconds_and_in_the_end() {
+        let (_, mut hops, neighbours) = port_hops();
+        let (hop, mac) = (hops.hops[1].1, MacAddress::new([2, 0, 0, 0, 0, 1]));
+        let second = |count: u64| Instant::from_ns(count * 1_000_000_000);
+        neighbours.learn(hop.link(), hop.address(), mac, second(0));
+        hops.report(second(0), false);
+        let known = hops.found[1].known;
+        let mut told = |at, count, is_end| {
+            let claimed_by = Some((MacAddress::new([2, 0, 0, 0, 0, 9]), count));
+            let neighbour = Neighbour { claimed_by, ..known.unwrap() };
+            hops.found[1].follow("1", neighbour, (second(at), is_end));
+            hops.found[1].claim_count
+        };
+        assert_eq!([told(1, 1, false), told(2, 5, false), told(11, 6, false)], [1, 1, 6]);
+        assert_eq!([told(12, 7, false), told(12, 7, true)], [6, 7]);
     }
 }

@@ -239,6 +239,7 @@ impl Operator {
     /// when they have ended.
     pub fn report(&mut self, now: hotloop::stage::Instant, is_end: bool) {
         self.dropped.report(&self.counts, now, is_end);
+        self.port_hops.report(now, is_end);
     }
 
     /// Answers a request from the control socket: with an error that says what to ask instead where
