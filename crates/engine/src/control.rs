@@ -5,7 +5,6 @@ use crate::clock::Running as Clock;
 use crate::deployment::Deployment;
 use crate::idle::Idle;
 use crate::ledger::Baseline;
-use crate::log::Logs;
 use crate::monitor::Monitor;
 use crate::worker::{Devices, Running};
 use hotloop_stage::{Device, Error, Limits};
@@ -27,7 +26,6 @@ pub(crate) struct Shared {
     idle: Idle,
     clock: Arc<Clock>,
     taps: Taps,
-    pub(crate) logs: Logs,
     start: Mutex<Start>,
     changed: Condvar,
 }
@@ -82,7 +80,6 @@ impl Shared {
             idle,
             clock: Arc::clone(clock),
             taps: Taps::new(clock.source(), clock.is_paced()),
-            logs: Logs::new(),
             start: Mutex::new(start),
             changed: Condvar::new(),
         }
@@ -254,7 +251,6 @@ impl<'a> Control<'a> {
 
     fn wait(&self, until: Option<Instant>, signal: Option<&AtomicBool>) -> Waited {
         loop {
-            self.shared.logs.send_unless_followed();
             if self.shared.is_stopping() {
                 return Waited::Stopped;
             }
@@ -292,13 +288,7 @@ impl<'a> Control<'a> {
         self.shared.clock.now()
     }
 
-    /// What the cores log, for another thread to send: [`Logs::follow`].
-    #[must_use]
-    pub fn logs(&self) -> Logs {
-        self.shared.logs.clone()
-    }
-
-    /// The cores' policy for empty polls.
+    /// What cores do when there is nothing to do.
     #[must_use]
     pub const fn idle(&self) -> Idle {
         self.shared.idle

@@ -230,7 +230,6 @@ impl Settings {
                 .collect();
             (baseline, controlled, ends)
         });
-        shared.logs.end();
         if let Err(panic) = controlled {
             shared.devices().stop();
             resume_unwind(panic);

@@ -10,15 +10,12 @@
 //!   [`Source`](hotloop_stage::Source) to a [`Sink`](hotloop_stage::Sink).
 //! - In steady state a core allocates nothing, takes no lock and makes no system call.
 //! - At every exit, also after a signal or a panic, every packet is accounted for: the [`Report`]
-//!   shows whether received + created = sent + dropped, at each stage and against the devices' own
-//!   counters. If not, the run is an error.
-//! - While cores run, control publishes values to them ([`publish()`]), queries them
-//!   ([`mailbox()`]), and reads their counts ([`Control::snapshot`]). None of these makes a core
-//!   wait.
-//! - Packets can be captured at sources, sinks and drops, with [`Control::taps`]: a capture that
-//!   can't keep up loses records, which are counted, and never packets.
-//! - What stages log by [`hotloop_stage::log`] is sent as events of `tracing` by the control thread, or by
-//!   another one, by [`Control::logs`]: a core neither formats it nor waits for anybody.
+//!   says whether received + created = sent + dropped, at each stage and against the devices' own
+//!   counters. Where it does not, the run is an error.
+//! - While cores run, control hands them values by [`publish()`], queries them by [`mailbox()`], and reads
+//!   their counts by [`Control::snapshot`]; none of it makes a core wait.
+//! - Packets can be captured where they come in, go out and are dropped, by [`Control::taps`]: a capture
+//!   that can't keep up loses records, which are counted, and never packets.
 //! - At most 16 groups and 127 cores.
 //!
 //! ```
@@ -78,7 +75,6 @@ mod deployment;
 mod engine;
 mod idle;
 mod ledger;
-mod log;
 mod mailbox;
 mod monitor;
 mod panic_origin;
@@ -109,7 +105,6 @@ pub use hotloop_watch::{
 };
 pub use idle::Idle;
 pub use ledger::NicLoss;
-pub use log::{LOG_BURST, LOG_INTERVAL, LOG_RING_CAPACITY, Logs};
 pub use mailbox::{Asker, Mailbox, mailbox};
 pub use monitor::{CoreState, Monitor};
 pub use per_core::PerCore;

@@ -38,7 +38,6 @@ impl CoreThread<'_> {
         build: impl FnOnce(&Site) -> Result<Box<dyn Worker + 'w>, Error>,
     ) -> Option<CoreEnd> {
         self.pin();
-        self.shared.logs.enter();
         let core = self.core().on(self.seat.cpu, self.seat.node);
         let site = Site { core, deployment: self.deployment, is_paced: self.is_paced };
         if !self.shared.await_turn(self.position) {

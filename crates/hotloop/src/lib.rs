@@ -73,8 +73,7 @@
 #![doc = "```"]
 //!
 //! More examples: [`stage::neighbours`] for the Ethernet address of a next hop, [`stage::Source::creates`]
-//! for a source that creates packets, [`stage::Stage::gauges`] for a stage's own figures in the report, [`log`]
-//! for messages of a stage.
+//! for a source that creates packets, [`stage::Stage::gauges`] for a stage's own figures in the report.
 #![cfg_attr(
     feature = "testing",
     doc = "[`testing::simulator`] runs a whole graph with peers that answer."
@@ -130,7 +129,7 @@ pub use hotloop_dpdk as dpdk;
 #[cfg(feature = "testing")]
 pub use hotloop_testing as testing;
 
-pub use hotloop_stage::{Error, drop_reasons, log};
+pub use hotloop_stage::{Error, drop_reasons};
 
 /// Functions return an [`Error`] on failure, unless they name another type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -39,7 +39,7 @@
 //! - A running program's socket is never taken away by a second one; one that was left behind is
 //!   replaced. Both hold where programs start at the same time.
 //! - Nothing that happens to standard error ends or delays a program: messages wait in a queue of
-//!   1 MiB for a thread that writes them, which also sends what cores log. What is lost is counted
+//!   1 MiB for a thread that writes them. What is lost is counted
 //!   and, where it can be, said. One place in the source writes at most 100 messages in 10 s. What is
 //!   left at the end, such as the error that ends the program, is written by the thread that ends it,
 //!   however busy the machine is: only a standard error that takes nothing for [`EXIT_WAIT`] is given up.

@@ -1,15 +1,8 @@
 //! What a program says, whatever standard error does. Each test is the parent of a copy of itself.
 #![allow(clippy::print_stdout, reason = "what the parent waits for")]
 
-mod numbers;
-
-use hotloop_engine::{Chain, Deployment, Engine, LOG_BURST, source};
-use hotloop_ops::{EXIT_WAIT, LogArgs, LogFormat, lost_count, program, run};
-use hotloop_privileges::Capabilities;
-use hotloop_stage::{Burst, Source, each, log};
-use numbers::{Nothing, Number};
+use hotloop_ops::{EXIT_WAIT, LogArgs, LogFormat, lost_count, program};
 use serde_json::Value;
-use std::convert::Infallible;
 use std::io::{BufRead as _, BufReader, PipeWriter, Read as _, Write as _};
 use std::os::linux::fs::MetadataExt as _;
 use std::process::{Command, ExitCode, Output, Stdio};
@@ -33,10 +26,6 @@ fn copy() {
             "automatic" => LogArgs::default().begin(),
             "flood" => (0..1_000).for_each(|number| tracing::warn!("message {number}")),
             "much" => much(),
-            "cores" => {
-                format(LogFormat::Json);
-                cores();
-            }
             "panic" => {
                 std::thread::spawn(|| panic!("on purpose")).join().unwrap_err();
             }
@@ -62,42 +51,6 @@ fn much() {
     assert!(lost_count() > 0);
     println!("said");
     std::io::stdin().lines().next();
-}
-
-/// How many records a core makes.
-const RECORD_COUNT: u64 = 1_000;
-
-/// Numbers, up to [`RECORD_COUNT`].
-struct Numbers(u64);
-
-impl Source for Numbers {
-    type Item = Number;
-
-    fn poll(&mut self, burst: &mut Burst<Number>) -> usize {
-        let count = (RECORD_COUNT - self.0).min(burst.room() as u64);
-        burst.extend((self.0..self.0 + count).map(Number));
-        self.0 += count;
-        count as usize
-    }
-
-    fn finished(&self) -> bool {
-        self.0 == RECORD_COUNT
-    }
-}
-
-/// Runs an engine with a stage that logs each packet.
-fn cores() {
-    let graph = source(|_| Ok::<_, Infallible>(Numbers(0)))
-        .stage(|_| {
-            each(|number: Number| {
-                log::warn!(number = number.0, "from a core");
-                log::debug!("that nobody reads");
-                number
-            })
-        })
-        .sink(|_| Ok::<_, Infallible>(Nothing));
-    let plan = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap();
-    run(plan, Capabilities::empty(), |control| control.wait_until_finished()).unwrap();
 }
 
 fn command(part: &str) -> Command {
@@ -133,31 +86,6 @@ fn a_program_that_runs_says_when_and_how_serious() {
     assert_eq!((&line["level"], &line["message"]), (&"INFO".into(), &"the last message".into()));
     assert_eq!(line["port"], 7);
     assert!(line["timestamp"].as_str().unwrap().starts_with("20"), "{line}");
-}
-
-#[test]
-fn what_cores_log_is_written_as_all_else_with_the_time_at_which_they_did() {
-    let said = said("cores");
-    let lines: Vec<Value> = said.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let messages = |part: &str| -> Vec<&Value> {
-        let has_part = |line: &&Value| line["message"].as_str().unwrap().contains(part);
-        lines.iter().filter(has_part).collect()
-    };
-    let (all, left_out) = (messages("from a core"), messages(" more like this in the last "));
-    let made: Vec<_> = all.iter().filter(|line| line["number"].is_u64()).collect();
-    for (line, number) in made.iter().zip(0..u64::from(LOG_BURST)) {
-        assert_eq!((&line["level"], &line["target"]), (&"WARN".into(), &"diagnostics".into()));
-        assert_eq!((&line["number"], &line["message"]), (&number.into(), &"from a core".into()));
-    }
-    let times: Vec<_> = made.iter().map(|line| line["timestamp"].as_str().unwrap()).collect();
-    assert!(times.is_sorted() && times[0].len() == 27, "{times:?}");
-    let count = |line: &&Value| -> u64 {
-        line["message"].as_str().unwrap().split(' ').next().unwrap().parse().unwrap()
-    };
-    let left_out_count: u64 = left_out.iter().map(count).sum();
-    assert_eq!(made.len() as u64 + left_out_count, RECORD_COUNT);
-    assert!(made.len() >= LOG_BURST as usize && messages("nobody").is_empty(), "{said:?}");
-    assert_eq!(lines.last().unwrap()["message"], "the last message");
 }
 
 #[test]
@@ -205,7 +133,7 @@ fn a_reader_that_does_not_read_delays_the_end_by_a_bounded_time() {
         let (reader, writer) = full_pipe();
         (part, reader, command(part).stderr(writer).stdout(Stdio::null()).spawn().unwrap())
     };
-    for (part, _reader, mut child) in ["flood", "cores"].map(start) {
+    for (part, _reader, mut child) in ["flood"].map(start) {
         assert!(child.wait().unwrap().success());
         let elapsed = started.elapsed();
         println!("{part} ended after {elapsed:?}; promised: {EXIT_WAIT:?}");
@@ -243,7 +171,7 @@ fn what_ends_a_program_is_written_in_full_however_late_it_is_read() {
 
 #[test]
 fn a_reader_that_has_gone_away_and_a_full_disk_change_nothing() {
-    for part in ["flood", "panic", "command", "cores"] {
+    for part in ["flood", "panic", "command"] {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let output = command(part).stderr(full).output().unwrap();
         assert!(output.status.success(), "{part}: {}", String::from_utf8_lossy(&output.stdout));

@@ -45,7 +45,6 @@ mod counters;
 mod error;
 mod instant;
 mod io;
-pub mod log;
 mod stage;
 mod tagged;
 pub mod tap;

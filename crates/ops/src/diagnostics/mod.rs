@@ -9,15 +9,13 @@ mod time;
 
 use crate::queue::{Idle, Queue};
 use clap::Args;
-use hotloop_engine::Logs;
-use hotloop_privileges::{Capabilities, keep};
 use limit::{LeftOut, Limit, Taken, WINDOW};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::panic::PanicHookInfo;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::Interest;
@@ -34,9 +32,6 @@ pub const EXIT_WAIT: Duration = Duration::from_secs(10);
 /// The target of what DPDK says itself: all of it is written where `--log-level` asks for it.
 const DPDK: &str = "dpdk";
 
-/// How often what cores log is fetched.
-const LOGS_INTERVAL: Duration = Duration::from_millis(20);
-
 static DIAGNOSTICS: OnceLock<Diagnostics> = OnceLock::new();
 
 #[derive(Debug)]
@@ -44,8 +39,6 @@ struct Diagnostics {
     queue: Queue,
     limit: Limit,
     lines: format::Lines,
-    /// What the cores of runs log.
-    logs: Mutex<Vec<Logs>>,
     /// How many of those lost have been reported.
     said_count: AtomicU64,
 }
@@ -83,7 +76,6 @@ pub(crate) fn begin(program: &'static str) -> Flush {
         queue: Queue::default(),
         limit: Limit::default(),
         lines,
-        logs: Mutex::default(),
         said_count: AtomicU64::new(0),
     };
     if DIAGNOSTICS.set(fresh).is_err() {
@@ -124,29 +116,9 @@ pub(crate) fn finish() {
     }
 }
 
-/// From now on the writing thread sends what the cores of a run log.
-pub(crate) fn follow(logs: Logs) {
-    if let Some(diagnostics) = DIAGNOSTICS.get() {
-        diagnostics.logs().push(logs.follow());
-        diagnostics.queue.wake();
-    }
-}
-
 impl Diagnostics {
-    fn logs(&self) -> MutexGuard<'_, Vec<Logs>> {
-        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sends what cores have logged. Returns when to do so again, where there are any.
-    fn send_logs(&self) -> Option<Instant> {
-        let mut logs = self.logs();
-        logs.retain(Logs::send);
-        (!logs.is_empty()).then(|| Instant::now() + LOGS_INTERVAL)
-    }
-
     /// Says what was left out and lost until now.
     fn settle(&self) {
-        self.send_logs();
         for left_out in self.limit.settle(Instant::now(), true).0 {
             say_left_out(left_out);
         }
@@ -159,16 +131,14 @@ impl Diagnostics {
         self.queue.write_to(&mut stderr(), &mut |idle| self.idle(idle))
     }
 
-    /// Sends what cores have logged, and says what was left out and, once standard error takes messages
-    /// again, what was lost.
+    /// Says what was left out and, once standard error takes messages again, what was lost.
     fn idle(&self, idle: Idle) -> Option<Instant> {
-        let next = self.send_logs();
         let (left_out, due) = self.limit.settle(Instant::now(), false);
         left_out.into_iter().for_each(say_left_out);
         if idle.is_writable {
             self.say_lost();
         }
-        due.into_iter().chain(next).min()
+        due
     }
 
     fn say_lost(&self) {

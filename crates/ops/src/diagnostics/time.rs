@@ -1,6 +1,5 @@
-//! When an event was: now, or when a core recorded it.
+//! When an event was.
 
-use hotloop_stage::log::event_time;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing_subscriber::fmt::format::Writer;
@@ -14,7 +13,7 @@ pub(super) struct Time;
 
 impl FormatTime for Time {
     fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
-        write(writer, event_time().unwrap_or_else(SystemTime::now))
+        write(writer, SystemTime::now())
     }
 }
 

@@ -166,7 +166,6 @@ pub fn run_watched<T>(
             watcher::beat_of_this_thread(Some(Arc::clone(&beat)));
             // Without a watching thread, nobody takes it.
             let _ = begin.send(running.monitor());
-            crate::diagnostics::follow(running.logs());
             crate::notify::ready();
             let _ended = EndsControl(&beat);
             control(running)
