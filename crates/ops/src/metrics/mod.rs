@@ -27,7 +27,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 /// The version of the names of metrics, drop reasons, and keys of JSON, in `docs/reference/schema.json`.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// How much time is at least between two collections: scrapes that come sooner wait, and share the next.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(100);

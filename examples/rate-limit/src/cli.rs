@@ -1,0 +1,65 @@
+//! The command line.
+
+use clap::{Parser, value_parser};
+use hotloop::engine::Deployment;
+use hotloop_ops::RunArgs;
+use rate_limit::Limits;
+use std::time::Duration;
+
+/// Forwards packets from port A to port B, and drops those of sources that send too many.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "rate-limit",
+    version,
+    after_help = "rate-limit ctl --help: asking one that runs."
+)]
+pub struct Cli {
+    /// The receiving port: a device string, or an address on the PCI bus.
+    #[arg(long, value_name = "DEVICE")]
+    pub port_a: String,
+    /// The sending port.
+    #[arg(long, value_name = "DEVICE")]
+    pub port_b: String,
+    /// The packets per second that each source may send on average.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000_000))]
+    pub packets_per_second: u32,
+    /// The packets that a source may send at once.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u32).range(1..))]
+    pub burst: u32,
+    /// The sources that each core remembers at most; packets of others are dropped.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub sources_max: usize,
+    /// Run on N cores, each of which does everything for queues of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "pipeline")]
+    pub run_to_completion: usize,
+    /// Instead, D cores receive and dispatch to W cores, which limit and send.
+    #[arg(long, value_name = "D,W", value_parser = counts)]
+    pub pipeline: Option<[usize; 2]>,
+    /// Arguments of the run.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+impl Cli {
+    /// The roles of the cores.
+    pub const fn deployment(&self) -> Deployment {
+        match self.pipeline {
+            Some(counts) => Deployment::pipeline(counts),
+            None => Deployment::run_to_completion(self.run_to_completion),
+        }
+    }
+
+    /// The limits of each source.
+    pub fn limits(&self) -> Limits {
+        let token_interval = Duration::from_secs(1) / self.packets_per_second;
+        Limits { token_interval, burst: self.burst, sources_max: self.sources_max }
+    }
+}
+
+fn counts(text: &str) -> Result<[usize; 2], String> {
+    let counts = text.split_once(',').map(|(d, w)| [d.parse().ok(), w.parse().ok()]);
+    match counts {
+        Some([Some(dispatchers), Some(workers)]) => Ok([dispatchers, workers]),
+        _ => Err("write two numbers of cores, such as 1,2".to_owned()),
+    }
+}

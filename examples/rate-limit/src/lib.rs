@@ -1,0 +1,174 @@
+//! A rate limiter: each source of packets has a token bucket of its own.
+//!
+//! The network function is [`limited`], from the packets that a port receives to those that may pass. It
+//! knows sources and sinks, not DPDK, so its tests run on plain memory.
+//!
+//! - One core owns a source: [`shard_by`](Chain::shard_by) sends its packets there, so buckets need no lock.
+//! - [`Limiter`] takes bursts in two phases. First it reads the sources of all packets and prefetches their
+//!   buckets; then it takes a token for each packet.
+//!
+//! ```
+//! use hotloop::prelude::*;
+//! use rate_limit::{LimitDrop, Limiter, Limits};
+//! use std::time::Duration;
+//!
+//! let limits = Limits { token_interval: Duration::from_millis(100), burst: 2, sources_max: 1_000 };
+//! let mut bench = bench_burst(Limiter::new(&Core::new(0, 1), limits)?);
+//! let out = bench.feed(vec![udp().from("10.0.0.1:53"); 3]);
+//! assert_eq!((out.packets().len(), out.dropped(LimitDrop::OverRate)), (2, 1));
+//! # Ok::<(), hotloop::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+use hotloop::flow::{Config, HashSeed, Hint, Hints, hash_words};
+use hotloop::packet::ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6};
+use hotloop::{prelude::*, stage::Counter};
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+
+drop_reasons! {
+    /// Why the limiter drops packets.
+    pub enum LimitDrop {
+        /// Its source has sent more than it may.
+        OverRate = "over_rate",
+        /// Its source is new, and the core has no room for another.
+        TableFull = "table_full",
+    }
+}
+
+/// The operator's limits.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How often each source's bucket gets a token.
+    pub token_interval: Duration,
+    /// The number of tokens that fit into a bucket.
+    pub burst: u32,
+    /// The maximum number of sources that each core remembers.
+    pub sources_max: usize,
+}
+
+impl Limits {
+    const fn ns_per_token(&self) -> u64 {
+        self.token_interval.as_nanos() as u64
+    }
+
+    /// How long it takes to fill an empty bucket. A source that is silent for longer may be forgotten.
+    const fn ns_to_fill(&self) -> u64 {
+        self.ns_per_token() * self.burst as u64
+    }
+}
+
+/// A source: an IPv4 address, or the upper half of an IPv6 address, as one host may have all of its /64.
+pub type SourceKey = [u64; 2];
+
+/// The source of a frame. `None` if it carries no IP.
+fn source_of(frame: &[u8]) -> Option<SourceKey> {
+    match ethernet::network_layer(frame)? {
+        (ETHERTYPE_IPV4, at) => {
+            let source: [u8; 4] = *frame.get(at + 12..)?.first_chunk()?;
+            Some([0, u64::from(Ipv4Addr::from(source).to_bits())])
+        }
+        (ETHERTYPE_IPV6, at) => Some([u64::from_be_bytes(*frame.get(at + 8..)?.first_chunk()?), 0]),
+        _ => None,
+    }
+}
+
+/// The limiter, from received packets to those that may pass. What carries no IP passes.
+pub fn limited<P: PacketBuf + Send>(
+    chain: impl Chain<Out = P>,
+    limits: Limits,
+) -> impl Chain<Out = P> {
+    let seed = HashSeed::new(0);
+    chain
+        .shard_by(move |packet: &P| {
+            source_of(packet.data()).map_or(0, |source| (hash_words(&source, &seed) >> 32) as u32)
+        })
+        .try_burst_stage(move |core| Limiter::new(core, limits))
+}
+
+/// When a source's bucket will be full again: all that is needed to know how many tokens it has.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    full_at_ns: u64,
+}
+
+/// The stage that drops the packets of sources that send too much, with the buckets of one core.
+pub struct Limiter {
+    limits: Limits,
+    buckets: Table<SourceKey, Bucket>,
+    /// The hints for a burst's buckets in their table.
+    hints: Hints,
+    /// The number of sources that are remembered.
+    source_count: Arc<Counter>,
+}
+
+/// The number of places that are checked for silent sources in each turn of the core.
+const AGE_BUDGET: usize = 15;
+
+impl Limiter {
+    /// The limiter of a core, which knows no source yet.
+    ///
+    /// # Errors
+    /// There is not enough memory for the buckets.
+    pub fn new(core: &Core, limits: Limits) -> hotloop::Result<Self> {
+        let config = Config::new(limits.sources_max, limits.ns_to_fill());
+        let buckets = Table::new(Arena::on(core.node())?, config)?;
+        Ok(Self { limits, buckets, hints: Hints::new(), source_count: Arc::default() })
+    }
+
+    /// Takes a token from the bucket of a source.
+    #[inline]
+    fn take(&mut self, source: SourceKey, hint: Hint, now: Instant) -> Result<(), LimitDrop> {
+        let known = self.buckets.find(&source, hint, now).map(|(handle, _)| handle);
+        // An earlier packet of the burst may have been the first of the source.
+        let handle = match known.or_else(|| self.buckets.get(&source, now)) {
+            Some(handle) => handle,
+            None => {
+                let full = Bucket { full_at_ns: now.as_ns() };
+                self.buckets.insert(source, full, now).map_err(|_| LimitDrop::TableFull)?
+            }
+        };
+        let bucket = &mut self.buckets[handle];
+        let full_at_ns = bucket.full_at_ns.max(now.as_ns()) + self.limits.ns_per_token();
+        if full_at_ns - now.as_ns() > self.limits.ns_to_fill() {
+            return Err(LimitDrop::OverRate);
+        }
+        bucket.full_at_ns = full_at_ns;
+        Ok(())
+    }
+}
+
+impl<P: PacketBuf> BurstStage<P> for Limiter {
+    type Out = P;
+    type Drop = LimitDrop;
+
+    fn process(
+        &mut self,
+        cx: &mut Cx<'_, LimitDrop>,
+        input: &mut Burst<P>,
+        out: &mut Output<'_, P>,
+    ) {
+        // First phase: the memory of all buckets is on its way at once.
+        let mut sources = [None; BURST_CAPACITY];
+        for (source, packet) in sources.iter_mut().zip(input.iter_mut()) {
+            *source = source_of(packet.data());
+        }
+        self.buckets.hint_burst(sources[..input.len()].iter().copied(), &mut self.hints);
+        // Second phase: each packet becomes one output or one counted drop.
+        out.map_indexed(input, |index, packet| {
+            let Some(source) = sources[index] else { return Some(packet) };
+            match self.take(source, self.hints.at(index), cx.now()) {
+                Ok(()) => Some(packet),
+                Err(reason) => cx.drop(packet, reason).ok(),
+            }
+        });
+    }
+
+    fn tick(&mut self, cx: &mut Cx<'_, LimitDrop>, _: &mut Output<'_, P>) {
+        self.buckets.age(cx.now(), AGE_BUDGET, |_, _| {});
+        self.source_count.set(self.buckets.len() as u64);
+    }
+
+    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
+        vec![("sources", Arc::clone(&self.source_count))]
+    }
+}
