@@ -98,26 +98,26 @@ mod tests {
     #[test]
     fn unknown_tunnel_sources_are_reported_at_most_once_in_ten_seconds_and_in_the_end() {
         let (workers, mut dropped) = (workers(), Dropped::default());
-        let mut told = |at_s: u64, is_end| {
+        let mut reported = |at_s: u64, is_end| {
             dropped.tunnels(&workers, Instant::from_ns(at_s * 1_000_000_000), is_end)
         };
         const WHY: &str = "that is no backend's address, nor in balancer.tunnel_peers";
-        assert_eq!(told(1, false), None);
+        assert_eq!(reported(1, false), None);
         note(&workers[0], ONE, 1);
         let first = "1 tunnel packet dropped since the start, the last one from 10.0.0.9";
-        assert_eq!(told(2, false), Some(format!("{first}: {WHY}")));
+        assert_eq!(reported(2, false), Some(format!("{first}: {WHY}")));
         note(&workers[0], ONE, 6);
         note(&workers[1], OTHER, 1);
-        assert_eq!(told(11, false), None);
+        assert_eq!(reported(11, false), None);
         let later = "7 tunnel packets dropped since the last such message, the last one from ::1";
-        assert_eq!(told(12, false), Some(format!("{later}: {WHY}")));
-        assert_eq!(told(60, false), None);
+        assert_eq!(reported(12, false), Some(format!("{later}: {WHY}")));
+        assert_eq!(reported(60, false), None);
         note(&workers[0], OTHER, 1);
-        assert!(told(60, false).is_some());
+        assert!(reported(60, false).is_some());
         note(&workers[0], ONE, 2);
-        assert_eq!(told(61, false), None);
-        assert!(told(0, true).unwrap().starts_with("2 tunnel packets dropped since the last"));
-        assert_eq!(told(0, true), None);
+        assert_eq!(reported(61, false), None);
+        assert!(reported(0, true).unwrap().starts_with("2 tunnel packets dropped since the last"));
+        assert_eq!(reported(0, true), None);
     }
 
     #[test]
@@ -126,12 +126,15 @@ mod tests {
         assert!(dropped.cuts(&workers).is_empty());
         workers[0].note_cut_frame((7, 1982));
         workers[1].note_cut_frame((9, 2014));
-        let told = dropped.cuts(&workers);
+        let reported = dropped.cuts(&workers);
         assert!(
-            told[0].starts_with("port 7 ") && told[0].contains("an MTU above 1968"),
-            "{told:?}"
+            reported[0].starts_with("port 7 ") && reported[0].contains("an MTU above 1968"),
+            "{reported:?}"
         );
-        assert!(told.len() == 2 && told[1].contains("cuts them to 2014 bytes"), "{told:?}");
+        assert!(
+            reported.len() == 2 && reported[1].contains("cuts them to 2014 bytes"),
+            "{reported:?}"
+        );
         workers[1].note_cut_frame((7, 1982));
         assert!(dropped.cuts(&workers).is_empty());
     }

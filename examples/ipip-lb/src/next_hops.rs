@@ -487,13 +487,16 @@ mod tests {
         neighbours.learn(hop.link(), hop.address(), mac, second(0));
         hops.report(second(0), false);
         let known = hops.found[1].known;
-        let mut told = |at, count, is_end| {
+        let mut reported = |at, count, is_end| {
             let claimed_by = Some((MacAddress::new([2, 0, 0, 0, 0, 9]), count));
             let neighbour = Neighbour { claimed_by, ..known.unwrap() };
             hops.found[1].follow("1", neighbour, (second(at), is_end));
             hops.found[1].claim_count
         };
-        assert_eq!([told(1, 1, false), told(2, 5, false), told(11, 6, false)], [1, 1, 6]);
-        assert_eq!([told(12, 7, false), told(12, 7, true)], [6, 7]);
+        assert_eq!(
+            [reported(1, 1, false), reported(2, 5, false), reported(11, 6, false)],
+            [1, 1, 6]
+        );
+        assert_eq!([reported(12, 7, false), reported(12, 7, true)], [6, 7]);
     }
 }

@@ -1,7 +1,7 @@
 //! The program itself, from one capture file to another, and the names in its output.
 
 use hotloop::prelude::*;
-use hotloop_ops::capture::{read_frames, write_frames};
+use hotloop_capture::{read_frames, write_frames};
 use serde_json::Value;
 use std::process::Command;
 

@@ -9,6 +9,7 @@ mod time;
 
 use crate::queue::{Idle, Queue};
 use clap::Args;
+use hotloop_privileges::{Capabilities, keep};
 use limit::{LeftOut, Limit, Taken, WINDOW};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io;
