@@ -77,6 +77,7 @@ pub mod network_function;
 pub mod next_hops;
 pub mod outcome;
 pub mod overrides;
+pub mod port_hops;
 pub mod replace;
 pub mod replay;
 pub mod run;

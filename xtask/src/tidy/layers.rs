@@ -42,7 +42,7 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
         &["config", "ctl", "guard", "outcome"],
         &["check", "exception", "health", "hugepages"],
         &["announce", "next_hops", "overrides", "store"],
-        &["network_function", "replace", "source"],
+        &["network_function", "port_hops", "replace", "source"],
         &["cli", "control"],
         &["replay", "run"],
     ]),
