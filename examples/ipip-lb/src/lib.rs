@@ -5,7 +5,7 @@
 //! - [`config`]: what an operator writes. [`check`]: how a configuration was understood.
 //! - [`network_function`]: the graph around the balancer. [`exception`], [`next_hops`]: its ways to the kernel.
 //! - [`health`]: which backends are up. [`control`]: changing and asking a balancer that runs, and [`ctl`], the operator's
-//!   end of that.
+//!   end of that. [`request`]: the requests between the two.
 //! - [`store`]: the start from the store of a cluster, and `ipip-lb cluster`; the cluster itself is `hotloop-cluster`.
 //! - [`replace`]: one program takes over from another.
 //! - [`replay`], [`run`]: the program's two ways to run the graph, on captures and on devices.
@@ -80,6 +80,7 @@ pub mod overrides;
 pub mod port_hops;
 pub mod replace;
 pub mod replay;
+pub mod request;
 pub mod run;
 pub mod source;
 pub mod store;

@@ -1,5 +1,6 @@
 //! The end of a state that an operator has limited: a time, or the last connection's end.
 
+use crate::request::DrainEnd;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -16,15 +17,12 @@ pub struct Until {
 }
 
 impl Until {
-    /// The limits in the arguments of a command; `None` if they set neither a time nor a wait for
-    /// the last connection.
-    ///
-    /// # Errors
-    /// If the time is not allowed.
-    pub fn of(arguments: &Value, now: Instant) -> Result<Option<Self>, String> {
-        let end = for_s(arguments)?.map(|seconds| now + Duration::from_secs(seconds));
-        let is_empty = arguments["until_empty"].as_bool().unwrap_or(false);
-        Ok((end.is_some() || is_empty).then_some(Self { end, is_empty }))
+    /// The end of a drain that begins now; `None` if it waits neither for a time nor until no connection is left.
+    #[must_use]
+    pub fn of(end: &DrainEnd, now: Instant) -> Option<Self> {
+        let (is_empty, end) = (end.until_empty, end.for_s);
+        let end = end.map(|seconds| now + Duration::from_secs(seconds));
+        (end.is_some() || is_empty).then_some(Self { end, is_empty })
     }
 
     /// Whether the drain has ended, given the connection count; `None` if not known yet.
@@ -37,20 +35,6 @@ impl Until {
     #[must_use]
     pub fn to_json(self, now: Instant) -> Value {
         json!({ "left_s": self.end.map(|end| left_s(end, now)), "until_empty": self.is_empty })
-    }
-}
-
-/// The time in the arguments of a command, in seconds; `None` if they set none.
-///
-/// # Errors
-/// If the time is not allowed.
-pub fn for_s(arguments: &Value) -> Result<Option<u64>, String> {
-    let for_s = &arguments["for_s"];
-    match for_s.as_u64().filter(|seconds| (1..=TIME_S_MAX).contains(seconds)) {
-        None if !for_s.is_null() => {
-            Err(format!("for_s: give a time from 1 to {TIME_S_MAX} seconds"))
-        }
-        seconds => Ok(seconds),
     }
 }
 
@@ -69,7 +53,7 @@ mod tests {
     fn it_is_over_at_whichever_comes_first() {
         let now = Instant::now();
         let after = |s| now + Duration::from_secs(s);
-        let of = |arguments: Value| Until::of(&arguments, now).unwrap();
+        let of = |end: Value| Until::of(&serde_json::from_value(end).unwrap(), now);
         assert_eq!(of(json!({})), None);
         assert_eq!(of(json!({ "for_s": null, "until_empty": false })), None);
 
@@ -83,14 +67,5 @@ mod tests {
         let both = of(json!({ "for_s": 10, "until_empty": true })).unwrap();
         assert!(both.is_over(after(9), Some(0)) && both.is_over(after(10), Some(1)));
         assert!(!both.is_over(after(9), Some(1)));
-    }
-
-    #[test]
-    fn a_time_is_a_second_to_a_year() {
-        assert_eq!(for_s(&json!({ "for_s": TIME_S_MAX })), Ok(Some(TIME_S_MAX)));
-        for wrong in [json!(0), json!(TIME_S_MAX + 1), json!(-1), json!(1.5), json!("10m")] {
-            let refusal = for_s(&json!({ "for_s": wrong })).unwrap_err();
-            assert!(refusal.contains("from 1 to 31536000 seconds"), "{wrong}: {refusal}");
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! Prefixes whose packets to services are dropped: which, and until when.
 
 use super::Operator;
-use crate::until::{for_s, left_s};
+use crate::request::Block;
+use crate::until::left_s;
 use hotloop_balancer::blocks::{BLOCKS_MAX, Blocks};
 use hotloop_balancer::prefix::Prefix;
 use hotloop_ops::Reply;
@@ -63,44 +64,37 @@ impl BlockList {
         (!self.ends.is_empty()).then(|| Arc::new(Blocks::new(self.ends.keys().copied())))
     }
 
-    /// Every prefix, with the seconds for which it stays blocked; null for no end.
-    pub fn rows(&self, now: Instant) -> Value {
-        let row = |(prefix, end): (&Prefix, &Option<Instant>)| {
-            json!({
-                "prefix": prefix.to_string(),
-                "left_s": end.map(|end| left_s(end, now)),
-            })
+    /// Every prefix, with the seconds for which it stays blocked; `None` for no end.
+    pub fn all(&self, now: Instant) -> impl Iterator<Item = Block> {
+        let block = move |(prefix, end): (&Prefix, &Option<Instant>)| Block {
+            prefix: prefix.to_string(),
+            for_s: end.map(|end| left_s(end, now)),
         };
-        self.ends.iter().map(row).collect()
+        self.ends.iter().map(block)
+    }
+
+    /// The same for `ctl blocks`.
+    pub fn rows(&self, now: Instant) -> Value {
+        self.all(now).map(|it| json!({ "prefix": it.prefix, "left_s": it.for_s })).collect()
     }
 }
 
 impl Operator {
     /// Drops packets of a prefix to services, for a time or until it is unblocked.
-    pub(super) fn block(&mut self, arguments: &Value) -> Reply {
-        let wanted = prefix(arguments).and_then(|prefix| Ok((prefix, for_s(arguments)?)));
-        let (prefix, for_s) = match wanted {
-            Ok(wanted) => wanted,
-            Err(error) => return Reply::Now(Err(error)),
-        };
+    pub(super) fn block(&mut self, block: &Block) -> Result<Reply, String> {
+        let (prefix, for_s) = (parse(&block.prefix)?, block.for_s);
         let end = for_s.map(|it| Instant::now() + Duration::from_secs(it));
-        if let Err(error) = self.blocks.insert(prefix, end) {
-            return Reply::Now(Err(error));
-        }
-        self.publish_blocks(json!({ "prefix": prefix.to_string(), "for_s": for_s }))
+        self.blocks.insert(prefix, end)?;
+        Ok(self.publish_blocks(json!({ "prefix": prefix.to_string(), "for_s": for_s })))
     }
 
     /// Takes a block away.
-    pub(super) fn unblock(&mut self, arguments: &Value) -> Reply {
-        match prefix(arguments) {
-            Ok(prefix) if self.blocks.remove(prefix) => {
-                self.publish_blocks(json!({ "prefix": prefix.to_string() }))
-            }
-            Ok(prefix) => {
-                Reply::Now(Err(format!("{prefix} is not blocked; ctl blocks lists what is")))
-            }
-            Err(error) => Reply::Now(Err(error)),
+    pub(super) fn unblock(&mut self, prefix: &str) -> Result<Reply, String> {
+        let prefix = parse(prefix)?;
+        if !self.blocks.remove(prefix) {
+            return Err(format!("{prefix} is not blocked; ctl blocks lists what is"));
         }
+        Ok(self.publish_blocks(json!({ "prefix": prefix.to_string() })))
     }
 
     /// Takes away the blocks whose time is over.
@@ -129,9 +123,8 @@ impl Operator {
     }
 }
 
-fn prefix(arguments: &Value) -> Result<Prefix, String> {
-    let text = arguments["prefix"].as_str().unwrap_or_default();
-    text.parse().map_err(|error: hotloop_balancer::prefix::PrefixError| error.to_string())
+fn parse(prefix: &str) -> Result<Prefix, String> {
+    prefix.parse().map_err(|error: hotloop_balancer::prefix::PrefixError| error.to_string())
 }
 
 #[cfg(test)]

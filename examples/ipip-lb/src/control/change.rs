@@ -2,7 +2,8 @@
 
 use super::Operator;
 use super::publication::{Building, Change, Plans, Removed, Weighing};
-use crate::config::{Config, WEIGHT_MAX};
+use crate::config::Config;
+use crate::request::{Backend, DrainEnd};
 use crate::until::Until;
 use hotloop_balancer::services::{Removal, TargetName};
 use hotloop_ops::Reply;
@@ -13,31 +14,19 @@ use std::time::Instant;
 
 impl Operator {
     /// Gives a backend no new connections: for good, or until it is removed.
-    pub(super) fn drain(&mut self, arguments: &Value) -> Reply {
-        let now = Instant::now();
-        let until = Until::of(arguments, now);
-        match until.and_then(|until| Ok((until, self.named(arguments)?))) {
-            Ok((until, names)) => {
-                let draining = until.map(|until| until.to_json(now));
-                let answer = json!({ "changed": names.len(), "weight": 0, "draining": draining });
-                let until = until.map(|until| (until, now));
-                self.weigh(names, (0, until, "an operator drains it for good"), answer)
-            }
-            Err(error) => Reply::Now(Err(error)),
-        }
+    pub(super) fn drain(&mut self, backend: &Backend, end: &DrainEnd) -> Result<Reply, String> {
+        let (now, names) = (Instant::now(), self.named(backend)?);
+        let until = Until::of(end, now);
+        let draining = until.map(|until| until.to_json(now));
+        let answer = json!({ "changed": names.len(), "weight": 0, "draining": draining });
+        let until = until.map(|until| (until, now));
+        Ok(self.weigh(names, (0, until, "an operator drains it for good"), answer))
     }
 
-    pub(super) fn set_weight(&mut self, arguments: &Value) -> Reply {
-        let weight = arguments["weight"].as_u64().and_then(|it| u32::try_from(it).ok());
-        let weight = weight.filter(|weight| *weight <= WEIGHT_MAX);
-        let weight = weight.ok_or_else(|| format!("give a weight from 0 to {WEIGHT_MAX}"));
-        match weight.and_then(|weight| Ok((weight, self.named(arguments)?))) {
-            Ok((weight, names)) => {
-                let answer = json!({ "changed": names.len(), "weight": weight });
-                self.weigh(names, (weight, None, "an operator has changed its weight"), answer)
-            }
-            Err(error) => Reply::Now(Err(error)),
-        }
+    pub(super) fn set_weight(&mut self, backend: &Backend, weight: u32) -> Result<Reply, String> {
+        let names = self.named(backend)?;
+        let answer = json!({ "changed": names.len(), "weight": weight });
+        Ok(self.weigh(names, (weight, None, "an operator has changed its weight"), answer))
     }
 
     /// Gives these a weight in their turn, and the answer once workers have it.
@@ -79,20 +68,22 @@ impl Operator {
     }
 
     /// Takes a backend out of its services.
-    pub(super) fn remove(&mut self, arguments: &Value) -> Reply {
+    pub(super) fn remove(&mut self, backend: &Backend, flush: bool) -> Reply {
         let (answerer, reply) = Reply::later();
-        self.publication.unbuilt.push_back(Change::Removal(arguments.clone(), answerer));
+        let removal = if flush { Removal::Flush } else { Removal::Rebalance };
+        let change = Change::Removal(backend.clone(), removal, answerer);
+        self.publication.unbuilt.push_back(change);
         reply
     }
 
-    /// The plan for a service table without the backends that the arguments of `remove` name, and their
-    /// names.
-    pub(super) fn plan_removal(&self, arguments: &Value) -> Result<(Plans, Removed), String> {
-        let is_flush = arguments["flush"].as_bool().unwrap_or(false);
-        let removal = if is_flush { Removal::Flush } else { Removal::Rebalance };
-        let names = self.named(arguments)?.into_iter().map(|name| (name, removal));
-        let names: Vec<_> = names.collect();
-        let answer = json!({ "removed": names.len(), "flush": is_flush });
+    /// The plan for a service table without these backends, and their names.
+    pub(super) fn plan_removal(
+        &self,
+        backend: &Backend,
+        removal: Removal,
+    ) -> Result<(Plans, Removed), String> {
+        let names: Vec<_> = self.named(backend)?.into_iter().map(|name| (name, removal)).collect();
+        let answer = json!({ "removed": names.len(), "flush": removal == Removal::Flush });
         Ok((self.plans_without(names.iter().cloned()), Removed { names, answer }))
     }
 
@@ -109,18 +100,18 @@ impl Operator {
     }
 
     /// The backends meant: those of an address, in all services or in the one that is named.
-    fn named(&self, arguments: &Value) -> Result<Vec<TargetName>, String> {
-        let text = arguments["backend"].as_str().unwrap_or_default();
+    fn named(&self, backend: &Backend) -> Result<Vec<TargetName>, String> {
+        let Backend { backend: text, service } = backend;
         let address: IpAddr =
             text.parse().map_err(|_| format!("{text:?} is not a backend's address"))?;
-        let service = arguments["service"].as_str();
+        let service = service.as_ref();
         let services = &self.config.services;
         if let Some(name) = service
-            && !services.iter().any(|it| it.name == name)
+            && !services.iter().any(|it| it.name == *name)
         {
             return Err(format!("there is no service {name:?}; ctl services lists them"));
         }
-        let meant = services.iter().filter(|it| service.is_none_or(|name| it.name == name));
+        let meant = services.iter().filter(|it| service.is_none_or(|name| it.name == *name));
         let meant = meant.filter(|it| it.backends.iter().any(|it| it.address == address));
         let names = meant.map(|it| TargetName { service: it.name.clone(), address });
         let names: Vec<_> = names.filter(|name| !self.is_removed(name)).collect();

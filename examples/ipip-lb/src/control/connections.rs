@@ -10,25 +10,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
 /// How many connections are listed where nobody says how many.
-const LIMIT_DEFAULT: usize = 100;
-
-/// How many connections are listed at most.
-pub const LIMIT_MAX: usize = 50_000;
-
-/// What `ctl connections` asks for.
-pub(super) fn parse(arguments: &Value, table: &ServiceTable) -> Result<(Filter, usize), String> {
-    let filter = arguments["filter"].as_str().unwrap_or_default();
-    let filter = parse_filter(filter, table)?;
-    let limit = match &arguments["limit"] {
-        Value::Null => LIMIT_DEFAULT,
-        limit => limit
-            .as_u64()
-            .map(|limit| limit as usize)
-            .filter(|limit| (1..=LIMIT_MAX).contains(limit))
-            .ok_or(format!("give a limit from 1 to {LIMIT_MAX}"))?,
-    };
-    Ok((filter, limit))
-}
+pub(super) const LIMIT_DEFAULT: u64 = 100;
 
 /// The connections that were found so far, as text: of the most that may be asked for, values would take
 /// many times the memory, and the control thread too long to make text of them.
@@ -122,7 +104,7 @@ pub(super) fn protocol_number(text: &str) -> Result<u8, String> {
 }
 
 /// Reads `client=198.51.100.0/24,port=80` and the like.
-fn parse_filter(text: &str, table: &ServiceTable) -> Result<Filter, String> {
+pub(super) fn parse_filter(text: &str, table: &ServiceTable) -> Result<Filter, String> {
     let mut filter = Filter::default();
     let mut targets: Option<HashSet<TargetId>> = None;
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {

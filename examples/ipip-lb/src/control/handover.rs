@@ -8,13 +8,13 @@ use crate::replace::gate::Gate;
 use crate::replace::inheritance::{Inheritance, Inherited};
 use crate::replace::standing::Standings;
 use crate::replace::successor::Successor;
-use crate::replace::{self, machine_time};
+use crate::replace::{Candidate, machine_time};
 use crate::until::Until;
 use hotloop::engine::Asker;
 use hotloop_balancer::balance::Exchange;
 use hotloop_balancer::exceptions::Change;
 use hotloop_ops::{Reply, Stream};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver};
@@ -44,7 +44,7 @@ pub struct Handover {
     /// Those of a balancer without peers, which nobody asks about otherwise.
     alone: Option<Exceptions>,
     /// A successor that has asked: what it said of itself, and its connection, which is on its way.
-    asked: Option<(Value, Receiver<UnixStream>)>,
+    asked: Option<(Candidate, Receiver<UnixStream>)>,
     successor: Option<Successor>,
     /// Since when it is ready, where it is.
     ready: Option<Instant>,
@@ -126,24 +126,21 @@ impl Operator {
     }
 
     /// Lets a program take over that asks for that.
-    pub(super) fn replace(&mut self, arguments: &Value) -> Reply {
-        let refusal = if self.handover.asked.is_some() {
-            Some("another program is taking over already".to_owned())
-        } else if self.leave.is_some() {
-            Some("this program is on its way out: ctl announce has it stay".to_owned())
-        } else {
-            replace::check(arguments, &self.config).err()
-        };
-        if let Some(why) = refusal {
-            return Reply::Now(Err(why));
+    pub(super) fn replace(&mut self, candidate: Candidate) -> Result<Reply, String> {
+        if self.handover.asked.is_some() {
+            return Err("another program is taking over already".to_owned());
         }
+        if self.leave.is_some() {
+            return Err("this program is on its way out: ctl announce has it stay".to_owned());
+        }
+        candidate.check(&self.config)?;
         tracing::info!("replace: another program asks to take over");
         let (sender, stream) = mpsc::sync_channel(1);
         if let Some(exceptions) = &mut self.handover.alone {
             exceptions.keep_journals(JOURNAL_MAX);
         }
-        self.handover.asked = Some((arguments.clone(), stream));
-        Reply::Stream(Stream::new(move |stream| drop(sender.send(stream))))
+        self.handover.asked = Some((candidate, stream));
+        Ok(Reply::Stream(Stream::new(move |stream| drop(sender.send(stream)))))
     }
 
     /// Moves exceptions between workers, other nodes, and a program that takes over.
@@ -180,7 +177,7 @@ impl Operator {
         }
         // It may have been loaded again meanwhile.
         let asked = self.handover.asked.as_ref();
-        let checked = asked.map_or(Ok(()), |(it, _)| replace::check(it, &self.config));
+        let checked = asked.map_or(Ok(()), |(it, _)| it.check(&self.config));
         let closed = checked.and_then(|()| self.close());
         match &closed {
             Ok(()) => {
@@ -265,12 +262,12 @@ impl Operator {
         self.probes.take_down(self.overrides.down.clone());
         self.findings.begin_with(self.overrides.down.clone());
         let now = Instant::now();
-        for (name, arguments) in &standings.drains {
-            if let Ok(Some(until)) = Until::of(arguments, now) {
+        for (name, end) in &standings.drains {
+            if let Some(until) = Until::of(end, now) {
                 self.drains.plan(name.clone(), until, now);
             }
         }
-        // Workers have them already; a block that has just ended is refused, as it should be.
+        // Workers have them already.
         standings.blocks.iter().for_each(|block| drop(self.block(block)));
         if let Some(announcer) = self.announcer.as_mut().filter(|_| standings.is_withdrawn) {
             announcer.withdraw();

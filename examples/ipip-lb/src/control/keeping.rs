@@ -9,9 +9,11 @@ use super::operator_file::Kept;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::replace::standing::Standings;
+use crate::request::DrainEnd;
+use crate::until::left_s;
 use hotloop_ops::Answerer;
 use hotloop_privileges::Capabilities;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -148,17 +150,14 @@ impl Operator {
     pub(super) fn set_by_operators(&self) -> Standings {
         let now = Instant::now();
         let drains = self.drains.all().map(|(name, until)| {
-            let until = until.to_json(now);
-            let for_s = until["left_s"].as_u64().map(|it| it.max(1));
-            (name.clone(), json!({ "for_s": for_s, "until_empty": until["until_empty"] }))
+            let for_s = until.end.map(|end| left_s(end, now).max(1));
+            (name.clone(), DrainEnd { for_s, until_empty: until.is_empty })
         });
-        let blocks = self.blocks.rows(now);
-        let block = |row: &Value| json!({ "prefix": row["prefix"], "for_s": row["left_s"] });
         Standings {
             weights: self.overrides.weights.clone(),
             removed: self.overrides.removed.clone(),
             drains: drains.collect(),
-            blocks: blocks.as_array().into_iter().flatten().map(block).collect(),
+            blocks: self.blocks.all(now).collect(),
             ..Standings::default()
         }
     }

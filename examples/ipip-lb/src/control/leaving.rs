@@ -2,7 +2,7 @@
 //! have.
 
 use super::Operator;
-use crate::until::{Until, for_s};
+use crate::until::Until;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -38,10 +38,10 @@ impl Leave {
 impl Operator {
     /// Withdraws the VIPs, and ends the run once no connection is left, or after the time that was given,
     /// unless an operator has the VIPs announced again.
-    pub(super) fn leave(&mut self, arguments: &Value) -> Result<Value, String> {
+    pub(super) fn leave(&mut self, for_s: Option<u64>) -> Result<Value, String> {
         let announce = self.config.announce.as_ref().ok_or(NOT_ANNOUNCED)?;
         let linger = Duration::from_millis(announce.linger_ms.into());
-        let (now, for_s) = (Instant::now(), for_s(arguments)?);
+        let now = Instant::now();
         let withdrawn = self.withdraw_now();
         let mut answer = withdrawn.map_err(|error| format!("the program goes on: {error}"))?;
         let end = for_s.map(|seconds| now + Duration::from_secs(seconds));

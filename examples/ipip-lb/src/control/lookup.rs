@@ -2,6 +2,7 @@
 
 use super::connections::{named, protocol_number, state_name};
 use crate::config::Config;
+use crate::request::Flow;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop_balancer::connection::Connection;
 use hotloop_balancer::services::{Found, Service, ServiceTable, is_echo};
@@ -98,10 +99,9 @@ fn decision(
 }
 
 /// The flow that `ctl lookup` asks for.
-pub(super) fn parse_flow(arguments: &Value) -> Result<FlowKey, String> {
-    let protocol = protocol_number(arguments["protocol"].as_str().unwrap_or_default())?;
-    let end = |name: &str| {
-        let text = arguments[name].as_str().unwrap_or_default();
+pub(super) fn parse_flow(flow: &Flow) -> Result<FlowKey, String> {
+    let protocol = protocol_number(&flow.protocol)?;
+    let end = |text: &str| {
         let address: Result<SocketAddr, _> = text.parse();
         address.map_err(|_| {
             format!(
@@ -109,7 +109,7 @@ pub(super) fn parse_flow(arguments: &Value) -> Result<FlowKey, String> {
             )
         })
     };
-    let (client, vip) = (end("client")?, end("vip")?);
+    let (client, vip) = (end(&flow.client)?, end(&flow.vip)?);
     FlowKey::new(client, vip, protocol)
         .ok_or_else(|| format!("{client} and {vip} are of two IP versions"))
 }

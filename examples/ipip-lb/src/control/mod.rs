@@ -47,6 +47,7 @@ use crate::network_function::Steering;
 use crate::next_hops::NextHopWatch;
 use crate::overrides::Overrides;
 use crate::port_hops::PortHops;
+use crate::request::Request;
 use crate::source::ConfigSource;
 use adopting::Passage;
 use blocks::BlockList;
@@ -57,7 +58,7 @@ use hotloop::engine::{Control, Publisher};
 use hotloop_balancer::counts::RemovedCounts;
 use hotloop_balancer::counts::{Summary, WorkerCounts};
 use hotloop_balancer::services::ServiceTable;
-use hotloop_ops::{Annotate, Answerer, Hangup, Reply, Request};
+use hotloop_ops::{Annotate, Answerer, Hangup, Reply};
 pub use keeping::Keeper;
 use leaving::Leave;
 use note::Notes;
@@ -245,32 +246,41 @@ impl Operator {
 
     /// Answers a request from the control socket: with an error that says what to ask instead where
     /// something is wrong with it.
-    pub fn answer(&mut self, control: &Control<'_>, request: &Request) -> Reply {
-        let arguments = &request.arguments;
-        Reply::Now(match request.command.as_str() {
-            "overview" => Ok(self.overview(control)),
-            "services" => Ok(self.services()),
-            "backends" => return self.backends(),
-            "next-hops" => {
+    pub fn answer(&mut self, control: &Control<'_>, request: &hotloop_ops::Request) -> Reply {
+        self.try_answer(control, request).unwrap_or_else(|error| Reply::Now(Err(error)))
+    }
+
+    fn try_answer(
+        &mut self,
+        control: &Control<'_>,
+        request: &hotloop_ops::Request,
+    ) -> Result<Reply, String> {
+        Ok(Reply::Now(Ok(match Request::read(request)? {
+            Request::Overview => self.overview(control),
+            Request::Services => self.services(),
+            Request::Backends => return Ok(self.backends()),
+            Request::NextHops => {
                 let of_ports = self.port_hops.rows(&self.config, control.now());
-                Ok(of_ports.chain(self.next_hops.iter().flat_map(NextHopWatch::rows)).collect())
+                of_ports.chain(self.next_hops.iter().flat_map(NextHopWatch::rows)).collect()
             }
-            "connections" => return self.connections(arguments),
-            "lookup" => return self.lookup(arguments),
-            "cluster" => self.cluster(),
-            "blocks" => Ok(self.blocks.rows(Instant::now())),
-            "block" => return self.block(arguments),
-            "unblock" => return self.unblock(arguments),
-            "drain" => return self.drain(arguments),
-            "weight" => return self.set_weight(arguments),
-            "remove" => return self.remove(arguments),
-            "reload" => return self.reload_now(),
-            "withdraw" => self.withdraw_now(),
-            "announce" => self.announce_again(),
-            "leave" => self.leave(arguments),
-            crate::replace::COMMAND => return self.replace(arguments),
-            _ => request.unknown(),
-        })
+            Request::Connections { filter, limit } => {
+                return self.connections(filter.as_deref(), limit);
+            }
+            Request::Lookup(flow) => return self.lookup(&flow),
+            Request::Cluster => self.cluster()?,
+            Request::Blocks => self.blocks.rows(Instant::now()),
+            Request::Block(block) => return self.block(&block),
+            Request::Unblock { prefix } => return self.unblock(&prefix),
+            Request::Drain { backend, end } => return self.drain(&backend, &end),
+            Request::Weight { backend, weight } => return self.set_weight(&backend, weight),
+            Request::Remove { backend, flush } => return Ok(self.remove(&backend, flush)),
+            Request::Reload => return Ok(self.reload_now()),
+            Request::Withdraw => self.withdraw_now()?,
+            Request::Announce => self.announce_again()?,
+            Request::Leave { for_s, .. } => self.leave(for_s)?,
+            Request::Replace(candidate) => return self.replace(candidate),
+            Request::Unknown => request.unknown()?,
+        })))
     }
 
     /// The service table in use, or about to be.

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::failure::BadInput;
 use crate::replace::digest;
 use crate::replace::standing::Standings;
-use crate::until::{Until, for_s};
+use crate::until::Until;
 use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::services::TargetName;
 use hotloop_cluster::file::read as read_file;
@@ -141,9 +141,9 @@ impl Read {
             return Err("it lacks digest, at_ms or standings".to_owned());
         };
         let standings = Standings::of_json(&json["standings"])?;
-        let wrong = |it: &&Value| it["prefix"].as_str().and_then(prefix).is_none();
-        if let Some(wrong) = standings.blocks.iter().find(wrong) {
-            return Err(format!("{wrong} blocks no prefix"));
+        if let Some(wrong) = standings.blocks.iter().find(|it| it.prefix.parse::<Prefix>().is_err())
+        {
+            return Err(format!("{} blocks no prefix", json!(wrong)));
         }
         Ok(Self {
             // Health is found anew, and a node that is started is to be announced.
@@ -155,10 +155,6 @@ impl Read {
     }
 }
 
-fn prefix(text: &str) -> Option<Prefix> {
-    text.parse().ok()
-}
-
 fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
@@ -167,19 +163,16 @@ fn since_epoch(time: SystemTime) -> Duration {
 fn age(standings: &mut Standings, passed: Duration) -> Result<(), String> {
     let left_s =
         |for_s: u64| Duration::from_secs(for_s).saturating_sub(passed).as_secs_f64().ceil() as u64;
-    for (_, arguments) in &mut standings.drains {
-        if let Some(for_s) = for_s(arguments)? {
-            arguments["for_s"] = left_s(for_s).max(1).into();
-        } else if Until::of(arguments, Instant::now())?.is_none() {
-            return Err(format!("{arguments} is no end of a drain"));
+    for (_, end) in &mut standings.drains {
+        if Until::of(end, Instant::now()).is_none() {
+            return Err(format!("{} is no end of a drain", json!(end)));
         }
+        end.for_s = end.for_s.map(|it| left_s(it).max(1));
     }
     for block in &mut standings.blocks {
-        if let Some(for_s) = for_s(block)? {
-            block["for_s"] = left_s(for_s).into();
-        }
+        block.for_s = block.for_s.map(left_s);
     }
-    standings.blocks.retain(|block| block["for_s"] != 0);
+    standings.blocks.retain(|block| block.for_s != Some(0));
     Ok(())
 }
 
@@ -218,6 +211,7 @@ fn counted(standings: &Standings) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::DrainEnd;
 
     #[test]
     fn health_and_a_withdrawal_are_not_restored_and_a_clock_may_be_set_back() {
@@ -231,7 +225,7 @@ mod tests {
         let name = TargetName::new(&service.name, service.backends[0].address);
         let standings = Standings {
             weights: [(name.clone(), 7)].into(),
-            drains: vec![(name.clone(), json!({ "for_s": 60, "until_empty": false }))],
+            drains: vec![(name.clone(), DrainEnd { for_s: Some(60), until_empty: false })],
             ..Standings::default()
         };
         let all = Standings { down: [(name, 0)].into(), is_withdrawn: true, ..standings.clone() };

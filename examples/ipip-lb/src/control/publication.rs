@@ -12,6 +12,7 @@ use super::preparing::{Preparing, Proposal};
 use crate::config::Config;
 use crate::health::Probed;
 use crate::overrides::Overrides;
+use crate::request;
 use crate::source::ConfigSource;
 use crate::until::Until;
 use hotloop_balancer::services::{
@@ -52,8 +53,8 @@ pub type Reader =
 pub enum Change {
     /// A configuration that was read, and what is to secure connections to peers, where that is new.
     Configuration(Read, Option<Tls>, Vec<Asker>),
-    /// `ctl remove`, with its arguments.
-    Removal(Value, Answerer),
+    /// `ctl remove`.
+    Removal(request::Backend, Removal, Answerer),
     /// `ctl drain` or `ctl weight`.
     Weights(Weighing),
     /// A configuration that all nodes are to prepare.

@@ -3,16 +3,16 @@
 //! that are for it.
 
 use super::Operator;
-use super::connections::{self, Rows};
+use super::connections::{self, LIMIT_DEFAULT, Rows};
 use super::lookup;
 use crate::config::Config;
+use crate::request::Flow;
 use hotloop::engine::Asker;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop_balancer::arrival::worker_of;
 use hotloop_balancer::balance::{Filter, Listing, Query, Reply};
 use hotloop_balancer::services::ServiceTable;
 use hotloop_ops::Answerer;
-use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -166,28 +166,24 @@ impl Questions {
 
 impl Operator {
     /// The connections that fit a filter.
-    pub(super) fn connections(&mut self, arguments: &Value) -> hotloop_ops::Reply {
-        match connections::parse(arguments, &self.table) {
-            Ok((filter, limit)) => {
-                let (answerer, reply) = hotloop_ops::Reply::later();
-                self.questions.list(&filter, limit, answerer);
-                reply
-            }
-            Err(error) => Err(error).into(),
-        }
+    pub(super) fn connections(
+        &mut self,
+        filter: Option<&str>,
+        limit: Option<u64>,
+    ) -> Result<hotloop_ops::Reply, String> {
+        let filter = connections::parse_filter(filter.unwrap_or_default(), &self.table)?;
+        let (answerer, reply) = hotloop_ops::Reply::later();
+        self.questions.list(&filter, limit.unwrap_or(LIMIT_DEFAULT) as usize, answerer);
+        Ok(reply)
     }
 
     /// Looks up a flow from a client to a service.
-    pub(super) fn lookup(&mut self, arguments: &Value) -> hotloop_ops::Reply {
-        match lookup::parse_flow(arguments) {
-            Ok(key) => {
-                let (answerer, reply) = hotloop_ops::Reply::later();
-                let worker = worker_of(&key, &self.table.settings.hashes, self.counts.len());
-                self.questions.look_up(worker, key, answerer);
-                reply
-            }
-            Err(error) => Err(error).into(),
-        }
+    pub(super) fn lookup(&mut self, flow: &Flow) -> Result<hotloop_ops::Reply, String> {
+        let key = lookup::parse_flow(flow)?;
+        let (answerer, reply) = hotloop_ops::Reply::later();
+        let worker = worker_of(&key, &self.table.settings.hashes, self.counts.len());
+        self.questions.look_up(worker, key, answerer);
+        Ok(reply)
     }
 }
 

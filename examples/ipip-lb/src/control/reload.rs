@@ -111,10 +111,12 @@ impl Operator {
                 let all = self.publication.weighings(first);
                 (self.plans_with(&all), Building::Weights(all))
             }
-            Change::Removal(arguments, answerer) => match self.plan_removal(&arguments) {
-                Ok((plans, removed)) => (plans, Building::Removal(removed, answerer)),
-                Err(error) => return answerer.send(Err(error)),
-            },
+            Change::Removal(backend, removal, answerer) => {
+                match self.plan_removal(&backend, removal) {
+                    Ok((plans, removed)) => (plans, Building::Removal(removed, answerer)),
+                    Err(error) => return answerer.send(Err(error)),
+                }
+            }
         };
         self.publication.building = Some(building);
         self.publication.builder.give(plans);

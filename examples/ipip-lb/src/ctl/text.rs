@@ -66,6 +66,10 @@ pub fn drained_text(backend: &str, answer: &Value) -> String {
     format!("{backend} gets no new connections in {services}{end}")
 }
 
+pub fn weighed_text(backend: &str, weight: u32, answer: &Value) -> String {
+    format!("{backend} has weight {weight} in {}", counted(&answer["changed"], "service"))
+}
+
 /// When a backend that is drained is removed, as the end of a sentence.
 fn removal_text(draining: &Value) -> String {
     let time = draining["left_s"].as_u64().map(|seconds| format!("in {seconds} s"));
@@ -75,7 +79,7 @@ fn removal_text(draining: &Value) -> String {
 }
 
 /// So many of what the noun names.
-pub fn counted(count: &Value, noun: &str) -> String {
+fn counted(count: &Value, noun: &str) -> String {
     format!("{} {noun}{}", cell(count), if count.as_u64() == Some(1) { "" } else { "s" })
 }
 

@@ -32,47 +32,52 @@ use crate::config::Config;
 use hotloop_balancer::hashes::HashKey;
 use hotloop_cluster::sync::{sha256, wire};
 use rustix::time::{ClockId, clock_gettime};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::time::Duration;
 
 /// The version of both sides' messages, apart from the frames of [`wire`], which have their own.
 const VERSION: u64 = 1;
 
-/// The command at the control socket.
-pub const COMMAND: &str = "replace";
-
-/// The successor's description of itself.
-#[must_use]
-pub fn arguments(config: &Config) -> Value {
-    json!({ "version": VERSION, "frames": wire::VERSION, "digest": digest(config) })
+/// The description that a program gives of itself when it asks to take over.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Candidate {
+    version: u64,
+    frames: u64,
+    digest: String,
 }
 
-/// Checks that a program with this description can take over from a balancer with this
-/// configuration.
-///
-/// # Errors
-/// The reason that the program can't, and a remedy.
-pub fn check(arguments: &Value, config: &Config) -> Result<(), String> {
-    let versions = (&arguments["version"], &arguments["frames"]);
-    if versions != (&json!(VERSION), &json!(wire::VERSION)) {
-        return Err(format!(
-            "this program takes part in version {VERSION}.{} of a takeover, the other one in {}.{}: stop this one and \
-             start the other one, which ends connections that are not where the configuration says",
-            wire::VERSION,
-            versions.0,
-            versions.1
-        ));
+impl Candidate {
+    /// This program, with this configuration.
+    #[must_use]
+    pub fn with(config: &Config) -> Self {
+        Self { version: VERSION, frames: wire::VERSION.into(), digest: digest(config) }
     }
-    if arguments["digest"] != digest(config) {
-        return Err(
-            "its configuration is not the one in force here, by which connections are on their backends: load it here \
-             first (ctl reload), or give that one; services, their backends, balancer.hash_key and \
-             balancer.maglev_slots have to be the same"
-                .to_owned(),
-        );
+
+    /// Checks that the program can take over from a balancer with this configuration.
+    ///
+    /// # Errors
+    /// The reason that the program can't, and a remedy.
+    pub fn check(&self, config: &Config) -> Result<(), String> {
+        let here = Self::with(config);
+        if (self.version, self.frames) != (here.version, here.frames) {
+            return Err(format!(
+                "this program takes part in version {}.{} of a takeover, the other one in {}.{}: stop this one and \
+                 start the other one, which ends connections that are not where the configuration says",
+                here.version, here.frames, self.version, self.frames
+            ));
+        }
+        if self.digest != here.digest {
+            return Err(
+                "its configuration is not the one in force here, by which connections are on their backends: load it here \
+                 first (ctl reload), or give that one; services, their backends, balancer.hash_key and \
+                 balancer.maglev_slots have to be the same"
+                    .to_owned(),
+            );
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// A digest of everything that decides a connection's backend, unless it is an exception.
@@ -123,9 +128,9 @@ mod tests {
     fn who_would_choose_differently_is_refused() {
         let config = |text: &str| Config::parse("lb.toml", text).unwrap();
         let here = config(CONFIG);
-        assert_eq!(check(&arguments(&here), &here), Ok(()));
+        assert_eq!(Candidate::with(&here).check(&here), Ok(()));
         let other_port = config(&CONFIG.replace("net_null0", "net_null1"));
-        assert_eq!(check(&arguments(&other_port), &here), Ok(()));
+        assert_eq!(Candidate::with(&other_port).check(&here), Ok(()));
         for (old, new) in [
             ("10.0.0.2\" }", "10.0.0.3\" }"),
             ("10.0.0.2\" }", "10.0.0.2\", weight = 2 }"),
@@ -135,12 +140,12 @@ mod tests {
             ("mtu", "hash_key = \"00112233445566778899aabbccddeeff\"\nmtu"),
             ("ports", "scheduler = \"round-robin\"\nports"),
         ] {
-            let refused = check(&arguments(&config(&CONFIG.replace(old, new))), &here).unwrap_err();
+            let other = config(&CONFIG.replace(old, new));
+            let refused = Candidate::with(&other).check(&here).unwrap_err();
             assert!(refused.contains("ctl reload"), "{new}: {refused}");
         }
-        let mut later = arguments(&here);
-        later["frames"] = 99.into();
-        assert!(check(&later, &here).unwrap_err().contains("the other one in 1.99"));
-        assert!(check(&Value::Null, &here).is_err());
+        let later = Candidate { frames: 99, ..Candidate::with(&here) };
+        assert!(later.check(&here).unwrap_err().contains("the other one in 1.99"));
+        assert!(Candidate::default().check(&here).is_err());
     }
 }

@@ -1,11 +1,12 @@
 //! The successor's view of the running program.
 
+use super::Candidate;
 use super::channel::{Channel, Message};
 use super::inheritance::{Inheritance, Inherited};
 use super::link::Link;
-use super::{COMMAND, arguments};
 use crate::config::Config;
 use crate::failure::{BadInput, Failure, unless_ended};
+use crate::request::Request;
 use hotloop::engine::Control;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop_balancer::exceptions::{Change, Record};
@@ -68,7 +69,7 @@ impl Predecessor {
         let wrong = |why: String| {
             BadInput::new(format!("--replace: {}: {why}; nothing has changed", path.display()))
         };
-        let asked = ask(path, &arguments(config));
+        let asked = ask(path, &Request::Replace(Candidate::with(config)));
         let stream = asked.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => wrong(
                 "no program runs with its control socket here: start without --replace, or give its --control"
@@ -168,12 +169,11 @@ fn refused(said: Option<&Message>) -> Result<(), String> {
 }
 
 /// Sends the request, and reads the answer; more messages may follow it.
-fn ask(path: &Path, arguments: &Value) -> io::Result<UnixStream> {
+fn ask(path: &Path, request: &Request) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     stream.set_write_timeout(Some(ANSWER_MAX))?;
-    let request = json!({ "command": COMMAND, "arguments": arguments });
-    stream.write_all(format!("{request}\n").as_bytes())?;
+    stream.write_all(format!("{}\n", json!(request)).as_bytes())?;
     let mut line = Vec::new();
     let mut byte = [0];
     while line.last() != Some(&b'\n') {

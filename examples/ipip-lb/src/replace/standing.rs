@@ -3,6 +3,7 @@
 
 use crate::config::{Config, Health, WEIGHT_MAX};
 use crate::overrides::Overrides;
+use crate::request::{Block, DrainEnd};
 use hotloop_balancer::blocks::Blocks;
 use hotloop_balancer::services::{Removal, TargetName};
 use serde_json::{Value, json};
@@ -20,10 +21,10 @@ pub struct Standings {
     /// Backends that fail their probes: each with the number of its kind of probe, among those of
     /// its service.
     pub down: HashSet<(TargetName, usize)>,
-    /// Drains with an end: each as the arguments of `ctl drain`.
-    pub drains: Vec<(TargetName, Value)>,
-    /// Blocked prefixes: each as the arguments of `ctl block`.
-    pub blocks: Vec<Value>,
+    /// Drains with an end.
+    pub drains: Vec<(TargetName, DrainEnd)>,
+    /// Blocked prefixes.
+    pub blocks: Vec<Block>,
     /// Whether an operator has withdrawn the VIPs.
     pub is_withdrawn: bool,
 }
@@ -42,7 +43,7 @@ impl Standings {
         let down = ways(config).filter(|(name, way, _)| self.down.contains(&(name.clone(), *way)));
         let down = down.map(|(_, _, key)| key).collect();
         let (weights, removed) = (self.weights.clone(), self.removed.clone());
-        let blocks = self.blocks.iter().filter_map(|it| it["prefix"].as_str()?.parse().ok());
+        let blocks = self.blocks.iter().filter_map(|it| it.prefix.parse().ok());
         let blocked = (!self.blocks.is_empty()).then(|| Arc::new(Blocks::new(blocks)));
         Overrides { down, blocked, weights, removed }
     }
@@ -56,7 +57,7 @@ impl Standings {
             "weights": self.weights.iter().map(|(name, it)| named(name, json!(it))).collect::<Vec<_>>(),
             "removed": self.removed.iter().map(|(name, it)| named(name, flush(it))).collect::<Vec<_>>(),
             "down": self.down.iter().map(|(name, it)| named(name, json!(it))).collect::<Vec<_>>(),
-            "drains": self.drains.iter().map(|(name, it)| named(name, it.clone())).collect::<Vec<_>>(),
+            "drains": self.drains.iter().map(|(name, it)| named(name, json!(it))).collect::<Vec<_>>(),
             "blocks": self.blocks,
             "is_withdrawn": self.is_withdrawn,
         })
@@ -69,8 +70,8 @@ impl Standings {
     pub fn of_json(json: &Value) -> Result<Self, String> {
         let rows = |key: &str| json[key].as_array().cloned().unwrap_or_default();
         let number = |value: Value| value.as_u64().ok_or_else(|| format!("{value} is no number"));
+        let wrong = |error: serde_json::Error| error.to_string();
         let mut standings = Self {
-            blocks: rows("blocks"),
             is_withdrawn: json["is_withdrawn"].as_bool().unwrap_or(false),
             ..Self::default()
         };
@@ -93,7 +94,12 @@ impl Standings {
             standings.down.insert((name, number(way)? as usize));
         }
         for row in rows("drains") {
-            standings.drains.push(target(&row)?);
+            let (name, end) = target(&row)?;
+            standings.drains.push((name, serde_json::from_value(end).map_err(wrong)?));
+        }
+        // One that has just ended has no time left.
+        for row in rows("blocks").into_iter().filter(|it| it["for_s"] != 0) {
+            standings.blocks.push(serde_json::from_value(row).map_err(wrong)?);
         }
         Ok(standings)
     }
@@ -145,8 +151,8 @@ mod tests {
         assert_eq!(down, [(one.clone(), 0)].into());
         let (weights, removed) = (overrides.weights.clone(), overrides.removed.clone());
         let mut standings = Standings { down, weights, removed, ..Standings::default() };
-        standings.drains.push((one, json!({ "for_s": 9, "until_empty": true })));
-        standings.blocks.push(json!({ "prefix": "10.0.0.0/8", "for_s": null }));
+        standings.drains.push((one, DrainEnd { for_s: Some(9), until_empty: true }));
+        standings.blocks.push(Block { prefix: "10.0.0.0/8".into(), for_s: None });
         standings.is_withdrawn = true;
         let read = Standings::of_json(&standings.to_json()).unwrap();
         assert_eq!(read, standings);

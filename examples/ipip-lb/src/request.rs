@@ -1,0 +1,348 @@
+//! What `ipip-lb ctl` asks of a running balancer: each command once, as the command line, the control socket and
+//! control have it.
+//!
+//! A variant is a command of `ctl`, with its explanation and its arguments; its name and its fields are also those
+//! of the JSON on the socket, `{"command": "drain", "arguments": {"backend": "10.0.0.1"}}`. [`ctl`](crate::ctl) writes it,
+//! [`control`](crate::control) reads it, and what operators have changed is [saved](crate::replace::standing) in the same
+//! types. This module depends on neither.
+//!
+//! An argument may be missing if it is optional or a text; arguments that a command doesn't take are ignored. So
+//! programs of two versions understand each other. Times, limits and weights that were read are within their range.
+
+use crate::config::WEIGHT_MAX;
+use crate::replace::Candidate;
+use crate::until::TIME_S_MAX;
+use clap::{Args, Subcommand};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
+
+/// The largest number of connections that are listed at once.
+pub const LIMIT_MAX: u64 = 50_000;
+
+/// A command, with its arguments.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, Subcommand)]
+#[serde(tag = "command", content = "arguments", rename_all = "kebab-case")]
+pub enum Request {
+    /// Print what runs: `ctl status` asks for it.
+    #[command(skip)]
+    Overview,
+    /// Print every service, with its scheduler, backends, packets and connections.
+    Services,
+    /// Print every backend of every service, with its weight, health, packets and connections.
+    Backends,
+    /// Print every next hop: its port, address, Ethernet address and state, for how long it has not
+    /// answered, and how many backends are reached by it.
+    NextHops,
+    /// Print this node of a cluster and its peers: how they stand, what they are still to hear of
+    /// connections, and for how long that has been waiting; and the nodes that its store knows.
+    Cluster,
+    /// Print connections.
+    Connections {
+        /// Which: `client=PREFIX`, `vip=PREFIX`, `port=N`, `protocol=NAME`, `service=NAME`,
+        /// `backend=ADDRESS`, with commas between: those that fit all of them.
+        #[arg(long, value_name = "FILTER")]
+        filter: Option<String>,
+        /// How many at most, of 100 without it, and 50000 at most.
+        #[arg(long, value_name = "N")]
+        #[serde(default, deserialize_with = "limit")]
+        limit: Option<u64>,
+    },
+    /// Say where the packets of a flow go: which worker, which rule, which backend, and why.
+    Lookup(Flow),
+    /// Give a backend no new connections until the next reload; those it has go on. With a time, or
+    /// with --until-empty, it is then taken out as `remove` does, at whichever comes first. `weight`,
+    /// `drain` without either and a reload end that plan.
+    Drain {
+        /// Which backend.
+        #[command(flatten)]
+        #[serde(flatten)]
+        backend: Backend,
+        /// When it is taken out.
+        #[command(flatten)]
+        #[serde(flatten)]
+        end: DrainEnd,
+    },
+    /// Give a backend another weight until the next reload.
+    Weight {
+        /// Which backend.
+        #[command(flatten)]
+        #[serde(flatten)]
+        backend: Backend,
+        /// Its share of new connections: 0 to 65535.
+        #[serde(deserialize_with = "weight")]
+        weight: u32,
+    },
+    /// Take a backend out until the next reload; its connections go to others.
+    Remove {
+        /// Which backend.
+        #[command(flatten)]
+        #[serde(flatten)]
+        backend: Backend,
+        /// End its connections instead: packets of TCP are dropped until a SYN comes.
+        #[arg(long)]
+        #[serde(default)]
+        flush: bool,
+    },
+    /// Drop packets of these clients to services, those of known connections among them, until they
+    /// are unblocked or the program ends; a reload changes nothing about that, nor does a restart in a
+    /// cluster.
+    Block(Block),
+    /// Take these clients' block away.
+    Unblock {
+        /// The clients, as they were blocked.
+        #[serde(default)]
+        prefix: String,
+    },
+    /// Print every block, and how long it lasts.
+    Blocks,
+    /// Read the configuration again, and the certificates for peers. If something is wrong with them, nothing
+    /// changes.
+    Reload,
+    /// Withdraw every VIP that is announced until `announce`, whatever is reloaded meanwhile; what still
+    /// comes is balanced.
+    Withdraw,
+    /// Announce the VIPs that are ready again. A balancer that was to leave stays.
+    Announce,
+    /// Withdraw every VIP, wait until no connection is left, and end the program as SIGTERM does.
+    /// `announce` undoes that meanwhile.
+    Leave {
+        /// End it after this time at the latest: `30s`, `10m`, `2h` or `1d`.
+        #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
+        #[serde(default, deserialize_with = "time")]
+        for_s: Option<u64>,
+        /// However long that takes, as without a time.
+        #[arg(long, conflicts_with = "for_s")]
+        #[serde(skip)]
+        until_empty: bool,
+    },
+    /// Let a program take over: `run --replace` asks for it.
+    #[command(skip)]
+    Replace(Candidate),
+    /// A command that this version doesn't know.
+    #[command(skip)]
+    #[serde(other)]
+    Unknown,
+}
+
+/// The flow that `ctl lookup` asks for.
+#[derive(Args, Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Flow {
+    /// `tcp`, `udp`, `icmp`, `icmpv6`, or a number.
+    #[serde(default)]
+    pub protocol: String,
+    /// The client, such as `198.51.100.7:4000` or `[2001:db8::7]:4000`.
+    #[serde(default)]
+    pub client: String,
+    /// The service's address and port, likewise.
+    #[serde(default)]
+    pub vip: String,
+}
+
+/// The backends that a change is for.
+#[derive(Args, Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Backend {
+    /// Its address.
+    #[arg(value_name = "ADDRESS")]
+    #[serde(default)]
+    pub backend: String,
+    /// In this service alone, instead of in all that have it.
+    #[arg(long, value_name = "NAME")]
+    pub service: Option<String>,
+}
+
+/// When a drain ends, at whichever comes first: never if it is the default.
+#[derive(Args, Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct DrainEnd {
+    /// Take it out after this time: `30s`, `10m`, `2h` or `1d`.
+    #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
+    #[serde(default, deserialize_with = "time")]
+    pub for_s: Option<u64>,
+    /// Take it out as soon as no connection of it is left.
+    #[arg(long)]
+    #[serde(default)]
+    pub until_empty: bool,
+}
+
+/// The clients that `ctl block` is for.
+#[derive(Args, Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Block {
+    /// The clients: an address, or a prefix such as `198.51.100.0/24`.
+    #[serde(default)]
+    pub prefix: String,
+    /// For how long: `30s`, `10m`, `2h` or `1d`.
+    #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
+    #[serde(default, deserialize_with = "time")]
+    pub for_s: Option<u64>,
+}
+
+impl Request {
+    /// Reads a request from the socket. It is [`Unknown`](Self::Unknown) if there is no such command.
+    ///
+    /// # Errors
+    /// An argument is missing or wrong.
+    pub fn read(request: &hotloop_ops::Request) -> Result<Self, String> {
+        let hotloop_ops::Request { command, arguments } = request;
+        // A command that takes nothing ignores its arguments.
+        if let Ok(request) = serde_json::from_value(json!({ "command": command })) {
+            return Ok(request);
+        }
+        let arguments = if arguments.is_object() { arguments } else { &json!({}) };
+        let request = json!({ "command": command, "arguments": arguments });
+        serde_json::from_value(request).map_err(|error| error.to_string())
+    }
+
+    /// The request for the socket.
+    #[must_use]
+    pub fn to_ops(&self) -> hotloop_ops::Request {
+        let json = json!(self);
+        let command = json["command"].as_str().unwrap_or_default();
+        hotloop_ops::Request::with(command, json["arguments"].clone())
+    }
+}
+
+fn limit<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    within(from, (1, LIMIT_MAX), || format!("give a limit from 1 to {LIMIT_MAX}"))
+}
+
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    within(from, (1, TIME_S_MAX), || format!("for_s: give a time from 1 to {TIME_S_MAX} seconds"))
+}
+
+fn weight<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let wrong = || format!("give a weight from 0 to {WEIGHT_MAX}");
+    let weight = within(from, (0, WEIGHT_MAX.into()), wrong)?;
+    weight.map(|it| it as u32).ok_or_else(|| D::Error::custom(wrong()))
+}
+
+/// A number within these bounds, or none. Anything else is `wrong`.
+fn within<'de, D: Deserializer<'de>>(
+    from: D,
+    (min, max): (u64, u64),
+    wrong: impl FnOnce() -> String,
+) -> Result<Option<u64>, D::Error> {
+    match Value::deserialize(from)? {
+        Value::Null => Ok(None),
+        value => {
+            let number = value.as_u64().filter(|it| (min..=max).contains(it));
+            number.map(Some).ok_or_else(|| D::Error::custom(wrong()))
+        }
+    }
+}
+
+/// Reads `30s`, `10m`, `2h` or `1d`, as seconds.
+fn seconds(text: &str) -> Result<u64, String> {
+    let unit_s = |unit| match unit {
+        's' => Some(1),
+        'm' => Some(60),
+        'h' => Some(3600),
+        'd' => Some(86_400),
+        _ => None,
+    };
+    let seconds = || {
+        let unit_s = unit_s(text.chars().next_back()?)?;
+        let count: u64 = text[..text.len() - 1].parse().ok()?;
+        count.checked_mul(unit_s).filter(|it| (1..=TIME_S_MAX).contains(it))
+    };
+    seconds().ok_or_else(|| "write a time up to a year, such as 30s, 10m, 2h or 1d".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_number_and_a_unit() {
+        for (text, s) in [("30s", 30), ("10m", 600), ("2h", 7200), ("365d", TIME_S_MAX)] {
+            assert_eq!(seconds(text), Ok(s));
+        }
+        for wrong in ["", "10", "m", "0s", "366d", "1w", "1.5h", "-1s", "10µ", "99999999999999999d"]
+        {
+            assert!(seconds(wrong).unwrap_err().contains("such as 30s"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_a_second_to_a_year() {
+        let for_s = |for_s: Value| {
+            let end: Result<DrainEnd, _> = serde_json::from_value(json!({ "for_s": for_s }));
+            end.map(|end| end.for_s).map_err(|error| error.to_string())
+        };
+        assert_eq!(for_s(json!(TIME_S_MAX)), Ok(Some(TIME_S_MAX)));
+        for wrong in [json!(0), json!(TIME_S_MAX + 1), json!(-1), json!(1.5), json!("10m")] {
+            let refusal = for_s(wrong.clone()).unwrap_err();
+            assert!(refusal.contains("from 1 to 31536000 seconds"), "{wrong}: {refusal}");
+        }
+    }
+
+    fn read(command: &str, arguments: Value) -> Result<Request, String> {
+        Request::read(&hotloop_ops::Request::with(command, arguments))
+    }
+
+    #[test]
+    fn on_the_socket_a_command_has_the_names_that_programs_of_all_versions_know() {
+        let backend = Backend { backend: "10.0.0.1".into(), service: None };
+        let end = DrainEnd { for_s: Some(9), until_empty: true };
+        let block = Block { prefix: "::/0".into(), for_s: None };
+        let flow = Flow { protocol: "tcp".into(), client: "a".into(), vip: "b".into() };
+        let leave = Request::Leave { for_s: Some(9), until_empty: false };
+        for (request, command, arguments) in [
+            (Request::NextHops, "next-hops", Value::Null),
+            (
+                Request::Connections { filter: None, limit: Some(7) },
+                "connections",
+                json!({ "filter": null, "limit": 7 }),
+            ),
+            (
+                Request::Lookup(flow),
+                "lookup",
+                json!({ "protocol": "tcp", "client": "a", "vip": "b" }),
+            ),
+            (
+                Request::Drain { backend: backend.clone(), end },
+                "drain",
+                json!({ "backend": "10.0.0.1", "service": null, "for_s": 9, "until_empty": true }),
+            ),
+            (
+                Request::Weight { backend: backend.clone(), weight: 3 },
+                "weight",
+                json!({ "backend": "10.0.0.1", "service": null, "weight": 3 }),
+            ),
+            (
+                Request::Remove { backend, flush: true },
+                "remove",
+                json!({ "backend": "10.0.0.1", "service": null, "flush": true }),
+            ),
+            (Request::Block(block), "block", json!({ "prefix": "::/0", "for_s": null })),
+            (Request::Unblock { prefix: "a".into() }, "unblock", json!({ "prefix": "a" })),
+            (leave, "leave", json!({ "for_s": 9 })),
+        ] {
+            assert_eq!(request.to_ops(), hotloop_ops::Request::with(command, arguments.clone()));
+            assert_eq!(read(command, arguments), Ok(request));
+        }
+    }
+
+    #[test]
+    fn arguments_may_be_missing_or_unknown_and_a_wrong_one_is_refused() {
+        let all = Request::Connections { filter: None, limit: None };
+        for nothing in [Value::Null, json!({}), json!([1]), json!({ "other": 1 })] {
+            assert_eq!(read("connections", nothing.clone()), Ok(all.clone()));
+            assert_eq!(read("reload", nothing.clone()), Ok(Request::Reload));
+            assert_eq!(read("nothing", nothing.clone()), Ok(Request::Unknown));
+            let unblock = Request::Unblock { prefix: String::new() };
+            assert_eq!(read("unblock", nothing), Ok(unblock));
+        }
+        for (command, arguments, why) in [
+            ("connections", json!({ "limit": 50_001 }), "give a limit from 1 to 50000"),
+            ("connections", json!({ "limit": "7" }), "give a limit from 1 to 50000"),
+            ("weight", json!({ "weight": 65_536 }), "give a weight from 0 to 65535"),
+            ("weight", json!({ "weight": null }), "give a weight from 0 to 65535"),
+            ("weight", json!({}), "missing field `weight`"),
+            ("drain", json!({ "for_s": 0 }), "for_s: give a time from 1 to 31536000 seconds"),
+            ("leave", json!({ "for_s": "1h" }), "for_s: give a time from 1 to 31536000 seconds"),
+            ("lookup", json!({ "vip": 7 }), "invalid type: integer `7`, expected a string"),
+        ] {
+            assert_eq!(read(command, arguments), Err(why.to_owned()), "{command}");
+        }
+    }
+}
