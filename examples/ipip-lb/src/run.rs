@@ -4,7 +4,7 @@ use crate::announce::{self, Announcer, VipInterface};
 use crate::check::{PUBLIC_HASHES, Understood};
 use crate::cli::Run;
 use crate::config::{self, Config, ConfigError};
-use crate::control::{Handover, JOURNAL_MAX, Keeper, Node, Operator, Sharing, operator_file};
+use crate::control::{ConfigStore, Handover, JOURNAL_MAX, Keeper, Node, Operator, operator_file};
 use crate::exception::{self, KernelInterface};
 use crate::failure::{BadInput, Failure, unless_ended};
 use crate::guard::Guard;
@@ -99,7 +99,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     let watching = watching(args, stall_max, announcer.as_ref());
     let operator = Operator::start(args.common.source.clone(), config.clone(), steering)?;
     let operator = operator.announcing(announcer).watching(watch, hops);
-    let operator = operator.sharing(sharing(args, &config, stored)?).among(node);
+    let operator = operator.with_store(store(args, &config, stored)?).with_cluster(node);
     let operator = operator.keeping(Keeper::start(&config)?).going_by(&standings);
     let mut operator = operator.handing_over(handover).inheriting(inherited.as_mut());
     let receive = |core: &Core| {
@@ -145,14 +145,14 @@ fn files_of(inherited: &mut Option<Inherited>) -> Option<&mut HashMap<String, Ow
 }
 
 /// The balancer as a node of its store, where it has one, of which `stored` is in force.
-fn sharing(
+fn store(
     args: &Run,
     config: &Config,
     stored: Option<Stored>,
-) -> Result<Option<Sharing>, Failure> {
-    let start = |(store, stored)| Sharing::start(args.common.source.clone(), store, stored);
-    let sharing = config.store.as_ref().zip(stored).map(start).transpose();
-    sharing.map_err(|error| Failure::Run(format!("threads: {error}")))
+) -> Result<Option<ConfigStore>, Failure> {
+    let start = |(store, stored)| ConfigStore::start(args.common.source.clone(), store, stored);
+    let followed = config.store.as_ref().zip(stored).map(start).transpose();
+    followed.map_err(|error| Failure::Run(format!("threads: {error}")))
 }
 
 /// The balancer as a node among its peers, if it has any, and ready to hand over to another

@@ -135,7 +135,8 @@ fn run(script: impl Fn(&mut Balancer<'_>, &dyn Fn() -> Peer, &Path)) {
     let cluster = config.cluster.clone().unwrap();
     let node = Node::start((&cluster, &config.balancer), asker, 1).unwrap();
     let source = ConfigSource { workers: Some(1), ..ConfigSource::file(path) };
-    let operator = Operator::start(source, config.clone(), steering).unwrap().among(Some(node));
+    let operator =
+        Operator::start(source, config.clone(), steering).unwrap().with_cluster(Some(node));
     let port = MemoryPort::new("up");
     let graph = function.graph(
         |core: &Core| Ok(sources([port.rx_queue(core)?])),

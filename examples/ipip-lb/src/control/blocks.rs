@@ -112,13 +112,13 @@ impl Operator {
     fn publish_blocks(&mut self, answer: Value) -> Reply {
         self.set_blocked();
         let (answerer, reply) = Reply::later();
-        self.publication.unrefreshed.push((answerer, answer));
+        self.publication.refresh.answer_later(answerer, answer);
         reply
     }
 
     fn set_blocked(&mut self) {
         Arc::make_mut(&mut self.overrides).blocked = self.blocks.compiled();
-        self.publication.is_stale = true;
+        self.publication.refresh.request();
         self.note_change();
     }
 }

@@ -302,20 +302,19 @@ fn peer_json(peer: &PeerStatus) -> Value {
 impl Operator {
     /// This node, its peers, and the nodes that its store knows.
     pub(super) fn cluster(&self) -> Result<Value, String> {
-        let (node, sharing) = (self.node.as_ref(), self.sharing.as_ref());
-        let mut answer = match (node, sharing) {
+        let mut answer = match (&self.node, &self.store) {
             (Some(node), _) => node.to_json(self.table()),
-            (None, Some(sharing)) => json!({ "node": sharing.node(), "peers": [] }),
+            (None, Some(store)) => json!({ "node": store.node(), "peers": [] }),
             (None, None) => {
                 let problem = "this balancer has neither peers nor a store; its configuration has no \
                                section [cluster]";
                 return Err(problem.to_owned());
             }
         };
-        answer["store"] = sharing.map_or(Value::Null, |sharing| {
-            let mut store = sharing.to_json();
-            store["nodes"] = sharing.nodes_json();
-            store
+        answer["store"] = self.store.as_ref().map_or(Value::Null, |store| {
+            let mut json = store.to_json();
+            json["nodes"] = store.nodes_json();
+            json
         });
         Ok(answer)
     }

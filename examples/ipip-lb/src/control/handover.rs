@@ -197,13 +197,8 @@ impl Operator {
 
     /// Whether no other service table is on its way, and the exceptions of the one in use are marked.
     fn is_settled(&mut self) -> bool {
-        let publication = &self.publication;
-        let is_busy = publication.is_loading()
-            || publication.building.is_some()
-            || !publication.unbuilt.is_empty()
-            || publication.is_stale
-            || publication.refresher.is_busy()
-            || self.keeper.as_ref().is_some_and(|it| !it.is_idle());
+        let is_busy =
+            self.publication.is_busy() || self.keeper.as_ref().is_some_and(|it| !it.is_idle());
         let is_in_force = self.publisher.collect() && self.is_published && !is_busy;
         let table = &self.table;
         is_in_force

@@ -1,7 +1,7 @@
 //! Which backends are down: by this node's probes, and by those of the other nodes, where they say what they find.
 
 use super::Operator;
-use super::sharing::Sharing;
+use super::config_store::ConfigStore;
 use crate::config::Health;
 use crate::health::State;
 use crate::health::quorum::{Down, name, names, needed_count, verdict};
@@ -89,8 +89,10 @@ impl Operator {
             if is_new && is_alone {
                 // At once, and whatever else is down need not be looked at.
                 let down = &mut Arc::make_mut(&mut self.overrides).down;
-                self.publication.is_stale |=
-                    if change.is_up { down.remove(&key) } else { down.insert(key) };
+                let is_changed = if change.is_up { down.remove(&key) } else { down.insert(key) };
+                if is_changed {
+                    self.publication.refresh.request();
+                }
             }
             self.findings.is_stale |= is_new && !is_alone;
         }
@@ -111,19 +113,19 @@ impl Operator {
 
     /// Has the other nodes hear what this one finds, where that is new.
     fn say_findings(&mut self) {
-        let Some(sharing) = &self.sharing else { return };
+        let Some(store) = &self.store else { return };
         let Findings { own, said, .. } = &mut self.findings;
         let is_new = said.as_ref().is_none_or(|(said, _)| !Arc::ptr_eq(said, own));
         if is_new && said.as_ref().is_none_or(|(_, at)| at.elapsed() >= SAY_INTERVAL) {
             // From now on, a change makes another set of it.
-            sharing.watch().find(Arc::new(names(own)));
+            store.watch().find(Arc::new(names(own)));
             *said = Some((Arc::clone(own), Instant::now()));
         }
     }
 
     /// Decides what is down, where that may be something else than before: now in any case, or not too often.
     fn decide_health(&mut self, is_now: bool) {
-        let others = self.sharing.as_ref().and_then(|sharing| sharing.watch().others());
+        let others = self.store.as_ref().and_then(|store| store.watch().others());
         let is_same = match (&others, &self.findings.others) {
             (Some(others), Some(before)) => Arc::ptr_eq(others, before),
             (others, before) => others.is_none() && before.is_none(),
@@ -159,7 +161,7 @@ impl Operator {
         (self.findings.is_stale, self.findings.decided) = (false, Some(now));
         if self.overrides.down != down {
             Arc::make_mut(&mut self.overrides).down = down;
-            self.publication.is_stale = true;
+            self.publication.refresh.request();
         }
     }
 
@@ -217,12 +219,12 @@ impl Operator {
     }
 
     fn node_name(&self) -> &str {
-        self.sharing.as_ref().map_or("", Sharing::node)
+        self.store.as_ref().map_or("", ConfigStore::node)
     }
 
     /// How findings are exchanged, for `ctl status`; nothing where they are not.
     pub(super) fn health_json(&self) -> Value {
-        if self.sharing.is_none() {
+        if self.store.is_none() {
             return Value::Null;
         }
         let nodes = self.findings.node_count();

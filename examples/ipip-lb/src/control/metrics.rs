@@ -122,10 +122,10 @@ impl Operator {
         if let Some(keeper) = &self.keeper {
             scrape.add(&OPERATOR_FILE_FAILED, &[], keeper.failure().is_some().into());
         }
-        if let Some(sharing) = &self.sharing {
-            scrape.add(&STORE_REVISION, &[], u64::try_from(sharing.revision()).unwrap_or(0));
-            scrape.add(&STORE_UNREAD, &[], sharing.unread_s().unwrap_or(0));
-            scrape.add(&STORE_PENDING, &[], sharing.is_pending().into());
+        if let Some(store) = &self.store {
+            scrape.add(&STORE_REVISION, &[], u64::try_from(store.revision()).unwrap_or(0));
+            scrape.add(&STORE_UNREAD, &[], store.unread_s().unwrap_or(0));
+            scrape.add(&STORE_PENDING, &[], store.is_pending().into());
         }
         if let Some(node) = &self.node {
             node.add_metrics(self.table(), scrape);

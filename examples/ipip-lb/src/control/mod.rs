@@ -9,34 +9,37 @@
 //! [closing](Operator::hands_over) for a program that takes over, which waits for 500 ms at most, while
 //! nothing is received.
 
-mod adopting;
-mod announcing;
+mod annotation;
+mod announcement;
 mod background;
 mod blocks;
-mod change;
+mod build;
 mod cluster;
+mod config_store;
 mod connections;
-mod draining;
+mod departure;
+mod drains;
 mod handover;
 mod health;
-mod keeping;
-mod leaving;
 mod lookup;
 mod metrics;
-mod note;
 pub mod operator_file;
 mod overview;
-mod preparing;
+mod preparation;
+mod probe_verdict;
 mod publication;
 mod questions;
+mod refresh;
 mod reload;
-mod sharing;
-mod verdict;
+mod saved_changes;
+mod switchover;
+mod unprepared;
+mod weights;
 
+pub use build::probed;
 pub use cluster::{JOURNAL_MAX, Node};
-pub use preparing::{PREPARE_PARTS, Proposal};
-pub use publication::probed;
-pub use sharing::Sharing;
+pub use config_store::ConfigStore;
+pub use preparation::{PREPARE_PARTS, Proposal};
 
 use crate::announce::Announcer;
 use crate::config::Config;
@@ -49,9 +52,10 @@ use crate::overrides::Overrides;
 use crate::port_hops::PortHops;
 use crate::request::Request;
 use crate::source::ConfigSource;
-use adopting::Passage;
+use annotation::Notes;
 use blocks::BlockList;
-use draining::Drains;
+use departure::Leave;
+use drains::Drains;
 pub use handover::Handover;
 use health::Findings;
 use hotloop::engine::{Control, Publisher};
@@ -59,14 +63,13 @@ use hotloop_balancer::counts::RemovedCounts;
 use hotloop_balancer::counts::{Summary, WorkerCounts};
 use hotloop_balancer::services::ServiceTable;
 use hotloop_ops::{Annotate, Answerer, Hangup, Reply};
-pub use keeping::Keeper;
-use leaving::Leave;
-use note::Notes;
 use publication::Publication;
 use questions::Questions;
+pub use saved_changes::Keeper;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Instant;
+use unprepared::UnpreparedChange;
 
 /// What the control thread has of a running balancer.
 #[derive(Debug)]
@@ -104,9 +107,9 @@ pub struct Operator {
     leave: Option<Leave>,
     next_hops: Option<NextHopWatch>,
     port_hops: PortHops,
-    sharing: Option<Sharing>,
+    store: Option<ConfigStore>,
     /// A change of the store's that was not prepared, where VIPs are withdrawn for it.
-    passage: Option<Passage>,
+    unprepared: Option<UnpreparedChange>,
     node: Option<Node>,
     keeper: Option<Keeper>,
     handover: Handover,
@@ -155,13 +158,13 @@ impl Operator {
             leave: None,
             next_hops: None,
             port_hops: PortHops::default(),
-            sharing: None,
-            passage: None,
+            store: None,
+            unprepared: None,
             node: None,
             keeper: None,
             handover: Handover::default(),
         };
-        let room = operator.probe(publication::probed(&operator.config));
+        let room = operator.probe(build::probed(&operator.config));
         if room.probed_count > 0 && room.is_enough() {
             tracing::info!("health: {room}");
         }
@@ -183,13 +186,13 @@ impl Operator {
 
     /// Follows the store that the configuration comes from, if it does.
     #[must_use]
-    pub fn sharing(self, sharing: Option<Sharing>) -> Self {
-        Self { sharing, ..self }
+    pub fn with_store(self, store: Option<ConfigStore>) -> Self {
+        Self { store, ..self }
     }
 
     /// Shares exceptions with other nodes from now on, if there are any.
     #[must_use]
-    pub fn among(self, node: Option<Node>) -> Self {
+    pub fn with_cluster(self, node: Option<Node>) -> Self {
         let operator = Self { node, ..self };
         operator.set_epoch();
         operator.enter_epoch();
@@ -206,14 +209,14 @@ impl Operator {
     /// What is to be done every few milliseconds: signals, health, and service tables on their way.
     pub fn turn(&mut self) {
         if self.hangup.came() {
-            self.reload(publication::Asker::Signal);
+            self.reload(reload::ReloadOrigin::Signal);
         }
         self.follow_store();
         self.follow_health();
         self.questions.turn((&self.config, &self.table), Instant::now());
         self.answer_backends();
         self.end_blocks();
-        self.go_on();
+        self.publish_changes();
         self.keep();
         self.notes.follow(&self.table);
         let is_in_force = self.publisher.collect() && self.is_published;
@@ -227,9 +230,8 @@ impl Operator {
             next_hops.turn(&self.config);
         }
         self.share();
-        self.follow_preparing();
         if let Some(announcer) = &mut self.announcer {
-            let is_awaited = self.sharing.as_ref().is_none_or(Sharing::may_announce);
+            let is_awaited = self.store.as_ref().is_none_or(ConfigStore::may_announce);
             let may_announce =
                 is_in_force && is_awaited && self.node.as_ref().is_none_or(Node::is_ready);
             let hops = self.next_hops.as_ref().map(NextHopWatch::hops);

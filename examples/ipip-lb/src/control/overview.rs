@@ -1,7 +1,7 @@
 //! Telling how things are: the balancer as a whole, its services, its backends.
 
-use super::sharing::Sharing;
-use super::verdict::verdict;
+use super::config_store::ConfigStore;
+use super::probe_verdict::verdict;
 use super::{Keeper, Operator};
 use crate::config::{Config, Health, Via};
 use crate::health::State;
@@ -37,7 +37,7 @@ impl Operator {
                     .collect::<Vec<_>>()
             }),
             "leaving": self.leave.map(|leave| leave.to_json(Instant::now())),
-            "store": self.sharing.as_ref().map(Sharing::to_json),
+            "store": self.store.as_ref().map(ConfigStore::to_json),
             "tables": self.summary().tables_json(),
             "is_loading": self.publication.is_loading(),
             "reloads": self.reload_count,

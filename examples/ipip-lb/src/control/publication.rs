@@ -1,175 +1,83 @@
-//! From what is to change to the workers: what is read, built and refreshed on threads of their own,
-//! and published once it is there.
+//! The way of a change to the workers, as one state machine: [`Publication`] has its states, and [`Operator::publish_changes`]
+//! is its turn, which takes each change through these steps in this order:
 //!
-//! Three threads, so that what waits for one doesn't wait for another. One reads configurations: a
-//! disk may hang. One builds a whole service table, for a new configuration or where backends are taken
-//! out: with many services that takes seconds. One brings a service table up to date with weights and
-//! health, which leaves alone what has not changed.
+//! | step | module | thread |
+//! |---|---|---|
+//! | a configuration is read | [`reload`](super::reload) | `lb-read`: a disk may hang |
+//! | a service table is built | [`build`](super::build) | `lb-build`: with many services that takes seconds |
+//! | peers prepare for it | [`preparation`](super::preparation) | |
+//! | it is in force | [`switchover`](super::switchover) | |
+//! | weights, health and blocks are brought up to date | [`refresh`](super::refresh) | `lb-refresh`: what has not changed is left alone |
+//! | workers get it, and clients their answers | [`refresh`](super::refresh) | |
+//!
+//! Each step hands its result to the next one and calls no other. Changes take the [stages](Stage) from the build to the
+//! switchover one at a time; the next ones are read meanwhile, and health and blocks are refreshed meanwhile, as they wait
+//! for no change. Nothing here blocks.
 
-use super::background::Background;
-use super::draining::Drained;
-use super::preparing::{Preparing, Proposal};
+use super::Operator;
+use super::build::{AfterBuild, BuildInput, Built, PendingChange, build};
+use super::preparation::{Preparing, Proposal};
+use super::refresh::Refresh;
+use super::reload::Reads;
 use crate::config::Config;
-use crate::health::Probed;
 use crate::overrides::Overrides;
-use crate::request;
 use crate::source::ConfigSource;
-use crate::until::Until;
-use hotloop_balancer::services::{
-    Builder, Maglevs, Removal, RemovedTarget, ServiceTable, TargetName,
-};
-use hotloop_balancer::spec::Backend;
-use hotloop_cluster::store::layout::Stored;
-use hotloop_cluster::sync::Tls;
-use hotloop_ops::Answerer;
+use hotloop_balancer::services::{Builder, Maglevs, ServiceTable};
 use hotloop_privileges::Capabilities;
-use serde_json::Value;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What has asked for a reload.
-#[derive(Debug)]
-pub enum Asker {
-    /// A SIGHUP.
-    Signal,
-    /// A client of the control socket, which waits for the answer.
-    Client(Answerer),
-    /// The store, which has another configuration now.
-    Store,
-}
+use super::background::Background;
 
-/// A configuration that was read, and what of it is the store's.
-pub type Read = (Arc<Config>, Option<Arc<Stored>>);
-
-/// Reads configurations, each together with what of it is the store's, if it comes from one; and what secures connections
-/// to peers, where that is given as it is: none where that is the same still.
-pub type Reader =
-    Background<(Option<Arc<Stored>>, Option<Tls>), Result<(Read, Option<Tls>), String>>;
-
-/// A change that needs a new service table.
-#[derive(Debug)]
-pub enum Change {
-    /// A configuration that was read, and what is to secure connections to peers, where that is new.
-    Configuration(Read, Option<Tls>, Vec<Asker>),
-    /// `ctl remove`.
-    Removal(request::Backend, Removal, Answerer),
-    /// `ctl drain` or `ctl weight`.
-    Weights(Weighing),
-    /// A configuration that all nodes are to prepare.
-    Proposal(Read),
-}
-
-/// Another weight for a backend, and what comes of it then.
-#[derive(Debug)]
-pub struct Weighing {
-    pub names: Vec<TargetName>,
-    pub weight: u32,
-    /// Until when it is drained, where it is to be removed then, and since when.
-    pub until: Option<(Until, Instant)>,
-    /// Why a drain that there was is over.
-    pub why: &'static str,
-    pub answerer: Answerer,
-    pub answer: Value,
-}
-
-/// What to do after a service table is built.
-#[derive(Debug)]
-pub enum Building {
-    /// To go over to the configuration, of which this is the store's, and to what is to secure connections to peers,
-    /// where that is new; and to say so.
-    Configuration(Option<Arc<Stored>>, Option<Tls>, Vec<Asker>),
-    /// To remember which backend was taken out, and to say so.
-    Removal(Removed, Answerer),
-    /// To remember that these were, as their drains are over.
-    Drained(Vec<Drained>),
-    /// To remember the weights, and to say so.
-    Weights(Vec<Weighing>),
-    /// To wait until all nodes adopt it; this is the store's part of it.
-    Proposal(Option<Arc<Stored>>),
-}
-
-/// The backend that `ctl remove` takes out, and the answer to that.
-#[derive(Debug)]
-pub struct Removed {
-    pub names: Vec<(TargetName, Removal)>,
-    pub answer: Value,
-}
-
-/// The input for a new service table.
-#[derive(Debug)]
-pub struct Plans {
-    pub config: Arc<Config>,
-    pub overrides: Arc<Overrides>,
-    /// Whether all workers use the last service table.
-    pub is_settled: bool,
-    /// What the new configuration must not differ from, where it is a new one.
-    pub old: Option<Arc<Config>>,
-    /// A table with the same services and backends, where only weights change.
-    pub like: Option<Arc<ServiceTable>>,
-    /// What built the table in use.
-    pub builder: Arc<Builder>,
-}
-
-/// A new service table.
-#[derive(Debug)]
-pub struct Built {
-    pub config: Arc<Config>,
-    pub overrides: Arc<Overrides>,
-    pub table: Arc<ServiceTable>,
-    /// What builds the next one, where this one comes into use.
-    pub builder: Arc<Builder>,
-    pub removed: Vec<RemovedTarget>,
-    /// The backends to probe from now on.
-    pub probed: Vec<Probed>,
-}
-
-/// A service table, and what it follows from.
+/// A service table, with the configuration and the overrides that it was made of.
 #[derive(Clone, Debug)]
-pub struct Aside {
+pub struct TableVersion {
     pub config: Arc<Config>,
     pub overrides: Arc<Overrides>,
     pub table: Arc<ServiceTable>,
 }
 
-/// The input for a refresh: the table in use, and the other one that connections are compared with.
-#[derive(Debug)]
-pub struct Refresh {
-    pub used: Aside,
-    pub other: Option<Aside>,
+impl TableVersion {
+    /// The same with weights, health and blocks as the overrides have them now.
+    pub fn refreshed(self, maglevs: &Maglevs) -> Self {
+        let Self { config, overrides, table } = self;
+        let table = table
+            .refreshed(&config.spec(), &overrides.standing(&config), maglevs)
+            .map_or(table, Arc::new);
+        Self { config, overrides, table }
+    }
 }
 
-/// The threads, and what waits for them.
+/// How far the change is that was begun last.
+#[derive(Debug)]
+pub enum Stage {
+    /// It is in force, or refused: the next one may begin.
+    Idle,
+    /// Its service table is being built; `None` if nobody wants it any more.
+    Building(Option<AfterBuild>),
+    /// Its service table is there, and workers and peers prepare for it.
+    Preparing(Box<Preparing>),
+}
+
+/// All changes on their way.
 #[derive(Debug)]
 pub struct Publication {
-    pub reader: Reader,
-    /// What waits for the configuration that is being read.
-    pub reading: Vec<Asker>,
-    /// What came while one was being read: the file may be another one by now.
-    pub unread: Vec<Asker>,
-    pub builder: Background<Plans, Result<Built, String>>,
-    pub building: Option<Building>,
-    pub unbuilt: VecDeque<Change>,
+    pub reads: Reads,
+    /// Changes that wait for the one before.
+    pub queue: VecDeque<PendingChange>,
+    pub stage: Stage,
+    pub builder: Background<BuildInput, Result<Built, String>>,
     /// What built the table in use.
     pub built_by: Arc<Builder>,
-    /// What was built, and is not in force yet: others wait for it.
-    pub preparing: Option<Preparing>,
-    /// What of it is the store's.
+    /// How far the store's proposal is, which takes the same stages.
     pub proposal: Proposal,
-    /// The table that is being prepared, or else the one before the table in use, as long as peers may go by that.
-    pub other: Option<Aside>,
+    /// The version before the one in use, for as long as peers may go by that. `None` while a change is prepared.
+    pub previous: Option<TableVersion>,
     /// When the table in use came into use.
     pub adopted: Instant,
-    pub refresher: Background<Refresh, Arc<ServiceTable>>,
-    /// Whether weights or health have changed since the refresher was given its last job.
-    pub is_stale: bool,
-    /// Whether the refresher works on a service table that is no longer the newest.
-    pub is_outdated: bool,
-    /// The answers to give once what is being refreshed is published.
-    pub refreshing: Vec<(Answerer, Value)>,
-    /// Those to give once what is to be refreshed next is.
-    pub unrefreshed: Vec<(Answerer, Value)>,
+    pub refresh: Refresh,
 }
 
 impl Publication {
@@ -178,135 +86,71 @@ impl Publication {
     /// # Errors
     /// The system grants no threads.
     pub fn start(source: ConfigSource, builder: Builder) -> io::Result<Self> {
-        let maglevs = builder.maglevs().clone();
-        let none = Capabilities::empty();
         Ok(Self {
-            reader: reader("lb-read", source)?,
-            reading: Vec::new(),
-            unread: Vec::new(),
-            builder: Background::start("lb-build", none, build)?,
-            building: None,
-            unbuilt: VecDeque::new(),
-            built_by: Arc::new(builder),
-            preparing: None,
+            reads: Reads::start(source)?,
+            queue: VecDeque::new(),
+            stage: Stage::Idle,
+            builder: Background::start("lb-build", Capabilities::empty(), build)?,
             proposal: Proposal::default(),
-            other: None,
+            previous: None,
             adopted: Instant::now(),
-            refresher: Background::start("lb-refresh", none, move |it| refresh(it, &maglevs))?,
-            is_stale: false,
-            is_outdated: false,
-            refreshing: Vec::new(),
-            unrefreshed: Vec::new(),
+            refresh: Refresh::start(builder.maglevs().clone())?,
+            built_by: Arc::new(builder),
         })
     }
 
     /// Whether a configuration is on its way to be in force.
     pub fn is_loading(&self) -> bool {
-        !self.unread.is_empty()
-            || self.reader.is_busy()
-            || self.builder.is_busy()
-            || self.preparing.is_some()
+        self.reads.is_busy() || !self.may_build()
     }
 
     /// Whether the next change may be built.
     pub const fn may_build(&self) -> bool {
-        !self.builder.is_busy() && self.preparing.is_none()
+        matches!(self.stage, Stage::Idle)
     }
 
-    /// Has a configuration that all nodes are to prepare be built in its turn.
-    pub fn propose(&mut self, read: Read) {
-        self.unbuilt.push_back(Change::Proposal(read));
+    /// Whether anything is on its way, or waits.
+    pub fn is_busy(&self) -> bool {
+        self.is_loading() || !self.queue.is_empty() || self.refresh.is_busy()
     }
 
-    /// Forgets it, where it waits for that still or is being built.
-    pub fn forget_proposed(&mut self) {
-        self.unbuilt.retain(|it| !matches!(it, Change::Proposal(_)));
-        self.building.take_if(|it| matches!(it, Building::Proposal(_)));
-    }
-
-    /// All weights that are to change next, with those that follow on `first`.
-    pub fn weighings(&mut self, first: Weighing) -> Vec<Weighing> {
-        let mut all = vec![first];
-        while let Some(Change::Weights(_)) = self.unbuilt.front()
-            && let Some(Change::Weights(next)) = self.unbuilt.pop_front()
-        {
-            all.push(next);
-        }
-        all
-    }
-}
-
-/// Starts a thread of this name that reads configurations.
-///
-/// # Errors
-/// The system grants no thread.
-pub fn reader(name: &'static str, source: ConfigSource) -> io::Result<Reader> {
-    let read = move |(stored, tls): (Option<Arc<Stored>>, Option<Tls>)| {
-        let config = source.configuration_with(stored.as_deref());
-        let config = config.map_err(|error| error.to_string())?;
-        let renewed = match tls.zip(config.cluster.as_ref()) {
-            Some((tls, cluster)) => {
-                tls.renewed(cluster).map_err(|why| format!("cluster: {why}"))?
-            }
-            None => None,
-        };
-        Ok(((Arc::new(config), stored), renewed))
-    };
-    Background::start(name, Capabilities::DAC_READ_SEARCH, read)
-}
-
-fn build(plans: Plans) -> Result<Built, String> {
-    let Plans { config, overrides, is_settled, old, like, builder } = plans;
-    if let Some(table) = like {
-        let table = refreshed(Aside { config, overrides, table }, builder.maglevs());
-        let Aside { config, overrides, table } = table;
-        let (removed, probed) = (Vec::new(), Vec::new());
-        return Ok(Built { config, overrides, table, builder, removed, probed });
-    }
-    // Should the table not come into use, its slots are as they were.
-    let mut builder = (*builder).clone();
-    if let Some(old) = old {
-        super::change::check_same_run(&old, &config)?;
-    }
-    if is_settled {
-        // Control has taken their counts.
-        builder.settle();
-    }
-    let table = builder
-        .build(&config.spec(), &overrides.standing(&config))
-        .map_err(|error| error.to_string())?;
-    let (removed, probed) = (builder.take_removed(), probed(&config));
-    let (table, builder) = (Arc::new(table), Arc::new(builder));
-    Ok(Built { config, overrides, table, builder, removed, probed })
-}
-
-/// The same with weights, health and blocks as they are now.
-fn refreshed(aside: Aside, maglevs: &Maglevs) -> Aside {
-    let Aside { config, overrides, table } = aside;
-    let table = table
-        .refreshed(&config.spec(), &overrides.standing(&config), maglevs)
-        .map_or(table, Arc::new);
-    Aside { config, overrides, table }
-}
-
-fn refresh(refresh: Refresh, maglevs: &Maglevs) -> Arc<ServiceTable> {
-    let table = refreshed(refresh.used, maglevs).table;
-    let other = refresh.other.map(|other| refreshed(other, maglevs).table);
-    let is_same = match (&other, table.other()) {
-        (Some(other), Some(before)) => Arc::ptr_eq(other, before),
-        (other, before) => other.is_none() && before.is_none(),
-    };
-    if is_same { table } else { Arc::new(table.with_other(other)) }
-}
-
-/// The backends to probe, those of weight 0 among them.
-pub fn probed(config: &Config) -> Vec<Probed> {
-    let mut probed = Vec::new();
-    for service in &config.services {
-        for health in config.ways_of(&service.name) {
-            let of = |it: &Backend| Probed { address: it.address, health: health.clone() };
-            probed.extend(service.backends.iter().map(of));
+    /// The change that is being built or prepared.
+    pub fn under_way(&self) -> Option<&AfterBuild> {
+        match &self.stage {
+            Stage::Idle => None,
+            Stage::Building(after) => after.as_ref(),
+            Stage::Preparing(preparing) => Some(&preparing.after),
         }
     }
-    probed
+
+    /// The version that workers compare connections with, apart from the one in use.
+    pub fn other(&mut self) -> Option<&mut TableVersion> {
+        match &mut self.stage {
+            Stage::Preparing(preparing) => Some(&mut preparing.built.version),
+            Stage::Idle | Stage::Building(_) => self.previous.as_mut(),
+        }
+    }
+
+    /// Begins to build a change.
+    pub fn begin(&mut self, input: BuildInput, after: AfterBuild) {
+        self.stage = Stage::Building(Some(after));
+        self.builder.give(input);
+    }
+}
+
+impl Operator {
+    /// Takes each change on its way as far as it goes without waiting.
+    pub(super) fn publish_changes(&mut self) {
+        if let Some(change) = self.read() {
+            self.publication.queue.push_back(change);
+        }
+        if let Some((built, after)) = self.take_built() {
+            self.begin_preparing(built, after);
+        }
+        if let Some(prepared) = self.go_on_preparing() {
+            self.switch_over(prepared);
+        }
+        self.build_next();
+        self.refresh();
+    }
 }

@@ -138,7 +138,7 @@ impl Operator {
         let kept = Kept {
             standings: self.set_by_operators(),
             config: Arc::clone(&self.config),
-            revision: self.sharing.as_ref().map(super::Sharing::revision),
+            revision: self.store.as_ref().map(super::ConfigStore::revision),
             at: SystemTime::now(),
         };
         if let Some(keeper) = &mut self.keeper {

@@ -1,7 +1,7 @@
 //! The configuration that all nodes share: its changes are prepared, and gone over to, as a store has them.
 
 use super::background::Background;
-use super::publication::{Read, Reader, reader};
+use super::reload::{Read, Reader, reader};
 use crate::config::Store;
 use crate::source::ConfigSource;
 use crate::store::copy;
@@ -26,7 +26,7 @@ pub(super) enum Wanted {
 
 /// The store of a running balancer.
 #[derive(Debug)]
-pub struct Sharing {
+pub struct ConfigStore {
     address: String,
     node: String,
     watch: StoreWatch,
@@ -47,7 +47,7 @@ pub struct Sharing {
     may_announce: bool,
 }
 
-impl Sharing {
+impl ConfigStore {
     /// Follows a store of which `stored`, which may be the node's copy, is in force. `source` says what
     /// belongs to this node alone.
     ///

@@ -4,9 +4,9 @@
 //! know connections of which it alone knows the backend: where it announces VIPs, it withdraws them first,
 //! and announces them again once the peers know.
 
-use super::preparing::Proposal;
-use super::publication::Asker;
-use super::sharing::Wanted;
+use super::config_store::Wanted;
+use super::preparation::Proposal;
+use super::reload::ReloadOrigin;
 use super::{Node, Operator};
 use crate::announce::Announcer;
 use hotloop_cluster::store::layout::Stored;
@@ -21,7 +21,7 @@ const RETURN_MAX: Duration = Duration::from_secs(10);
 
 /// A change that was not prepared, on its way.
 #[derive(Debug)]
-pub(super) enum Passage {
+pub(super) enum UnpreparedChange {
     /// The VIPs are withdrawn, and this is gone over to once routers send packets elsewhere.
     Leaving {
         stored: Arc<Stored>,
@@ -37,8 +37,8 @@ impl Operator {
     /// Prepares what is proposed, and goes over to what is in force, where that is new.
     pub(super) fn follow_store(&mut self) {
         let is_loading = self.publication.is_loading();
-        let Some(sharing) = &mut self.sharing else { return };
-        match sharing.turn(is_loading) {
+        let Some(store) = &mut self.store else { return };
+        match store.turn(is_loading) {
             Some(Wanted::Prepare((config, stored))) => self.prepare(config, stored),
             Some(Wanted::Discard) => self.discard(),
             Some(Wanted::Adopt { stored, is_prepared }) => self.go_by(stored, is_prepared),
@@ -49,20 +49,20 @@ impl Operator {
             Proposal::Refused(why) => Some(Err(why.clone())),
             Proposal::None | Proposal::Waiting => None,
         };
-        if let Some((sharing, prepared)) = self.sharing.as_mut().zip(prepared) {
-            sharing.answer(prepared);
+        if let Some((store, prepared)) = self.store.as_mut().zip(prepared) {
+            store.answer(prepared);
         }
-        self.follow_passage();
+        self.follow_unprepared();
     }
 
     fn go_by(&mut self, stored: Arc<Stored>, is_prepared: bool) {
-        if let Some(Passage::Leaving { stored: next, .. }) = &mut self.passage {
+        if let Some(UnpreparedChange::Leaving { stored: next, .. }) = &mut self.unprepared {
             *next = stored;
             return;
         }
         if self.adopt(&stored) {
-            if let Some(sharing) = &mut self.sharing {
-                sharing.take(stored);
+            if let Some(store) = &mut self.store {
+                store.take(stored);
             }
             return;
         }
@@ -71,7 +71,7 @@ impl Operator {
             return self.take_over(stored);
         }
         let is_announced = |it: &Announcer| it.installed().next().is_some();
-        match self.announcer.as_mut().filter(|it| self.passage.is_some() || is_announced(it)) {
+        match self.announcer.as_mut().filter(|it| self.unprepared.is_some() || is_announced(it)) {
             Some(announcer) => {
                 tracing::warn!(
                     "{name}: revision {revision} was not prepared here: the VIPs are withdrawn, and \
@@ -79,7 +79,7 @@ impl Operator {
                 );
                 announcer.pause(true);
                 let since = Instant::now();
-                self.passage = Some(Passage::Leaving { stored, since, gone: None });
+                self.unprepared = Some(UnpreparedChange::Leaving { stored, since, gone: None });
             }
             None => {
                 tracing::warn!(
@@ -92,16 +92,16 @@ impl Operator {
     }
 
     fn take_over(&mut self, stored: Arc<Stored>) {
-        if let Some(sharing) = &mut self.sharing {
-            sharing.take(stored);
+        if let Some(store) = &mut self.store {
+            store.take(stored);
         }
-        self.reload(Asker::Store);
+        self.reload(ReloadOrigin::Store);
     }
 
-    fn follow_passage(&mut self) {
-        match self.passage.take() {
+    fn follow_unprepared(&mut self) {
+        match self.unprepared.take() {
             None => {}
-            Some(Passage::Leaving { stored, since, gone }) => {
+            Some(UnpreparedChange::Leaving { stored, since, gone }) => {
                 let left = self.announcer.as_ref().and_then(|it| it.installed().next());
                 let is_gone = left.is_none() || since.elapsed() >= WITHDRAWAL_MAX;
                 let gone = gone.or_else(|| is_gone.then(Instant::now));
@@ -109,14 +109,14 @@ impl Operator {
                 let linger = Duration::from_millis(linger_ms.into());
                 if gone.is_some_and(|gone| gone.elapsed() >= linger) {
                     self.take_over(stored);
-                    self.passage = Some(Passage::Returning { since: Instant::now() });
+                    self.unprepared = Some(UnpreparedChange::Returning { since: Instant::now() });
                 } else {
-                    self.passage = Some(Passage::Leaving { stored, since, gone });
+                    self.unprepared = Some(UnpreparedChange::Leaving { stored, since, gone });
                 }
             }
-            Some(Passage::Returning { since }) => {
+            Some(UnpreparedChange::Returning { since }) => {
                 let is_in_force = self.is_published
-                    && !self.publication.is_stale
+                    && !self.publication.refresh.is_stale()
                     && !self.publication.is_loading();
                 let node = self.node.as_ref();
                 let is_known = is_in_force && node.is_none_or(|it| it.has_handed_over(&self.table));
@@ -125,7 +125,7 @@ impl Operator {
                         announcer.pause(false);
                     }
                 } else {
-                    self.passage = Some(Passage::Returning { since });
+                    self.unprepared = Some(UnpreparedChange::Returning { since });
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Drains that end: once its time is over, or no connection of it is left, a backend is removed.
 
-use super::publication::Building;
+use super::build::AfterBuild;
 use super::{Node, Operator};
 use crate::until::Until;
 use hotloop_balancer::services::{Removal, Target, TargetName};
@@ -124,14 +124,13 @@ fn shown(name: &TargetName) -> String {
 impl Operator {
     /// Removes the backends at the end of their drains: all at once, as each removal makes a service table.
     pub(super) fn end_drains(&mut self, is_in_force: bool) {
-        let is_busy = !self.publication.may_build() || !self.publication.unbuilt.is_empty();
+        let is_busy = !self.publication.may_build() || !self.publication.queue.is_empty();
         let now = Instant::now();
         if is_busy || !self.drains.is_due(now) {
             return;
         }
-        let publication = &self.publication;
         // Until it is answered, workers may not have the weight that a drain has set.
-        let is_answered = publication.unrefreshed.is_empty() && publication.refreshing.is_empty();
+        let is_answered = !self.publication.refresh.is_awaited();
         // Nor may a node have the connections that its peers know.
         let is_ready = self.node.as_ref().is_none_or(Node::is_ready);
         let is_in_force = is_in_force && is_answered && is_ready;
@@ -148,9 +147,9 @@ impl Operator {
         if due.is_empty() {
             return;
         }
-        let plans = self.plans_without(due.iter().map(|it| (it.name.clone(), Removal::Rebalance)));
-        self.publication.building = Some(Building::Drained(due));
-        self.publication.builder.give(plans);
+        let names = due.iter().map(|it| (it.name.clone(), Removal::Rebalance));
+        let input = self.input_without(names);
+        self.publication.begin(input, AfterBuild::Drained(due));
     }
 }
 

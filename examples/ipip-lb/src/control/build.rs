@@ -1,0 +1,284 @@
+//! Building the service table of a change, the second step of a [publication](super::publication), on a thread.
+//!
+//! One change is built at a time, in the order in which they came; weights that follow one another are built together. The
+//! builder of the table in use is not changed: if a table never comes into use, the slots of its targets are as they were.
+
+use super::Operator;
+use super::drains::Drained;
+use super::preparation::Proposal;
+use super::publication::{Stage, TableVersion};
+use super::reload::{Read, ReloadOrigin};
+use crate::config::Config;
+use crate::health::Probed;
+use crate::overrides::Overrides;
+use crate::request;
+use hotloop_cluster::store::layout::Stored;
+use hotloop_cluster::sync::Tls;
+use crate::until::Until;
+use hotloop_balancer::services::{Builder, Removal, RemovedTarget, ServiceTable, TargetName};
+use hotloop_balancer::spec::Backend;
+use hotloop_ops::Answerer;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A change that needs a new service table.
+#[derive(Debug)]
+pub enum PendingChange {
+    /// A configuration that was read, and new settings for connections to peers, if they have changed.
+    Configuration(Read, Option<Tls>, Vec<ReloadOrigin>),
+    /// `ctl remove`.
+    Removal(request::Backend, Removal, Answerer),
+    /// `ctl drain` or `ctl weight`.
+    Weights(Weighing),
+    /// A configuration that all nodes are to prepare.
+    Proposal(Read),
+}
+
+/// Another weight for a backend, and what follows from it.
+#[derive(Debug)]
+pub struct Weighing {
+    pub names: Vec<TargetName>,
+    pub weight: u32,
+    /// The end of its drain, if it is to be removed then, and the beginning.
+    pub until: Option<(Until, Instant)>,
+    /// Why an earlier drain is over.
+    pub why: &'static str,
+    pub answerer: Answerer,
+    pub answer: Value,
+}
+
+/// What to do once the service table of a change is built and prepared.
+#[derive(Debug)]
+pub enum AfterBuild {
+    /// Switch over to the configuration, whose store's part this is, and to new settings for connections to peers, if they
+    /// have changed; and answer.
+    Configuration(Option<Arc<Stored>>, Option<Tls>, Vec<ReloadOrigin>),
+    /// Remember which backend was taken out, and answer.
+    Removal(Removed, Answerer),
+    /// Remember that these were, as their drains are over.
+    Drained(Vec<Drained>),
+    /// Remember the weights, and answer.
+    Weights(Vec<Weighing>),
+    /// Wait until all nodes adopt it; this is the store's part of it.
+    Proposal(Option<Arc<Stored>>),
+}
+
+/// The backend that `ctl remove` takes out, and the answer to that.
+#[derive(Debug)]
+pub struct Removed {
+    pub names: Vec<(TargetName, Removal)>,
+    pub answer: Value,
+}
+
+/// The input for a new service table.
+#[derive(Debug)]
+pub struct BuildInput {
+    pub config: Arc<Config>,
+    pub overrides: Arc<Overrides>,
+    /// Whether all workers use the last service table.
+    pub is_settled: bool,
+    /// The configuration in force, if `config` is a new one.
+    pub old: Option<Arc<Config>>,
+    /// A table with the same services and backends, if only weights change.
+    pub like: Option<Arc<ServiceTable>>,
+    /// What built the table in use.
+    pub builder: Arc<Builder>,
+}
+
+/// A new service table.
+#[derive(Debug)]
+pub struct Built {
+    pub version: TableVersion,
+    /// What builds the next one, if this one comes into use.
+    pub builder: Arc<Builder>,
+    pub removed: Vec<RemovedTarget>,
+    /// The backends to probe from now on.
+    pub probed: Vec<Probed>,
+}
+
+/// The work of the thread.
+pub fn build(input: BuildInput) -> Result<Built, String> {
+    let BuildInput { config, overrides, is_settled, old, like, builder } = input;
+    if let Some(table) = like {
+        let version = TableVersion { config, overrides, table }.refreshed(builder.maglevs());
+        return Ok(Built { version, builder, removed: Vec::new(), probed: Vec::new() });
+    }
+    let mut builder = (*builder).clone();
+    if let Some(old) = old {
+        check_same_run(&old, &config)?;
+    }
+    if is_settled {
+        // Control has taken their counts.
+        builder.settle();
+    }
+    let table = builder
+        .build(&config.spec(), &overrides.standing(&config))
+        .map_err(|error| error.to_string())?;
+    let (removed, probed) = (builder.take_removed(), probed(&config));
+    let version = TableVersion { config, overrides, table: Arc::new(table) };
+    Ok(Built { version, builder: Arc::new(builder), removed, probed })
+}
+
+/// The backends to probe, those of weight 0 among them.
+pub fn probed(config: &Config) -> Vec<Probed> {
+    let mut probed = Vec::new();
+    for service in &config.services {
+        for health in config.ways_of(&service.name) {
+            let of = |it: &Backend| Probed { address: it.address, health: health.clone() };
+            probed.extend(service.backends.iter().map(of));
+        }
+    }
+    probed
+}
+
+/// That the new configuration differs in nothing that a run keeps from its start.
+fn check_same_run(old: &Config, new: &Config) -> Result<(), String> {
+    let same_ports = old.ports.len() == new.ports.len()
+        && old.ports.iter().zip(&new.ports).all(|(old, new)| {
+            let (sides, hops) = ((old.side, new.side), (old.next_hop, new.next_hop));
+            (&old.name, &old.device, old.accept_any_mac, old.settings)
+                == (&new.name, &new.device, new.accept_any_mac, new.settings)
+                && sides.0 == sides.1
+                && hops.0 == hops.1
+                && (&old.kernel_interface, old.takeover) == (&new.kernel_interface, new.takeover)
+                && old.kernel_peers == new.kernel_peers
+        });
+    let what = if old.engine != new.engine {
+        "[engine]"
+    } else if !same_ports {
+        "[[port]]"
+    } else if old.announce != new.announce {
+        "[announce]"
+    } else if (&old.cluster, &old.store, &old.operator_file)
+        != (&new.cluster, &new.store, &new.operator_file)
+    {
+        "[cluster]"
+    } else if old.balancer.connections_max != new.balancer.connections_max {
+        "balancer.connections_max"
+    } else if old.balancer.hash_key != new.balancer.hash_key {
+        "balancer.hash_key"
+    } else if old.balancer.probe_sources.is_empty() != new.balancer.probe_sources.is_empty() {
+        "whether there is a health.probe_source"
+    } else {
+        return Ok(());
+    };
+    Err(format!("{what} can't change while the balancer runs: restart it, or change that back"))
+}
+
+impl Operator {
+    /// Takes the service table that was built. If there is something wrong with its change, nothing has changed.
+    pub(super) fn take_built(&mut self) -> Option<(Built, AfterBuild)> {
+        let built = self.publication.builder.take()?;
+        let stage = std::mem::replace(&mut self.publication.stage, Stage::Idle);
+        let Stage::Building(Some(after)) = stage else { return None };
+        let error = match built {
+            Ok(Ok(built)) => return Some((built, after)),
+            Ok(Err(error)) | Err(error) => error,
+        };
+        match after {
+            AfterBuild::Proposal(_) => self.publication.proposal = Proposal::Refused(error),
+            AfterBuild::Weights(all) => {
+                for weighing in all {
+                    weighing.answerer.send(Err(error.clone()));
+                }
+            }
+            AfterBuild::Configuration(_, _, origins) => self.refuse(origins, &error),
+            AfterBuild::Removal(_, answerer) => answerer.send(Err(error)),
+            AfterBuild::Drained(drained) => self.drains.fail(&drained, &error, Instant::now()),
+        }
+        None
+    }
+
+    /// Begins to build the next change that is valid, unless one is under way.
+    pub(super) fn build_next(&mut self) {
+        while self.publication.may_build()
+            && let Some(change) = self.publication.queue.pop_front()
+        {
+            let (input, after) = match change {
+                PendingChange::Configuration((config, stored), tls, origins) => {
+                    (self.input_of(config), AfterBuild::Configuration(stored, tls, origins))
+                }
+                PendingChange::Proposal((config, stored)) => {
+                    (self.input_of(config), AfterBuild::Proposal(stored))
+                }
+                PendingChange::Weights(first) => {
+                    let all = self.weighings(first);
+                    (self.input_with(&all), AfterBuild::Weights(all))
+                }
+                PendingChange::Removal(backend, removal, answerer) => {
+                    match self.removed(&backend, removal) {
+                        Ok(removed) => {
+                            let names = removed.names.iter().cloned();
+                            (self.input_without(names), AfterBuild::Removal(removed, answerer))
+                        }
+                        Err(error) => {
+                            answerer.send(Err(error));
+                            continue;
+                        }
+                    }
+                }
+            };
+            self.publication.begin(input, after);
+        }
+    }
+
+    /// All weights that are to change next: those that follow on `first` in the queue.
+    fn weighings(&mut self, first: Weighing) -> Vec<Weighing> {
+        let queue = &mut self.publication.queue;
+        let mut all = vec![first];
+        while let Some(PendingChange::Weights(_)) = queue.front()
+            && let Some(PendingChange::Weights(next)) = queue.pop_front()
+        {
+            all.push(next);
+        }
+        all
+    }
+
+    /// The backends that `ctl remove` means, and the answer.
+    fn removed(&self, backend: &request::Backend, removal: Removal) -> Result<Removed, String> {
+        let names: Vec<_> = self.named(backend)?.into_iter().map(|name| (name, removal)).collect();
+        let answer = json!({ "removed": names.len(), "flush": removal == Removal::Flush });
+        Ok(Removed { names, answer })
+    }
+
+    /// The input for a service table of another configuration.
+    fn input_of(&self, config: Arc<Config>) -> BuildInput {
+        BuildInput {
+            config,
+            overrides: self.lasting_with(&Overrides::default()),
+            old: Some(Arc::clone(&self.config)),
+            ..self.input_without([])
+        }
+    }
+
+    /// The input for a service table with these weights.
+    fn input_with(&self, all: &[Weighing]) -> BuildInput {
+        let mut overrides = Arc::clone(&self.overrides);
+        for Weighing { names, weight, .. } in all {
+            let weights = names.iter().map(|name| (name.clone(), *weight));
+            Arc::make_mut(&mut overrides).weights.extend(weights);
+        }
+        BuildInput { overrides, like: Some(Arc::clone(&self.table)), ..self.input_without([]) }
+    }
+
+    /// The input for a service table without these.
+    pub(super) fn input_without(
+        &self,
+        names: impl IntoIterator<Item = (TargetName, Removal)>,
+    ) -> BuildInput {
+        let mut overrides = Arc::clone(&self.overrides);
+        Arc::make_mut(&mut overrides).removed.extend(names);
+        let (config, builder) = (Arc::clone(&self.config), Arc::clone(&self.publication.built_by));
+        let is_settled = self.removed_counts.is_settled();
+        BuildInput { config, overrides, is_settled, old: None, like: None, builder }
+    }
+
+    /// The overrides of health and blocks in force, which outlast a configuration, with the weights and removals of another
+    /// version.
+    pub(super) fn lasting_with(&self, other: &Overrides) -> Arc<Overrides> {
+        let (down, blocked) = (self.overrides.down.clone(), self.overrides.blocked.clone());
+        let (weights, removed) = (other.weights.clone(), other.removed.clone());
+        Arc::new(Overrides { down, blocked, weights, removed })
+    }
+}

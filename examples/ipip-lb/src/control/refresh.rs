@@ -1,0 +1,157 @@
+//! Bringing the service table in force up to date with weights, health and blocks, on a thread, and publishing it: the last
+//! steps of a [publication](super::publication). Health and blocks begin here, as they need no build.
+//!
+//! A table that another one has replaced while it was refreshed is not published, and the answers that waited for it wait
+//! for the next one.
+
+use super::Operator;
+use super::background::Background;
+use super::publication::TableVersion;
+use hotloop_balancer::services::{Maglevs, ServiceTable};
+use hotloop_ops::Answerer;
+use hotloop_privileges::Capabilities;
+use serde_json::Value;
+use std::io;
+use std::sync::Arc;
+
+/// The thread, and who waits for it.
+#[derive(Debug)]
+pub struct Refresh {
+    refresher: Background<RefreshInput, Arc<ServiceTable>>,
+    /// Whether weights, health or blocks have changed since it was given its last job.
+    is_stale: bool,
+    /// Whether its job is about a service table that is no longer the newest.
+    is_outdated: bool,
+    /// The answers to give once its job is done.
+    refreshing: Vec<(Answerer, Value)>,
+    /// Those to give once the next one is.
+    next: Vec<(Answerer, Value)>,
+}
+
+/// The table in use, and the other one that connections are compared with.
+#[derive(Debug)]
+struct RefreshInput {
+    used: TableVersion,
+    other: Option<TableVersion>,
+}
+
+impl Refresh {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system grants no thread.
+    pub fn start(maglevs: Maglevs) -> io::Result<Self> {
+        let work = move |input| refresh(input, &maglevs);
+        Ok(Self {
+            refresher: Background::start("lb-refresh", Capabilities::empty(), work)?,
+            is_stale: false,
+            is_outdated: false,
+            refreshing: Vec::new(),
+            next: Vec::new(),
+        })
+    }
+
+    /// Weights, health or blocks have changed.
+    pub const fn request(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// A table has changed: the result of the job under way is of no use.
+    pub const fn restart(&mut self) {
+        self.is_stale = true;
+        self.is_outdated = self.refresher.is_busy();
+    }
+
+    /// Gives this answer once what has changed up to now is published.
+    pub fn answer_later(&mut self, answerer: Answerer, answer: Value) {
+        self.next.push((answerer, answer));
+    }
+
+    /// Whether anything that has changed is not on its way to be published.
+    pub const fn is_stale(&self) -> bool {
+        self.is_stale
+    }
+
+    /// Whether anything that has changed is not published.
+    pub const fn is_busy(&self) -> bool {
+        self.is_stale || self.refresher.is_busy()
+    }
+
+    /// Whether somebody waits for an answer.
+    pub const fn is_awaited(&self) -> bool {
+        !self.next.is_empty() || !self.refreshing.is_empty()
+    }
+}
+
+/// The work of the thread.
+fn refresh(input: RefreshInput, maglevs: &Maglevs) -> Arc<ServiceTable> {
+    let table = input.used.refreshed(maglevs).table;
+    let other = input.other.map(|other| other.refreshed(maglevs).table);
+    let is_same = match (&other, table.other()) {
+        (Some(other), Some(before)) => Arc::ptr_eq(other, before),
+        (other, before) => other.is_none() && before.is_none(),
+    };
+    if is_same { table } else { Arc::new(table.with_other(other)) }
+}
+
+impl Operator {
+    /// Publishes the table that was refreshed, and has it refreshed once more if that is stale.
+    pub(super) fn refresh(&mut self) {
+        let refresh = &mut self.publication.refresh;
+        if let Some(refreshed) = refresh.refresher.take() {
+            let answers = std::mem::take(&mut refresh.refreshing);
+            match refreshed {
+                Ok(_) if std::mem::take(&mut refresh.is_outdated) => refresh.next.extend(answers),
+                Ok(table) => self.publish(table, answers),
+                Err(error) => {
+                    refresh.is_outdated = false;
+                    tracing::error!("{error}");
+                    for (answerer, _) in answers {
+                        answerer.send(Err(error.clone()));
+                    }
+                }
+            }
+        }
+        let refresh = &self.publication.refresh;
+        if refresh.is_stale && !refresh.refresher.is_busy() {
+            let used = TableVersion {
+                config: Arc::clone(&self.config),
+                overrides: Arc::clone(&self.overrides),
+                table: Arc::clone(&self.table),
+            };
+            // Health and blocks are the same for both.
+            let other = self.publication.other().cloned();
+            let other =
+                other.map(|it| TableVersion { overrides: self.lasting_with(&it.overrides), ..it });
+            let refresh = &mut self.publication.refresh;
+            refresh.is_stale = false;
+            refresh.refreshing = std::mem::take(&mut refresh.next);
+            refresh.refresher.give(RefreshInput { used, other });
+        }
+    }
+
+    fn publish(&mut self, table: Arc<ServiceTable>, answers: Vec<(Answerer, Value)>) {
+        if let Some((other, table)) = self.publication.other().zip(table.other()) {
+            other.table = Arc::clone(table);
+        }
+        self.table = Arc::clone(&table);
+        self.set_epoch();
+        self.publisher.publish(table);
+        self.is_published = true;
+        self.answer_once_kept(answers);
+    }
+
+    /// Claims of workers follow from the store's revision in force from now on.
+    pub(super) fn set_epoch(&self) {
+        if let Some((node, store)) = self.node.as_ref().zip(self.store.as_ref()) {
+            node.set_epoch(store.revision() as u64);
+        }
+    }
+
+    /// All workers go by the store's revision that is in force.
+    pub(super) fn enter_epoch(&self) {
+        if let Some((node, store)) = self.node.as_ref().zip(self.store.as_ref()) {
+            node.enter_epoch(store.revision() as u64);
+        }
+    }
+}

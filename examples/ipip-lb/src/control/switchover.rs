@@ -1,0 +1,86 @@
+//! Switching over to a change that is built and prepared, the fourth step of a [publication](super::publication): it is in
+//! force for control from then on, with its configuration, weights, probes, certificates, and what `ctl` shows.
+//!
+//! Nothing is published yet: the next step brings the table up to date with health that changed while it was built.
+//! Answers wait for that, too.
+
+use super::Operator;
+use super::build::{AfterBuild, Built, Weighing};
+use super::preparation::Preparing;
+use super::publication::TableVersion;
+use super::reload::ReloadOrigin;
+use crate::overrides::Overrides;
+use hotloop_balancer::services::Removal;
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Operator {
+    /// Goes over to a change that is no longer among those under way.
+    pub(super) fn switch_over(&mut self, prepared: Preparing) {
+        let Built { version: TableVersion { config, table, .. }, builder, removed, probed } =
+            prepared.built;
+        let before = TableVersion {
+            config: Arc::clone(&self.config),
+            overrides: Arc::clone(&self.overrides),
+            table: std::mem::replace(&mut self.table, table),
+        };
+        self.is_published = false;
+        self.note_change();
+        self.publication.built_by = builder;
+        self.publication.adopted = Instant::now();
+        self.publication.refresh.restart();
+        self.removed_counts.add(removed);
+        let after = match prepared.after {
+            AfterBuild::Proposal(stored) => {
+                AfterBuild::Configuration(stored, None, vec![ReloadOrigin::Store])
+            }
+            after => after,
+        };
+        match after {
+            AfterBuild::Configuration(stored, renewed, origins) => {
+                self.config = config;
+                if let Some((node, tls)) = self.node.as_mut().zip(renewed) {
+                    node.renew(tls);
+                }
+                if let Some((store, stored)) = self.store.as_mut().zip(stored) {
+                    // Peers that have another revision go by the table before this one.
+                    let is_other = store.revision() != stored.revision && self.node.is_some();
+                    self.publication.previous = is_other.then_some(before);
+                    store.accept(stored);
+                }
+                self.overrides = self.lasting_with(&Overrides::default());
+                self.drains.cancel_all("the configuration was reloaded");
+                self.probe(probed);
+                self.refresh_down();
+                self.accept(origins);
+            }
+            AfterBuild::Removal(removed, answerer) => {
+                removed.names.iter().for_each(|(name, _)| self.drains.forget(name));
+                Arc::make_mut(&mut self.overrides).removed.extend(removed.names);
+                self.publication.refresh.answer_later(answerer, removed.answer);
+            }
+            AfterBuild::Drained(drained) => {
+                self.drains.finish(&drained);
+                let removed = drained.into_iter().map(|it| (it.name, Removal::Rebalance));
+                Arc::make_mut(&mut self.overrides).removed.extend(removed);
+            }
+            AfterBuild::Weights(all) => self.weighed(all),
+            AfterBuild::Proposal(_) => {}
+        }
+    }
+
+    /// These weights are in force.
+    fn weighed(&mut self, all: Vec<Weighing>) {
+        for Weighing { names, weight, until, why, answerer, answer } in all {
+            for name in &names {
+                match until {
+                    Some((until, since)) => self.drains.plan(name.clone(), until, since),
+                    None => self.drains.cancel(name, why),
+                }
+            }
+            let weights = names.into_iter().map(|name| (name, weight));
+            Arc::make_mut(&mut self.overrides).weights.extend(weights);
+            self.publication.refresh.answer_later(answerer, answer);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! `ctl drain`, `ctl weight` and `ctl remove`: changes of backends, which take their turn in a
+//! [publication](super::publication). Nothing changes here: a name is checked against the configuration in force, and the
+//! change is queued.
+
+use super::Operator;
+use super::build::{AfterBuild, PendingChange, Weighing};
+use crate::request::{Backend, DrainEnd};
+use crate::until::Until;
+use hotloop_balancer::services::{Removal, TargetName};
+use hotloop_ops::Reply;
+use serde_json::{Value, json};
+use std::net::IpAddr;
+use std::time::Instant;
+
+impl Operator {
+    /// Gives a backend no new connections: for good, or until it is removed.
+    pub(super) fn drain(&mut self, backend: &Backend, end: &DrainEnd) -> Result<Reply, String> {
+        let (now, names) = (Instant::now(), self.named(backend)?);
+        let until = Until::of(end, now);
+        let draining = until.map(|until| until.to_json(now));
+        let answer = json!({ "changed": names.len(), "weight": 0, "draining": draining });
+        let until = until.map(|until| (until, now));
+        Ok(self.weigh(names, (0, until, "an operator drains it for good"), answer))
+    }
+
+    pub(super) fn set_weight(&mut self, backend: &Backend, weight: u32) -> Result<Reply, String> {
+        let names = self.named(backend)?;
+        let answer = json!({ "changed": names.len(), "weight": weight });
+        Ok(self.weigh(names, (weight, None, "an operator has changed its weight"), answer))
+    }
+
+    /// Gives these a weight in their turn, and the answer once workers have it.
+    fn weigh(
+        &mut self,
+        names: Vec<TargetName>,
+        (weight, until, why): (u32, Option<(Until, Instant)>, &'static str),
+        answer: Value,
+    ) -> Reply {
+        let (answerer, reply) = Reply::later();
+        let weighing = Weighing { names, weight, until, why, answerer, answer };
+        self.publication.queue.push_back(PendingChange::Weights(weighing));
+        reply
+    }
+
+    /// Takes a backend out of its services.
+    pub(super) fn remove(&mut self, backend: &Backend, flush: bool) -> Reply {
+        let (answerer, reply) = Reply::later();
+        let removal = if flush { Removal::Flush } else { Removal::Rebalance };
+        let change = PendingChange::Removal(backend.clone(), removal, answerer);
+        self.publication.queue.push_back(change);
+        reply
+    }
+
+    /// The backends meant: those of an address, in all services or in the one that is named.
+    pub(super) fn named(&self, backend: &Backend) -> Result<Vec<TargetName>, String> {
+        let Backend { backend: text, service } = backend;
+        let address: IpAddr =
+            text.parse().map_err(|_| format!("{text:?} is not a backend's address"))?;
+        let service = service.as_ref();
+        let services = &self.config.services;
+        if let Some(name) = service
+            && !services.iter().any(|it| it.name == *name)
+        {
+            return Err(format!("there is no service {name:?}; ctl services lists them"));
+        }
+        let meant = services.iter().filter(|it| service.is_none_or(|name| it.name == *name));
+        let meant = meant.filter(|it| it.backends.iter().any(|it| it.address == address));
+        let names = meant.map(|it| TargetName { service: it.name.clone(), address });
+        let names: Vec<_> = names.filter(|name| !self.is_removed(name)).collect();
+        if names.is_empty() {
+            return Err(format!("{address} is no backend there; ctl backends lists them"));
+        }
+        Ok(names)
+    }
+
+    /// Whether a backend is out, or on its way out: a service table without it is being built.
+    fn is_removed(&self, name: &TargetName) -> bool {
+        let is_leaving = match self.publication.under_way() {
+            Some(AfterBuild::Removal(removed, _)) => removed.names.iter().any(|it| it.0 == *name),
+            Some(AfterBuild::Drained(drained)) => drained.iter().any(|it| it.name == *name),
+            Some(
+                AfterBuild::Configuration(..) | AfterBuild::Weights(_) | AfterBuild::Proposal(_),
+            )
+            | None => false,
+        };
+        is_leaving || self.overrides.removed.contains_key(name)
+    }
+}
