@@ -6,7 +6,7 @@ use hotloop::packet::memory::MemPacket;
 use hotloop::stage::{Burst, Error, Sink, Source};
 use hotloop_balancer::balance::{Egress, Egresses, Route};
 use hotloop_ops::{Reply, Request};
-use ipip_lb::control::Operator;
+use ipip_lb::control;
 use ipip_lb::network_function::NetworkFunction;
 use ipip_lb::source::ConfigSource;
 use serde_json::Value;
@@ -61,7 +61,7 @@ fn balance(requests: &Receiver<Request>, answers: &Sender<Answer>) {
     std::fs::write(&source.config, CONFIG).expect("a file in that folder");
     let config = source.configuration().expect("a configuration that is sound");
     let (function, steering) = NetworkFunction::new(&config, egresses()).expect("memory");
-    let mut operator = Operator::start(source, config, steering).expect("threads");
+    let mut operator = control::Control::start(source, config, steering).expect("threads");
     let graph = function.graph(
         |_| Ok::<_, Error>(Nothing),
         |_| Ok::<_, Error>(outlets::<Route, _>([(Route(0), Nothing)])),
@@ -78,7 +78,7 @@ fn balance(requests: &Receiver<Request>, answers: &Sender<Answer>) {
 }
 
 /// The next request, as soon as there is one; `None` if all senders are gone.
-fn next(requests: &Receiver<Request>, operator: &mut Operator) -> Option<Request> {
+fn next(requests: &Receiver<Request>, operator: &mut control::Control) -> Option<Request> {
     loop {
         match requests.try_recv() {
             Ok(request) => return Some(request),
@@ -89,7 +89,7 @@ fn next(requests: &Receiver<Request>, operator: &mut Operator) -> Option<Request
     }
 }
 
-fn answer(operator: &mut Operator, control: &Control<'_>, request: &Request) -> Answer {
+fn answer(operator: &mut control::Control, control: &Control<'_>, request: &Request) -> Answer {
     let promise = match operator.answer(control, request) {
         Reply::Now(answer) => return answer,
         Reply::Later(promise) => promise,

@@ -215,7 +215,7 @@ fn weight<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     weight.map(|it| it as u32).ok_or_else(|| D::Error::custom(wrong()))
 }
 
-/// A number within these bounds, or none. Anything else is `wrong`.
+/// A number within these bounds; `None` for null. Anything else is `wrong`.
 fn within<'de, D: Deserializer<'de>>(
     from: D,
     (min, max): (u64, u64),

@@ -4,7 +4,7 @@ use crate::announce::{self, Announcer, VipInterface};
 use crate::check::{PUBLIC_HASHES, Understood};
 use crate::cli::Run;
 use crate::config::{self, Config, ConfigError};
-use crate::control::{ConfigStore, Handover, JOURNAL_MAX, Keeper, Node, Operator, operator_file};
+use crate::control::{ConfigStore, Control, Handover, JOURNAL_MAX, Keeper, Node, operator_file};
 use crate::exception::{self, KernelInterface};
 use crate::failure::{BadInput, Failure, unless_ended};
 use crate::guard::Guard;
@@ -97,7 +97,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     let files = files_of(&mut inherited);
     let (vips, announcer) = announce::open(eal, &config, guard, files)?.unzip();
     let watching = watching(args, stall_max, announcer.as_ref());
-    let operator = Operator::start(args.common.source.clone(), config.clone(), steering)?;
+    let operator = Control::start(args.common.source.clone(), config.clone(), steering)?;
     let operator = operator.announcing(announcer).watching(watch, hops);
     let operator = operator.with_store(store(args, &config, stored)?).with_cluster(node);
     let operator = operator.keeping(Keeper::start(&config)?).going_by(&standings);
@@ -206,7 +206,7 @@ impl Running<'_> {
     fn run(
         self,
         graph: impl Graph,
-        operator: &mut Operator,
+        operator: &mut Control,
         socket: Option<&mut Socket>,
     ) -> Result<Outcome, Failure> {
         let Self { args, config, notes, watching, closed } = self;
@@ -231,7 +231,7 @@ impl Running<'_> {
             }
             let mut operation = Operation::new(control, socket, args.duration)
                 .with_annotations(operator.annotate());
-            let mut turn = |operator: &mut Operator| {
+            let mut turn = |operator: &mut Control| {
                 let waited = operation.turn(&mut |request| operator.answer(control, request));
                 operator.turn();
                 operator.report(control.now(), false);

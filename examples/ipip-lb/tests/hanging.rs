@@ -18,7 +18,7 @@ use hotloop_tests::network::Network;
 use hotloop_tests::{Program, wait_until};
 use ipip_lb::announce::{Announcer, VipInterface};
 use ipip_lb::config::Config;
-use ipip_lb::control::Operator;
+use ipip_lb::control::Control;
 use ipip_lb::guard::Guard;
 use ipip_lb::network_function::NetworkFunction;
 use ipip_lb::source::ConfigSource;
@@ -166,7 +166,7 @@ fn balance(path: PathBuf) {
     let (function, steering) = NetworkFunction::new(&config, egresses).unwrap();
     let source = ConfigSource::file(path);
     let deployment = config.engine.deployment();
-    let operator = Operator::start(source, config, steering).unwrap();
+    let operator = Control::start(source, config, steering).unwrap();
     let mut operator = operator.announcing(Some(announcer));
     let loops = Arc::new(AtomicBool::new(false));
     let graph = function.graph(

@@ -14,7 +14,7 @@ use hotloop_cluster::store::layout::Stored;
 use hotloop_cluster::sync::Sync;
 use hotloop_tests::{free_address, wait_until};
 use ipip_lb::config::Config;
-use ipip_lb::control::{JOURNAL_MAX, Node, Operator, Proposal};
+use ipip_lb::control::{Control, JOURNAL_MAX, Node, Proposal};
 use ipip_lb::network_function::NetworkFunction;
 use ipip_lb::source::ConfigSource;
 use nix::sys::signal::{Signal, raise};
@@ -43,7 +43,7 @@ fn text(listen: SocketAddr, peer: SocketAddr, weight: u32) -> String {
 
 /// The node called "a".
 struct Balancer<'a> {
-    operator: Operator,
+    operator: Control,
     assembly: Assembly<'a>,
     port: MemoryPort,
     now_ns: u64,
@@ -136,7 +136,7 @@ fn run(script: impl Fn(&mut Balancer<'_>, &dyn Fn() -> Peer, &Path)) {
     let node = Node::start((&cluster, &config.balancer), asker, 1).unwrap();
     let source = ConfigSource { workers: Some(1), ..ConfigSource::file(path) };
     let operator =
-        Operator::start(source, config.clone(), steering).unwrap().with_cluster(Some(node));
+        Control::start(source, config.clone(), steering).unwrap().with_cluster(Some(node));
     let port = MemoryPort::new("up");
     let graph = function.graph(
         |core: &Core| Ok(sources([port.rx_queue(core)?])),

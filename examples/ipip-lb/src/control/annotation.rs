@@ -1,4 +1,4 @@
-//! What captures say of a packet: the backend that it goes to.
+//! What captures add to a packet: the backend that it goes to. Threads of captures read it, and no worker does.
 
 use hotloop::engine::Record;
 use hotloop::stage::tap::Way;

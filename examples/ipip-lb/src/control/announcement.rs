@@ -1,6 +1,10 @@
-//! Taking a balancer out of service, and back: its VIPs are withdrawn, and what still comes is balanced.
+//! Taking a balancer out of service, and back: its VIPs are withdrawn, and the packets that still come are balanced.
+//!
+//! Part of [`Presence`]; it knows the configuration. Routers get `announce.linger_ms` to send packets elsewhere before
+//! anything else ends.
 
-use super::Operator;
+use super::presence::Presence;
+use crate::config::Config;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -8,12 +12,12 @@ use std::time::{Duration, Instant};
 const NOT_ANNOUNCED: &str =
     "this balancer announces no VIPs; its configuration has no section [announce]";
 
-impl Operator {
+impl Presence {
     /// Withdraws the VIPs, ahead of everything else that ends. Returns for how long what still comes is
     /// to be balanced: until routers send it elsewhere.
-    pub fn withdraw(&mut self) -> Duration {
+    pub fn withdraw(&mut self, config: &Config) -> Duration {
         let Some(announcer) = &mut self.announcer else { return Duration::ZERO };
-        let linger_ms = self.config.announce.as_ref().map_or(0, |announce| announce.linger_ms);
+        let linger_ms = config.announce.as_ref().map_or(0, |announce| announce.linger_ms);
         match announcer.withdraw().is_empty() {
             true => self.leave.map_or(Duration::ZERO, |leave| leave.lingers(Instant::now())),
             false => Duration::from_millis(linger_ms.into()),

@@ -1,11 +1,12 @@
 //! Prefixes whose packets to services are dropped: which, and until when.
+//!
+//! Part of [`Members`]: blocks outlast configurations. The overrides have the same prefixes as the list.
 
-use super::Operator;
+use super::members::Members;
 use crate::request::Block;
 use crate::until::left_s;
 use hotloop_balancer::blocks::{BLOCKS_MAX, Blocks};
 use hotloop_balancer::prefix::Prefix;
-use hotloop_ops::Reply;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -79,22 +80,24 @@ impl BlockList {
     }
 }
 
-impl Operator {
+impl Members {
     /// Drops packets of a prefix to services, for a time or until it is unblocked.
-    pub(super) fn block(&mut self, block: &Block) -> Result<Reply, String> {
+    pub(super) fn block(&mut self, block: &Block) -> Result<Value, String> {
         let (prefix, for_s) = (parse(&block.prefix)?, block.for_s);
         let end = for_s.map(|it| Instant::now() + Duration::from_secs(it));
         self.blocks.insert(prefix, end)?;
-        Ok(self.publish_blocks(json!({ "prefix": prefix.to_string(), "for_s": for_s })))
+        self.set_blocked();
+        Ok(json!({ "prefix": prefix.to_string(), "for_s": for_s }))
     }
 
     /// Takes a block away.
-    pub(super) fn unblock(&mut self, prefix: &str) -> Result<Reply, String> {
+    pub(super) fn unblock(&mut self, prefix: &str) -> Result<Value, String> {
         let prefix = parse(prefix)?;
         if !self.blocks.remove(prefix) {
             return Err(format!("{prefix} is not blocked; ctl blocks lists what is"));
         }
-        Ok(self.publish_blocks(json!({ "prefix": prefix.to_string() })))
+        self.set_blocked();
+        Ok(json!({ "prefix": prefix.to_string() }))
     }
 
     /// Takes away the blocks whose time is over.
@@ -108,17 +111,9 @@ impl Operator {
         }
     }
 
-    /// Answers once the workers have them.
-    fn publish_blocks(&mut self, answer: Value) -> Reply {
-        self.set_blocked();
-        let (answerer, reply) = Reply::later();
-        self.publication.refresh.answer_later(answerer, answer);
-        reply
-    }
-
     fn set_blocked(&mut self) {
         Arc::make_mut(&mut self.overrides).blocked = self.blocks.compiled();
-        self.publication.refresh.request();
+        self.is_changed = true;
         self.note_change();
     }
 }

@@ -3,10 +3,11 @@
 //! One change is built at a time, in the order in which they came; weights that follow one another are built together. The
 //! builder of the table in use is not changed: if a table never comes into use, the slots of its targets are as they were.
 
-use super::Operator;
 use super::drains::Drained;
+use super::members::Members;
 use super::preparation::Proposal;
 use super::publication::{Stage, TableVersion};
+use super::publisher::Publisher;
 use super::reload::{Read, ReloadOrigin};
 use crate::config::Config;
 use crate::health::Probed;
@@ -51,8 +52,8 @@ pub struct Weighing {
 /// What to do once the service table of a change is built and prepared.
 #[derive(Debug)]
 pub enum AfterBuild {
-    /// Switch over to the configuration, whose store's part this is, and to new settings for connections to peers, if they
-    /// have changed; and answer.
+    /// Switch over to the configuration; this is the store's part of it, and new settings for connections to peers, if they
+    /// have changed. Then answer.
     Configuration(Option<Arc<Stored>>, Option<Tls>, Vec<ReloadOrigin>),
     /// Remember which backend was taken out, and answer.
     Removal(Removed, Answerer),
@@ -166,9 +167,9 @@ fn check_same_run(old: &Config, new: &Config) -> Result<(), String> {
     Err(format!("{what} can't change while the balancer runs: restart it, or change that back"))
 }
 
-impl Operator {
+impl Publisher {
     /// Takes the service table that was built. If there is something wrong with its change, nothing has changed.
-    pub(super) fn take_built(&mut self) -> Option<(Built, AfterBuild)> {
+    pub(super) fn take_built(&mut self, members: &mut Members) -> Option<(Built, AfterBuild)> {
         let built = self.publication.builder.take()?;
         let stage = std::mem::replace(&mut self.publication.stage, Stage::Idle);
         let Stage::Building(Some(after)) = stage else { return None };
@@ -185,32 +186,36 @@ impl Operator {
             }
             AfterBuild::Configuration(_, _, origins) => self.refuse(origins, &error),
             AfterBuild::Removal(_, answerer) => answerer.send(Err(error)),
-            AfterBuild::Drained(drained) => self.drains.fail(&drained, &error, Instant::now()),
+            AfterBuild::Drained(drained) => members.drains.fail(&drained, &error, Instant::now()),
         }
         None
     }
 
     /// Begins to build the next change that is valid, unless one is under way.
-    pub(super) fn build_next(&mut self) {
+    pub(super) fn build_next(&mut self, members: &Members) {
         while self.publication.may_build()
             && let Some(change) = self.publication.queue.pop_front()
         {
             let (input, after) = match change {
-                PendingChange::Configuration((config, stored), tls, origins) => {
-                    (self.input_of(config), AfterBuild::Configuration(stored, tls, origins))
-                }
+                PendingChange::Configuration((config, stored), tls, origins) => (
+                    self.input_of(config, members),
+                    AfterBuild::Configuration(stored, tls, origins),
+                ),
                 PendingChange::Proposal((config, stored)) => {
-                    (self.input_of(config), AfterBuild::Proposal(stored))
+                    (self.input_of(config, members), AfterBuild::Proposal(stored))
                 }
                 PendingChange::Weights(first) => {
                     let all = self.weighings(first);
-                    (self.input_with(&all), AfterBuild::Weights(all))
+                    (self.input_with(&all, members), AfterBuild::Weights(all))
                 }
                 PendingChange::Removal(backend, removal, answerer) => {
-                    match self.removed(&backend, removal) {
+                    match self.removed(&backend, removal, members) {
                         Ok(removed) => {
                             let names = removed.names.iter().cloned();
-                            (self.input_without(names), AfterBuild::Removal(removed, answerer))
+                            (
+                                self.input_without(names, members),
+                                AfterBuild::Removal(removed, answerer),
+                            )
                         }
                         Err(error) => {
                             answerer.send(Err(error));
@@ -236,49 +241,52 @@ impl Operator {
     }
 
     /// The backends that `ctl remove` means, and the answer.
-    fn removed(&self, backend: &request::Backend, removal: Removal) -> Result<Removed, String> {
-        let names: Vec<_> = self.named(backend)?.into_iter().map(|name| (name, removal)).collect();
+    fn removed(
+        &self,
+        backend: &request::Backend,
+        removal: Removal,
+        members: &Members,
+    ) -> Result<Removed, String> {
+        let names: Vec<_> =
+            self.named(backend, members)?.into_iter().map(|name| (name, removal)).collect();
         let answer = json!({ "removed": names.len(), "flush": removal == Removal::Flush });
         Ok(Removed { names, answer })
     }
 
     /// The input for a service table of another configuration.
-    fn input_of(&self, config: Arc<Config>) -> BuildInput {
+    fn input_of(&self, config: Arc<Config>, members: &Members) -> BuildInput {
         BuildInput {
             config,
-            overrides: self.lasting_with(&Overrides::default()),
+            overrides: members.lasting_with(&Overrides::default()),
             old: Some(Arc::clone(&self.config)),
-            ..self.input_without([])
+            ..self.input_without([], members)
         }
     }
 
     /// The input for a service table with these weights.
-    fn input_with(&self, all: &[Weighing]) -> BuildInput {
-        let mut overrides = Arc::clone(&self.overrides);
+    fn input_with(&self, all: &[Weighing], members: &Members) -> BuildInput {
+        let mut overrides = Arc::clone(&members.overrides);
         for Weighing { names, weight, .. } in all {
             let weights = names.iter().map(|name| (name.clone(), *weight));
             Arc::make_mut(&mut overrides).weights.extend(weights);
         }
-        BuildInput { overrides, like: Some(Arc::clone(&self.table)), ..self.input_without([]) }
+        BuildInput {
+            overrides,
+            like: Some(Arc::clone(&self.table)),
+            ..self.input_without([], members)
+        }
     }
 
     /// The input for a service table without these.
     pub(super) fn input_without(
         &self,
         names: impl IntoIterator<Item = (TargetName, Removal)>,
+        members: &Members,
     ) -> BuildInput {
-        let mut overrides = Arc::clone(&self.overrides);
+        let mut overrides = Arc::clone(&members.overrides);
         Arc::make_mut(&mut overrides).removed.extend(names);
         let (config, builder) = (Arc::clone(&self.config), Arc::clone(&self.publication.built_by));
         let is_settled = self.removed_counts.is_settled();
         BuildInput { config, overrides, is_settled, old: None, like: None, builder }
-    }
-
-    /// The overrides of health and blocks in force, which outlast a configuration, with the weights and removals of another
-    /// version.
-    pub(super) fn lasting_with(&self, other: &Overrides) -> Arc<Overrides> {
-        let (down, blocked) = (self.overrides.down.clone(), self.overrides.blocked.clone());
-        let (weights, removed) = (other.weights.clone(), other.removed.clone());
-        Arc::new(Overrides { down, blocked, weights, removed })
     }
 }

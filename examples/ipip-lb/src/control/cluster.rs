@@ -1,9 +1,11 @@
-//! The nodes of a cluster: what workers say of their exceptions goes to the peers, and what peers say to the
-//! workers.
+//! A node and its peers: exceptions of workers go to the peers, and those of peers to the workers.
+//!
+//! [`Node`] belongs to the [`ClusterLink`]; it knows the table in use and a successor. A peer's exceptions are acknowledged
+//! once all workers have entered them.
 
 mod metrics;
 
-use super::Operator;
+use super::cluster_link::ClusterLink;
 use crate::exception_mover::{Exceptions, Pulled};
 use crate::failure::Failure;
 use crate::replace::successor::Successor;
@@ -299,11 +301,11 @@ fn peer_json(peer: &PeerStatus) -> Value {
     })
 }
 
-impl Operator {
+impl ClusterLink {
     /// This node, its peers, and the nodes that its store knows.
-    pub(super) fn cluster(&self) -> Result<Value, String> {
+    pub(super) fn to_json(&self, table: &ServiceTable) -> Result<Value, String> {
         let mut answer = match (&self.node, &self.store) {
-            (Some(node), _) => node.to_json(self.table()),
+            (Some(node), _) => node.to_json(table),
             (None, Some(store)) => json!({ "node": store.node(), "peers": [] }),
             (None, None) => {
                 let problem = "this balancer has neither peers nor a store; its configuration has no \

@@ -1,4 +1,7 @@
-//! The configuration that all nodes share: its changes are prepared, and gone over to, as a store has them.
+//! The configuration that all nodes share: which revision the store has, which is in force here, and what is proposed.
+//!
+//! Part of the [`ClusterLink`](super::cluster_link::ClusterLink); it changes nothing but its copy of the store, and returns
+//! what the store [wants](Wanted). The copy has a revision that was in force.
 
 use super::background::Background;
 use super::reload::{Read, Reader, reader};

@@ -1,4 +1,4 @@
-//! Listing connections: which, and how each is shown.
+//! Listing connections: which, and how each is shown. Pure functions of a service table, for [`questions`](super::questions).
 
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;

@@ -1,7 +1,10 @@
-//! Taking a balancer out for good: its VIPs are withdrawn, and the program ends once its connections
-//! have.
+//! Taking a balancer out for good: its VIPs are withdrawn, and the program ends once its connections have.
+//!
+//! Part of [`Presence`]; it knows the configuration, and the number of connections. The program never ends while routers may
+//! still send new connections here.
 
-use super::Operator;
+use super::presence::Presence;
+use crate::config::Config;
 use crate::until::Until;
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -35,11 +38,16 @@ impl Leave {
     }
 }
 
-impl Operator {
+impl Presence {
     /// Withdraws the VIPs, and ends the run once no connection is left, or after the time that was given,
     /// unless an operator has the VIPs announced again.
-    pub(super) fn leave(&mut self, for_s: Option<u64>) -> Result<Value, String> {
-        let announce = self.config.announce.as_ref().ok_or(NOT_ANNOUNCED)?;
+    pub(super) fn leave(
+        &mut self,
+        for_s: Option<u64>,
+        config: &Config,
+        connection_count: u64,
+    ) -> Result<Value, String> {
+        let announce = config.announce.as_ref().ok_or(NOT_ANNOUNCED)?;
         let linger = Duration::from_millis(announce.linger_ms.into());
         let now = Instant::now();
         let withdrawn = self.withdraw_now();
@@ -51,24 +59,18 @@ impl Operator {
         let time = for_s.map(|seconds| format!("in {seconds} s, or ")).unwrap_or_default();
         tracing::warn!("leave: the program ends {time}once no connection is left");
         answer["leaving"] = leave.to_json(now);
-        answer["connections"] = self.connection_count().into();
+        answer["connections"] = connection_count.into();
         Ok(answer)
     }
 
     /// Whether the balancer was to leave and may end now, which it logs.
     #[must_use]
-    pub fn has_left(&self) -> bool {
-        let connection_count = self.connection_count();
+    pub fn has_left(&self, connection_count: u64) -> bool {
         let is_over = self.leave.is_some_and(|it| it.is_over(Instant::now(), connection_count));
         if is_over {
             tracing::warn!("leave: the program ends; connections left: {connection_count}");
         }
         is_over
-    }
-
-    /// How many connections the workers remember.
-    fn connection_count(&self) -> u64 {
-        self.counts.iter().map(|counts| counts.connections.count()).sum()
     }
 }
 

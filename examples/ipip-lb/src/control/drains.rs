@@ -1,7 +1,13 @@
 //! Drains that end: once its time is over, or no connection of it is left, a backend is removed.
+//!
+//! [`Drains`] belong to [`Members`]; the [`Publisher`] builds a table without the backends at the end of their drains. No backend
+//! counts as empty before all workers know that it gets no new connections.
 
 use super::build::AfterBuild;
-use super::{Node, Operator};
+use super::cluster::Node;
+use super::cluster_link::ClusterLink;
+use super::members::Members;
+use super::publisher::Publisher;
 use crate::until::Until;
 use hotloop_balancer::services::{Removal, Target, TargetName};
 use std::collections::BTreeMap;
@@ -121,25 +127,30 @@ fn shown(name: &TargetName) -> String {
     format!("{} of {}", name.address, name.service)
 }
 
-impl Operator {
+impl Publisher {
     /// Removes the backends at the end of their drains: all at once, as each removal makes a service table.
-    pub(super) fn end_drains(&mut self, is_in_force: bool) {
+    pub(super) fn end_drains(
+        &mut self,
+        is_in_force: bool,
+        members: &mut Members,
+        link: &ClusterLink,
+    ) {
         let is_busy = !self.publication.may_build() || !self.publication.queue.is_empty();
         let now = Instant::now();
-        if is_busy || !self.drains.is_due(now) {
+        if is_busy || !members.drains.is_due(now) {
             return;
         }
         // Until it is answered, workers may not have the weight that a drain has set.
         let is_answered = !self.publication.refresh.is_awaited();
         // Nor may a node have the connections that its peers know.
-        let is_ready = self.node.as_ref().is_none_or(Node::is_ready);
+        let is_ready = link.node.as_ref().is_none_or(Node::is_ready);
         let is_in_force = is_in_force && is_answered && is_ready;
-        let (table, summary) = (self.table(), self.summary());
+        let (table, summary) = (&self.table, self.summary());
         let drained = |(slot, target): (usize, &Target)| {
             let (service, id) = target.service.zip(target.id(slot))?;
             let service = &table.all()[service as usize].name;
             let name = TargetName::new(service, target.address());
-            self.drains.drained(name, summary.target(id).connections, (now, is_in_force))
+            members.drains.drained(name, summary.target(id).connections, (now, is_in_force))
         };
         let targets = table.targets().iter().enumerate();
         // Where a weight is not 0 yet, the drain is just beginning.
@@ -148,7 +159,7 @@ impl Operator {
             return;
         }
         let names = due.iter().map(|it| (it.name.clone(), Removal::Rebalance));
-        let input = self.input_without(names);
+        let input = self.input_without(names, members);
         self.publication.begin(input, AfterBuild::Drained(due));
     }
 }

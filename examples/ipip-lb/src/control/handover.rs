@@ -1,8 +1,15 @@
-//! Leaving everything to a program that takes over, and going on in place of one that has: see [`replace`].
+//! Leaving everything to a program that takes over, and going on in place of one that has: see
+//! [`replace`](crate::replace).
+//!
+//! [`Handover`] belongs to [`Presence`]. Only the end of a run needs all four owners, and is a method of [`Control`]. This
+//! program either goes on as before or has ended, with nothing received in between that its successor doesn't know.
 
-use super::Operator;
+use super::Control;
 use super::cluster::JOURNAL_MAX;
+use super::cluster_link::ClusterLink;
+use super::presence::Presence;
 use crate::announce::Announcer;
+use crate::config::Config;
 use crate::exception_mover::Exceptions;
 use crate::replace::gate::Gate;
 use crate::replace::inheritance::{Inheritance, Inherited};
@@ -13,6 +20,7 @@ use crate::until::Until;
 use hotloop::engine::Asker;
 use hotloop_balancer::balance::Exchange;
 use hotloop_balancer::exceptions::Change;
+use hotloop_balancer::services::ServiceTable;
 use hotloop_ops::{Reply, Stream};
 use serde_json::json;
 use std::io::Write;
@@ -76,6 +84,11 @@ impl Handover {
         Self { gate, alone, ..Self::default() }
     }
 
+    /// Takes over the connections of a predecessor, which workers are then to enter.
+    pub(super) fn inherit(&mut self, inherited: &mut Inherited) {
+        self.imports = inherited.take_connections();
+    }
+
     /// Ends a takeover that comes to nothing.
     fn cancel(&mut self, why: &str) {
         if self.asked.take().is_none() {
@@ -118,22 +131,20 @@ fn share_with(successor: &mut Successor, exceptions: &mut Exceptions) {
     successor.end_walk(exceptions.is_walking(), has_lost);
 }
 
-impl Operator {
-    /// Can leave everything to a program that takes over from now on, and go on in place of one that has.
-    #[must_use]
-    pub fn handing_over(self, handover: Handover) -> Self {
-        Self { handover, ..self }
-    }
-
+impl Presence {
     /// Lets a program take over that asks for that.
-    pub(super) fn replace(&mut self, candidate: Candidate) -> Result<Reply, String> {
+    pub(super) fn replace(
+        &mut self,
+        candidate: Candidate,
+        config: &Config,
+    ) -> Result<Reply, String> {
         if self.handover.asked.is_some() {
             return Err("another program is taking over already".to_owned());
         }
         if self.leave.is_some() {
             return Err("this program is on its way out: ctl announce has it stay".to_owned());
         }
-        candidate.check(&self.config)?;
+        candidate.check(config)?;
         tracing::info!("replace: another program asks to take over");
         let (sender, stream) = mpsc::sync_channel(1);
         if let Some(exceptions) = &mut self.handover.alone {
@@ -144,13 +155,13 @@ impl Operator {
     }
 
     /// Moves exceptions between workers, other nodes, and a program that takes over.
-    pub(super) fn share(&mut self) {
+    pub(super) fn move_exceptions(&mut self, link: &mut ClusterLink, table: &ServiceTable) {
         let handover = &mut self.handover;
         if handover.successor.is_none() {
             handover.begin();
         }
-        match (&mut self.node, &mut handover.alone, &mut handover.successor) {
-            (Some(node), _, successor) => node.turn(&self.table, successor.as_mut()),
+        match (&mut link.node, &mut handover.alone, &mut handover.successor) {
+            (Some(node), _, successor) => node.turn(table, successor.as_mut()),
             (None, Some(exceptions), Some(successor)) => share_with(successor, exceptions),
             // Workers are to stop noting changes.
             (None, Some(exceptions), None) if exceptions.has_journals() => {
@@ -164,32 +175,36 @@ impl Operator {
             Some(Ok(false)) | None => {}
         }
     }
+}
 
+impl Control {
     /// Whether the run is to end, because another program takes over. It has all that this one knows then, and nothing
     /// more is received.
     pub fn hands_over(&mut self) -> bool {
-        let Some(ready) = self.handover.ready else { return false };
+        let Some(ready) = self.presence.handover.ready else { return false };
         if !self.is_settled() {
             if ready.elapsed() > SETTLE_MAX {
-                self.handover.cancel("changes of the configuration are under way: try again");
+                self.presence
+                    .handover
+                    .cancel("changes of the configuration are under way: try again");
             }
             return false;
         }
         // It may have been loaded again meanwhile.
-        let asked = self.handover.asked.as_ref();
-        let checked = asked.map_or(Ok(()), |(it, _)| it.check(&self.config));
+        let asked = self.presence.handover.asked.as_ref();
+        let checked = asked.map_or(Ok(()), |(it, _)| it.check(&self.publisher.config));
         let closed = checked.and_then(|()| self.close());
         match &closed {
             Ok(()) => {
-                let ms = self.handover.closed.map_or(0.0, since_ms);
+                let ms = self.presence.handover.closed.map_or(0.0, since_ms);
                 tracing::info!(
                     "replace: nothing is received any more, and the other program knows all, after {ms:.1} ms"
                 );
             }
             Err(why) => {
-                self.handover.gate.set_open(true);
-                self.handover.closed = None;
-                self.handover.cancel(why);
+                self.presence.handover.gate.set_open(true);
+                self.presence.handover.closed = None;
+                self.presence.handover.cancel(why);
             }
         }
         closed.is_ok()
@@ -197,28 +212,31 @@ impl Operator {
 
     /// Whether no other service table is on its way, and the exceptions of the one in use are marked.
     fn is_settled(&mut self) -> bool {
-        let is_busy =
-            self.publication.is_busy() || self.keeper.as_ref().is_some_and(|it| !it.is_idle());
-        let is_in_force = self.publisher.collect() && self.is_published && !is_busy;
-        let table = &self.table;
+        let is_busy = self.publisher.publication.is_busy()
+            || self.members.keeper.as_ref().is_some_and(|it| !it.is_idle());
+        let is_in_force =
+            self.publisher.workers.collect() && self.publisher.is_published && !is_busy;
+        let table = &self.publisher.table;
         is_in_force
-            && exceptions(&mut self.node, &mut self.handover).is_some_and(|it| it.is_marked(table))
+            && exceptions(&mut self.link.node, &mut self.presence.handover)
+                .is_some_and(|it| it.is_marked(table))
     }
 
     /// Has nothing more received, and the successor know everything.
     fn close(&mut self) -> Result<(), String> {
         let begin = Instant::now();
-        self.handover.gate.set_open(false);
-        self.handover.closed = Some(machine_time());
+        self.presence.handover.gate.set_open(false);
+        self.presence.handover.closed = Some(machine_time());
         let rounds = |operator: &mut Self| {
-            exceptions(&mut operator.node, &mut operator.handover).map_or(0, |it| it.round_count())
+            exceptions(&mut operator.link.node, &mut operator.presence.handover)
+                .map_or(0, |it| it.round_count())
         };
         let last_round = rounds(self) + ROUNDS;
         loop {
-            self.share();
+            self.presence.move_exceptions(&mut self.link, &self.publisher.table);
             let is_drained =
                 begin.elapsed() >= DRAIN_MIN && rounds(self) >= last_round && self.is_settled();
-            match &self.handover.successor {
+            match &self.presence.handover.successor {
                 None => return Err("it went away".into()),
                 Some(successor) if is_drained && successor.is_caught_up() => return Ok(()),
                 Some(_) if begin.elapsed() > CLOSED_MAX => {
@@ -235,56 +253,50 @@ impl Operator {
     /// Ends it, for a successor that is ready: what is announced stays so.
     #[must_use]
     pub fn let_go(mut self) -> Option<(Successor, Inheritance)> {
-        let (successor, closed) = self.handover.successor.take().zip(self.handover.closed)?;
+        let (successor, closed) =
+            self.presence.handover.successor.take().zip(self.presence.handover.closed)?;
         let (standings, neighbours) = (self.standings(), self.port_hops.known());
-        self.announcer.take().into_iter().for_each(Announcer::leave);
+        self.presence.announcer.take().into_iter().for_each(Announcer::leave);
         Some((successor, Inheritance { closed, interfaces: Vec::new(), neighbours, standings }))
     }
 
     /// What operators and health checks have changed.
     fn standings(&self) -> Standings {
         Standings {
-            down: Standings::down_of(&self.overrides, &self.config),
-            is_withdrawn: self.announcer.as_ref().is_some_and(Announcer::is_withdrawn),
-            ..self.set_by_operators()
+            down: Standings::down_of(&self.members.overrides, &self.publisher.config),
+            is_withdrawn: self.presence.announcer.as_ref().is_some_and(Announcer::is_withdrawn),
+            ..self.members.set_by_operators()
         }
     }
 
     /// Goes by what a predecessor, or an earlier run, has left: the service table in use is made of it.
     #[must_use]
     pub fn going_by(mut self, standings: &Standings) -> Self {
-        self.overrides = standings.overrides(&self.config).into();
-        self.probes.take_down(self.overrides.down.clone());
-        self.findings.begin_with(self.overrides.down.clone());
+        self.members.overrides = standings.overrides(&self.publisher.config).into();
+        self.members.probes.take_down(self.members.overrides.down.clone());
+        self.members.findings.begin_with(self.members.overrides.down.clone());
         let now = Instant::now();
         for (name, end) in &standings.drains {
             if let Some(until) = Until::of(end, now) {
-                self.drains.plan(name.clone(), until, now);
+                self.members.drains.plan(name.clone(), until, now);
             }
         }
         // Workers have them already.
-        standings.blocks.iter().for_each(|block| drop(self.block(block)));
-        if let Some(announcer) = self.announcer.as_mut().filter(|_| standings.is_withdrawn) {
+        standings.blocks.iter().for_each(|block| drop(self.members.block(block)));
+        if let Some(announcer) = self.presence.announcer.as_mut().filter(|_| standings.is_withdrawn)
+        {
             announcer.withdraw();
         }
         self
     }
 
-    /// Goes on with what a predecessor knew, before anything is received: its connections are then to be
-    /// [entered](Self::enter).
-    #[must_use]
-    pub fn inheriting(mut self, inherited: Option<&mut Inherited>) -> Self {
-        let Some(inherited) = inherited else { return self };
-        self.port_hops.inherit(&inherited.neighbours);
-        self.handover.imports = inherited.take_connections();
-        self
-    }
-
     /// Has workers enter what a predecessor has left. Returns whether they have, within this time.
     pub fn enter(&mut self, within: Duration) -> bool {
-        let (begin, table) = (Instant::now(), &self.table);
-        let mut imports = std::mem::take(&mut self.handover.imports);
-        let Some(exceptions) = exceptions(&mut self.node, &mut self.handover) else { return true };
+        let (begin, table) = (Instant::now(), &self.publisher.table);
+        let mut imports = std::mem::take(&mut self.presence.handover.imports);
+        let Some(exceptions) = exceptions(&mut self.link.node, &mut self.presence.handover) else {
+            return true;
+        };
         let has_entered = loop {
             let taken = exceptions.import(table, &imports);
             imports.drain(..taken);
@@ -297,15 +309,15 @@ impl Operator {
             }
             std::thread::sleep(LOOK_INTERVAL);
         };
-        self.handover.imports = imports;
+        self.presence.handover.imports = imports;
         has_entered
     }
 
     /// Has packets received from now on, in place of the predecessor, which has received none since `closed`.
     pub fn open(&mut self, closed: Duration) {
-        self.handover.gate.set_open(true);
-        let refused =
-            exceptions(&mut self.node, &mut self.handover).map_or(0, |it| it.refused_count());
+        self.presence.handover.gate.set_open(true);
+        let refused = exceptions(&mut self.link.node, &mut self.presence.handover)
+            .map_or(0, |it| it.refused_count());
         let ms = since_ms(closed);
         tracing::info!(
             "replace: this program has taken over; for {ms:.1} ms neither received anything"

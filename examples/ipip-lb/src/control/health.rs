@@ -1,8 +1,10 @@
-//! Which backends are down: by this node's probes, and by those of the other nodes, where they say what they find.
+//! Which backends are down: by this node's probes, and by those of the other nodes, if they exchange what they find.
+//!
+//! Part of [`Members`]; it knows the configuration and the store. Without the other nodes' findings, this node's own count.
 
-use super::Operator;
-use super::config_store::ConfigStore;
-use crate::config::Health;
+use super::cluster_link::ClusterLink;
+use super::members::Members;
+use crate::config::{Config, Health};
 use crate::health::State;
 use crate::health::quorum::{Down, name, names, needed_count, verdict};
 use hotloop_balancer::spec::ServiceSpec;
@@ -70,9 +72,9 @@ impl Findings {
     }
 }
 
-impl Operator {
+impl Members {
     /// Takes in what the probes found since the last turn, and what other nodes find.
-    pub(super) fn follow_health(&mut self) {
+    pub(super) fn follow_health(&mut self, config: &Config, link: &ClusterLink) {
         while let Ok(change) = self.changes.try_recv() {
             let way = way(&change.health);
             match change.is_up {
@@ -91,29 +93,29 @@ impl Operator {
                 let down = &mut Arc::make_mut(&mut self.overrides).down;
                 let is_changed = if change.is_up { down.remove(&key) } else { down.insert(key) };
                 if is_changed {
-                    self.publication.refresh.request();
+                    self.is_changed = true;
                 }
             }
             self.findings.is_stale |= is_new && !is_alone;
         }
-        self.say_findings();
-        self.decide_health(false);
-        self.say_differing();
+        self.say_findings(link);
+        self.decide_health(false, config, link);
+        self.say_differing(link.node_name());
     }
 
     /// The probes' states, and by them the backends that are down.
-    pub(super) fn refresh_down(&mut self) -> Vec<State> {
+    pub(super) fn refresh_down(&mut self, config: &Config, link: &ClusterLink) -> Vec<State> {
         let states = self.probes.states();
         let down = states.iter().filter(|state| !state.is_up);
         let down = down.map(|state| (state.address, state.health.clone())).collect();
         self.findings.own = Arc::new(down);
-        self.decide_health(true);
+        self.decide_health(true, config, link);
         states
     }
 
     /// Has the other nodes hear what this one finds, where that is new.
-    fn say_findings(&mut self) {
-        let Some(store) = &self.store else { return };
+    fn say_findings(&mut self, link: &ClusterLink) {
+        let Some(store) = &link.store else { return };
         let Findings { own, said, .. } = &mut self.findings;
         let is_new = said.as_ref().is_none_or(|(said, _)| !Arc::ptr_eq(said, own));
         if is_new && said.as_ref().is_none_or(|(_, at)| at.elapsed() >= SAY_INTERVAL) {
@@ -124,8 +126,8 @@ impl Operator {
     }
 
     /// Decides what is down, where that may be something else than before: now in any case, or not too often.
-    fn decide_health(&mut self, is_now: bool) {
-        let others = self.store.as_ref().and_then(|store| store.watch().others());
+    fn decide_health(&mut self, is_now: bool, config: &Config, link: &ClusterLink) {
+        let others = link.store.as_ref().and_then(|store| store.watch().others());
         let is_same = match (&others, &self.findings.others) {
             (Some(others), Some(before)) => Arc::ptr_eq(others, before),
             (others, before) => others.is_none() && before.is_none(),
@@ -139,12 +141,12 @@ impl Operator {
             return;
         }
         if !is_same {
-            self.say_nodes(others.as_deref().map(Vec::as_slice));
+            self.say_nodes(others.as_deref().map(Vec::as_slice), config);
         }
         let now = Instant::now();
         let own = &self.findings.own;
         let down = match &others {
-            Some(others) if !others.is_empty() => verdict(own, others, &self.config),
+            Some(others) if !others.is_empty() => verdict(own, others, config),
             _ => Down::clone(own),
         };
         let differing = own.symmetric_difference(&down);
@@ -161,12 +163,12 @@ impl Operator {
         (self.findings.is_stale, self.findings.decided) = (false, Some(now));
         if self.overrides.down != down {
             Arc::make_mut(&mut self.overrides).down = down;
-            self.publication.refresh.request();
+            self.is_changed = true;
         }
     }
 
     /// Says which nodes' findings count, where these are others than before.
-    fn say_nodes(&self, others: Option<&[Finding]>) {
+    fn say_nodes(&self, others: Option<&[Finding]>, config: &Config) {
         let names =
             |others: &[Finding]| -> Vec<_> { others.iter().map(|it| it.node.clone()).collect() };
         let (before, now) = (self.findings.others.as_deref(), others.map(names));
@@ -182,7 +184,7 @@ impl Operator {
             }
             Some(names) => tracing::info!(
                 "health: a backend is down once {} of {} nodes find it down; the others are {}",
-                needed_count(self.config.quorum, names.len() + 1),
+                needed_count(config.quorum, names.len() + 1),
                 names.len() + 1,
                 names.join(", ")
             ),
@@ -190,7 +192,7 @@ impl Operator {
     }
 
     /// Says what counts for something else than this node finds, where that lasts.
-    fn say_differing(&mut self) {
+    fn say_differing(&mut self, node: &str) {
         let lasts = |(since, is_said): &(Instant, bool)| !is_said && since.elapsed() >= DIFFER_MAX;
         let differing = &self.findings.differing;
         if !differing.values().any(lasts) {
@@ -199,7 +201,7 @@ impl Operator {
         let new: Vec<_> =
             differing.iter().filter(|(_, it)| lasts(it)).map(|(key, _)| key).collect();
         for key in new.iter().take(NAMED_MAX) {
-            let down_on = self.findings.down_on(key, self.node_name());
+            let down_on = self.findings.down_on(key, node);
             let state = if self.overrides.down.contains(*key) { "down" } else { "up" };
             tracing::warn!(
                 "health: {}{} counts as {state}, other than this node finds: {} of {} nodes find it down{}",
@@ -218,37 +220,38 @@ impl Operator {
         }
     }
 
-    fn node_name(&self) -> &str {
-        self.store.as_ref().map_or("", ConfigStore::node)
-    }
-
     /// How findings are exchanged, for `ctl status`; nothing where they are not.
-    pub(super) fn health_json(&self) -> Value {
-        if self.store.is_none() {
+    pub(super) fn health_json(&self, config: &Config, link: &ClusterLink) -> Value {
+        if link.store.is_none() {
             return Value::Null;
         }
         let nodes = self.findings.node_count();
         json!({
             "is_shared": self.findings.others.is_some(),
             "nodes": nodes,
-            "needed": needed_count(self.config.quorum, nodes),
+            "needed": needed_count(config.quorum, nodes),
             "down_here": self.findings.own_count(),
         })
     }
 
     /// What nodes find of a backend, where this one finds something else than counts.
-    pub(super) fn difference_json(&self, service: &ServiceSpec, address: IpAddr) -> Option<Value> {
+    pub(super) fn difference_json(
+        &self,
+        (service, address): (&ServiceSpec, IpAddr),
+        config: &Config,
+        link: &ClusterLink,
+    ) -> Option<Value> {
         if self.findings.differing.is_empty() {
             return None;
         }
-        let keys: Vec<_> = self.config.ways_of(&service.name).map(|it| (address, it)).collect();
+        let keys: Vec<_> = config.ways_of(&service.name).map(|it| (address, it)).collect();
         let is_any = |down: &Down| keys.iter().any(|key| down.contains(key));
         let (here, counts) = (is_any(&self.findings.own), is_any(&self.overrides.down));
         if here == counts {
             return None;
         }
         let mut down_on: Vec<_> =
-            keys.iter().flat_map(|key| self.findings.down_on(key, self.node_name())).collect();
+            keys.iter().flat_map(|key| self.findings.down_on(key, link.node_name())).collect();
         down_on.sort_unstable();
         down_on.dedup();
         let nodes = self.findings.node_count();
@@ -256,7 +259,7 @@ impl Operator {
             "is_up_here": !here,
             "down_on": down_on,
             "nodes": nodes,
-            "needed": needed_count(self.config.quorum, nodes),
+            "needed": needed_count(config.quorum, nodes),
         }))
     }
 }

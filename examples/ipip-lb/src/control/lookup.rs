@@ -1,4 +1,5 @@
-//! Where the packets of a flow would go, and why.
+//! The way of the packets of a flow, and why. Pure functions of a configuration and its service table, for
+//! [`questions`](super::questions).
 
 use super::connections::{named, protocol_number, state_name};
 use crate::config::Config;

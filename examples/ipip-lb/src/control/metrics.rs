@@ -6,7 +6,7 @@
 //! backend is [`OTHERS`]; of services beyond [`NAMED_SERVICES_MAX`], one series in all. So sums are
 //! complete, and there are at most 3,001 series a metric.
 
-use super::Operator;
+use super::Control;
 use hotloop_balancer::services::TargetName;
 use hotloop_ops::{Metric, Scrape};
 use std::collections::HashSet;
@@ -102,10 +102,10 @@ const BACKEND_WEIGHT: Metric = Metric::gauge(
     "The weight of a backend: 0 where it is drained.",
 );
 
-impl Operator {
+impl Control {
     /// Adds the balancer's metrics.
     pub fn add_metrics(&self, scrape: &mut Scrape) {
-        for (worker, counts) in self.counts.iter().enumerate() {
+        for (worker, counts) in self.publisher.counts.iter().enumerate() {
             scrape.add(&CONNECTIONS, &[&worker.to_string()], counts.connections.count());
             scrape.add(&ADMITTED, &[], counts.admitted.count());
             scrape.add(&STATELESS, &[], counts.stateless.count());
@@ -113,28 +113,28 @@ impl Operator {
             scrape.add(&REPLIES_KNOWN, &[], counts.replies_known.count());
             scrape.add(&ANSWERED, &[], counts.answered.count());
         }
-        scrape.add(&SERVICES, &[], self.config.services.len() as u64);
-        scrape.add(&DOWN, &[], self.overrides.down.len() as u64);
-        scrape.add(&DOWN_HERE, &[], self.findings.own_count() as u64);
-        scrape.add(&HEALTH_NODES, &[], self.findings.node_count() as u64);
-        scrape.add(&RELOADS, &[], self.reload_count);
-        scrape.add(&RELOAD_FAILED, &[], self.reload_failure.is_some().into());
-        if let Some(keeper) = &self.keeper {
+        scrape.add(&SERVICES, &[], self.publisher.config.services.len() as u64);
+        scrape.add(&DOWN, &[], self.members.overrides.down.len() as u64);
+        scrape.add(&DOWN_HERE, &[], self.members.findings.own_count() as u64);
+        scrape.add(&HEALTH_NODES, &[], self.members.findings.node_count() as u64);
+        scrape.add(&RELOADS, &[], self.publisher.reload_count);
+        scrape.add(&RELOAD_FAILED, &[], self.publisher.reload_failure.is_some().into());
+        if let Some(keeper) = &self.members.keeper {
             scrape.add(&OPERATOR_FILE_FAILED, &[], keeper.failure().is_some().into());
         }
-        if let Some(store) = &self.store {
+        if let Some(store) = &self.link.store {
             scrape.add(&STORE_REVISION, &[], u64::try_from(store.revision()).unwrap_or(0));
             scrape.add(&STORE_UNREAD, &[], store.unread_s().unwrap_or(0));
             scrape.add(&STORE_PENDING, &[], store.is_pending().into());
         }
-        if let Some(node) = &self.node {
-            node.add_metrics(self.table(), scrape);
+        if let Some(node) = &self.link.node {
+            node.add_metrics(&self.publisher.table, scrape);
         }
         self.add_backends(scrape);
     }
 
     fn add_backends(&self, scrape: &mut Scrape) {
-        let (table, summary) = (self.table(), self.summary());
+        let (table, summary) = (&self.publisher.table, self.summary());
         let services = table.all();
         let mut targets: Vec<_> = (0..)
             .zip(table.targets())

@@ -1,11 +1,11 @@
-//! Telling how things are: the balancer as a whole, its services, its backends.
+//! The answers of `ctl status`, `services` and `backends`. It reads all owners, and changes none.
 
 use super::config_store::ConfigStore;
 use super::probe_verdict::verdict;
-use super::{Keeper, Operator};
+use super::{Control, Keeper};
 use crate::config::{Config, Health, Via};
 use crate::health::State;
-use hotloop::engine::Control;
+use hotloop::engine;
 use hotloop_balancer::counts::TargetSums;
 use hotloop_balancer::services::{Removal, Target, TargetName};
 use hotloop_balancer::spec::{Backend, ServiceSpec};
@@ -16,10 +16,10 @@ use std::net::IpAddr;
 use std::sync::mpsc::TryRecvError;
 use std::time::Instant;
 
-impl Operator {
+impl Control {
     /// The balancer as a whole.
-    pub(super) fn overview(&self, control: &Control<'_>) -> Value {
-        let Config { services, .. } = &*self.config;
+    pub(super) fn overview(&self, control: &engine::Control<'_>) -> Value {
+        let Config { services, .. } = &*self.publisher.config;
         json!({
             "engine": hotloop_ops::status(control, self.since),
             "balancer": self.summary().sums_json(),
@@ -27,28 +27,28 @@ impl Operator {
             "services": services.len(),
             "backends": services.iter().map(|it| it.backends.len()).sum::<usize>(),
             "down": self.down_count(),
-            "health": self.health_json(),
-            "announced": self.announcer.as_ref().map(|announcer| {
+            "health": self.members.health_json(&self.publisher.config, &self.link),
+            "announced": self.presence.announcer.as_ref().map(|announcer| {
                 announcer.installed().map(|vip| vip.to_string()).collect::<Vec<_>>()
             }),
-            "held": self.announcer.as_ref().map(|announcer| {
+            "held": self.presence.announcer.as_ref().map(|announcer| {
                 let held = announcer.held(Instant::now()).into_iter();
                 held.map(|(vip, left_s)| json!({ "vip": vip.to_string(), "left_s": left_s }))
                     .collect::<Vec<_>>()
             }),
-            "leaving": self.leave.map(|leave| leave.to_json(Instant::now())),
-            "store": self.store.as_ref().map(ConfigStore::to_json),
+            "leaving": self.presence.leave.map(|leave| leave.to_json(Instant::now())),
+            "store": self.link.store.as_ref().map(ConfigStore::to_json),
             "tables": self.summary().tables_json(),
-            "is_loading": self.publication.is_loading(),
-            "reloads": self.reload_count,
-            "reload_failure": self.reload_failure,
-            "operator_failure": self.keeper.as_ref().and_then(Keeper::failure),
+            "is_loading": self.publisher.publication.is_loading(),
+            "reloads": self.publisher.reload_count,
+            "reload_failure": self.publisher.reload_failure,
+            "operator_failure": self.members.keeper.as_ref().and_then(Keeper::failure),
         })
     }
 
     /// How many backends are down. One that fails both of its probes counts once.
     fn down_count(&self) -> usize {
-        let down = self.overrides.down.iter();
+        let down = self.members.overrides.down.iter();
         let backends = down.map(|(address, health)| (address, health.port, &health.probe));
         backends.collect::<HashSet<_>>().len()
     }
@@ -56,8 +56,9 @@ impl Operator {
     /// Every service.
     pub(super) fn services(&self) -> Value {
         let targets = self.targets();
-        let held = self.announcer.as_ref().map(|it| it.held(Instant::now())).unwrap_or_default();
-        let services = self.config.services.iter().map(|service| {
+        let held =
+            self.presence.announcer.as_ref().map(|it| it.held(Instant::now())).unwrap_or_default();
+        let services = self.publisher.config.services.iter().map(|service| {
             let vip = service.address.is_host().then(|| service.address.network());
             let members = service
                 .backends
@@ -87,17 +88,17 @@ impl Operator {
     /// reading a file of authorities from a disk that hangs.
     pub(super) fn backends(&mut self) -> Reply {
         let (answerer, reply) = Reply::later();
-        self.backends_asked.push((self.probes.ask_states(), answerer));
+        self.members.backends_asked.push((self.members.probes.ask_states(), answerer));
         reply
     }
 
     /// Answers those that wait for the backends.
     pub(super) fn answer_backends(&mut self) {
-        for (states, answerer) in std::mem::take(&mut self.backends_asked) {
+        for (states, answerer) in std::mem::take(&mut self.members.backends_asked) {
             match states.try_recv() {
                 Ok(states) => answerer.send(Ok(self.backend_rows(&states))),
                 Err(TryRecvError::Empty) if answerer.is_awaited() => {
-                    self.backends_asked.push((states, answerer));
+                    self.members.backends_asked.push((states, answerer));
                 }
                 Err(_) => {}
             }
@@ -111,7 +112,7 @@ impl Operator {
         let summary = self.summary();
         let (removed, _) = summary.removed();
         let mut rows = Vec::new();
-        for service in &self.config.services {
+        for service in &self.publisher.config.services {
             for backend in &service.backends {
                 let target = targets.get(&(service.name.as_str(), backend.address)).copied();
                 rows.push(self.backend(service, backend, target, &states, &removed));
@@ -129,7 +130,7 @@ impl Operator {
         removed: &HashMap<&TargetName, u64>,
     ) -> Value {
         let name = TargetName { service: service.name.clone(), address: backend.address };
-        let ways = self.config.ways_of(&service.name);
+        let ways = self.publisher.config.ways_of(&service.name);
         let probes: Vec<_> =
             ways.filter_map(|health| states.get(&(backend.address, &health)).copied()).collect();
         let mut row = json!({
@@ -137,7 +138,7 @@ impl Operator {
             "address": backend.address.to_string(),
             "weight": target.map_or(0, |(target, _)| target.weight),
             "configured_weight": backend.weight,
-            "state": match (self.overrides.removed.get(&name), target) {
+            "state": match (self.members.overrides.removed.get(&name), target) {
                 (Some(Removal::Flush), _) => "flushed",
                 (Some(Removal::Rebalance), _) | (None, None) => "removed",
                 (None, Some((target, _))) if !target.is_up => "down",
@@ -155,10 +156,14 @@ impl Operator {
             row["probes"] = probes.iter().map(|state| probe_json(state)).collect();
             row["verdict"] = verdict_of(&probes).into();
         }
-        if let Some(difference) = self.difference_json(service, backend.address) {
+        if let Some(difference) = self.members.difference_json(
+            (service, backend.address),
+            &self.publisher.config,
+            &self.link,
+        ) {
             row["health"] = difference;
         }
-        if let Some(until) = self.drains.of(&name) {
+        if let Some(until) = self.members.drains.of(&name) {
             row["draining"] = until.to_json(Instant::now());
         }
         row
@@ -166,7 +171,7 @@ impl Operator {
 
     /// The targets by service and address, with what the workers counted of each.
     fn targets(&self) -> HashMap<(&str, IpAddr), (&Target, TargetSums)> {
-        let (table, summary) = (self.table(), self.summary());
+        let (table, summary) = (&self.publisher.table, self.summary());
         let mut targets = HashMap::new();
         for (slot, target) in table.targets().iter().enumerate() {
             let Some((service, id)) = target.service.zip(target.id(slot)) else { continue };

@@ -5,10 +5,11 @@
 //! and waits until the peers have entered them. A change of this node alone goes on after a time, whatever is missing; a
 //! [proposal](Proposal), which all nodes make together, does not. A node without peers has nothing to prepare.
 
-use super::Operator;
 use super::build::{AfterBuild, Built, PendingChange};
+use super::cluster_link::ClusterLink;
+use super::members::Members;
 use super::publication::Stage;
-use super::reload::Read;
+use super::publisher::Publisher;
 use crate::config::Config;
 use hotloop_cluster::store::layout::Stored;
 use hotloop_cluster::sync::{Entered, Watermark};
@@ -112,7 +113,7 @@ impl Progress {
     }
 }
 
-impl Operator {
+impl Publisher {
     /// Begins to prepare what was built: workers compare connections with its table as well from now on.
     pub(super) fn begin_preparing(&mut self, built: Built, after: AfterBuild) {
         let prepare_ms_max = self.config.cluster.as_ref().map_or(0, |it| it.prepare_ms_max);
@@ -126,9 +127,9 @@ impl Operator {
 
     /// Goes on with a change that is being prepared, and returns it once that is done. Without one, ends the time in which
     /// peers may go by the table before.
-    pub(super) fn go_on_preparing(&mut self) -> Option<Preparing> {
+    pub(super) fn go_on_preparing(&mut self, link: &mut ClusterLink) -> Option<Preparing> {
         let Stage::Preparing(preparing) = &mut self.publication.stage else {
-            self.forget_previous();
+            self.forget_previous(link);
             return None;
         };
         let is_proposal = matches!(preparing.after, AfterBuild::Proposal(_));
@@ -137,7 +138,7 @@ impl Operator {
             return None;
         }
         let mut missing = Missing::default();
-        if let Some(node) = &mut self.node {
+        if let Some(node) = &mut link.node {
             // Before it is published, nobody compares anything with it.
             let prepared = &preparing.built.version.table;
             let is_compared =
@@ -150,14 +151,14 @@ impl Operator {
                 |watermark| node.entered(watermark),
             );
         }
-        let is_over = self.node.is_some() && preparing.deadline <= Instant::now();
+        let is_over = link.node.is_some() && preparing.deadline <= Instant::now();
         if is_proposal && (is_over || !missing.peers.away.is_empty()) {
             self.publication.proposal = Proposal::Refused(missing.to_string());
             self.give_up_preparing();
             return None;
         }
         if missing.is_nothing() {
-            if let Some(node) = &mut self.node {
+            if let Some(node) = &mut link.node {
                 node.say_away(&missing.peers.away);
             }
         } else if is_over {
@@ -176,9 +177,9 @@ impl Operator {
         self.take_preparing()
     }
 
-    fn forget_previous(&mut self) {
-        let (Some(node), Some(_)) = (&self.node, &self.publication.previous) else { return };
-        let revision = self.store.as_ref().map_or(0, |it| it.revision() as u64);
+    fn forget_previous(&mut self, link: &ClusterLink) {
+        let (Some(node), Some(_)) = (&link.node, &self.publication.previous) else { return };
+        let revision = link.store.as_ref().map_or(0, |it| it.revision() as u64);
         let waits_for_away = self.publication.adopted.elapsed() < OLDER_MAX;
         if node.have_peers_adopted(revision, waits_for_away) {
             self.publication.previous = None;
@@ -206,13 +207,12 @@ impl Operator {
 
 /// What the store has all nodes prepare. Changes that are made here wait until it is adopted or discarded; health does
 /// not.
-impl Operator {
+impl Publisher {
     /// Begins to prepare a configuration, in place of any that was before. `stored` is the store's part of it.
     pub fn prepare(&mut self, config: Arc<Config>, stored: Option<Arc<Stored>>) {
         self.discard();
         self.publication.proposal = Proposal::Waiting;
-        let read: Read = (config, stored);
-        self.publication.queue.push_back(PendingChange::Proposal(read));
+        self.publication.queue.push_back(PendingChange::Proposal((config, stored)));
     }
 
     /// How far the configuration to [prepare](Self::prepare) is.
@@ -223,7 +223,12 @@ impl Operator {
 
     /// Switches over to the [prepared](Proposal::Prepared) configuration if its text is what is in force in the store now,
     /// and returns whether it was: anything else needs a reload.
-    pub fn adopt(&mut self, stored: &Arc<Stored>) -> bool {
+    pub fn adopt(
+        &mut self,
+        stored: &Arc<Stored>,
+        members: &mut Members,
+        link: &mut ClusterLink,
+    ) -> bool {
         if self.publication.proposal == Proposal::Prepared
             && let Stage::Preparing(preparing) = &mut self.publication.stage
             && let AfterBuild::Proposal(Some(proposed)) = &mut preparing.after
@@ -231,7 +236,9 @@ impl Operator {
         {
             *proposed = Arc::clone(stored);
             self.publication.proposal = Proposal::None;
-            self.take_preparing().into_iter().for_each(|prepared| self.switch_over(prepared));
+            self.take_preparing()
+                .into_iter()
+                .for_each(|prepared| self.switch_over(prepared, members, link));
             return true;
         }
         self.discard();

@@ -1,4 +1,5 @@
-//! What the two ways of probing a backend say together: where the fault is, and how to find it.
+//! Where the fault is if a backend's probes fail, directly or through its tunnel, and how to find it. Pure functions of
+//! outcomes.
 
 use crate::config::TunnelPath;
 use crate::health::{ICMP, TIMED_OUT};

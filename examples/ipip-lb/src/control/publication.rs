@@ -1,4 +1,4 @@
-//! The way of a change to the workers, as one state machine: [`Publication`] has its states, and [`Operator::publish_changes`]
+//! The way of a change to the workers, as one state machine: [`Publication`] has its states, and [`Publisher::publish_changes`]
 //! is its turn, which takes each change through these steps in this order:
 //!
 //! | step | module | thread |
@@ -14,9 +14,12 @@
 //! switchover one at a time; the next ones are read meanwhile, and health and blocks are refreshed meanwhile, as they wait
 //! for no change. Nothing here blocks.
 
-use super::Operator;
+use super::background::Background;
 use super::build::{AfterBuild, BuildInput, Built, PendingChange, build};
+use super::cluster_link::ClusterLink;
+use super::members::Members;
 use super::preparation::{Preparing, Proposal};
+use super::publisher::Publisher;
 use super::refresh::Refresh;
 use super::reload::Reads;
 use crate::config::Config;
@@ -28,8 +31,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
-
-use super::background::Background;
 
 /// A service table, with the configuration and the overrides that it was made of.
 #[derive(Clone, Debug)]
@@ -55,7 +56,7 @@ impl TableVersion {
 pub enum Stage {
     /// It is in force, or refused: the next one may begin.
     Idle,
-    /// Its service table is being built; `None` if nobody wants it any more.
+    /// Its service table is being built; `None` if it was discarded.
     Building(Option<AfterBuild>),
     /// Its service table is there, and workers and peers prepare for it.
     Preparing(Box<Preparing>),
@@ -138,19 +139,19 @@ impl Publication {
     }
 }
 
-impl Operator {
+impl Publisher {
     /// Takes each change on its way as far as it goes without waiting.
-    pub(super) fn publish_changes(&mut self) {
-        if let Some(change) = self.read() {
+    pub(super) fn publish_changes(&mut self, members: &mut Members, link: &mut ClusterLink) {
+        if let Some(change) = self.read(link) {
             self.publication.queue.push_back(change);
         }
-        if let Some((built, after)) = self.take_built() {
+        if let Some((built, after)) = self.take_built(members) {
             self.begin_preparing(built, after);
         }
-        if let Some(prepared) = self.go_on_preparing() {
-            self.switch_over(prepared);
+        if let Some(prepared) = self.go_on_preparing(link) {
+            self.switch_over(prepared, members, link);
         }
-        self.build_next();
-        self.refresh();
+        self.build_next(members);
+        self.refresh(members, link);
     }
 }

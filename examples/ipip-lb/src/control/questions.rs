@@ -2,7 +2,7 @@
 //! that one can't take yet stand in line, and one that is held, for however long, holds up those alone
 //! that are for it.
 
-use super::Operator;
+use super::Control;
 use super::connections::{self, LIMIT_DEFAULT, Rows};
 use super::lookup;
 use crate::config::Config;
@@ -164,14 +164,14 @@ impl Questions {
     }
 }
 
-impl Operator {
+impl Control {
     /// The connections that fit a filter.
     pub(super) fn connections(
         &mut self,
         filter: Option<&str>,
         limit: Option<u64>,
     ) -> Result<hotloop_ops::Reply, String> {
-        let filter = connections::parse_filter(filter.unwrap_or_default(), &self.table)?;
+        let filter = connections::parse_filter(filter.unwrap_or_default(), &self.publisher.table)?;
         let (answerer, reply) = hotloop_ops::Reply::later();
         self.questions.list(&filter, limit.unwrap_or(LIMIT_DEFAULT) as usize, answerer);
         Ok(reply)
@@ -181,7 +181,8 @@ impl Operator {
     pub(super) fn lookup(&mut self, flow: &Flow) -> Result<hotloop_ops::Reply, String> {
         let key = lookup::parse_flow(flow)?;
         let (answerer, reply) = hotloop_ops::Reply::later();
-        let worker = worker_of(&key, &self.table.settings.hashes, self.counts.len());
+        let worker =
+            worker_of(&key, &self.publisher.table.settings.hashes, self.publisher.counts.len());
         self.questions.look_up(worker, key, answerer);
         Ok(reply)
     }

@@ -4,9 +4,11 @@
 //! A table that another one has replaced while it was refreshed is not published, and the answers that waited for it wait
 //! for the next one.
 
-use super::Operator;
 use super::background::Background;
+use super::cluster_link::ClusterLink;
+use super::members::Members;
 use super::publication::TableVersion;
+use super::publisher::Publisher;
 use hotloop_balancer::services::{Maglevs, ServiceTable};
 use hotloop_ops::Answerer;
 use hotloop_privileges::Capabilities;
@@ -51,9 +53,10 @@ impl Refresh {
         })
     }
 
-    /// Weights, health or blocks have changed.
-    pub const fn request(&mut self) {
+    /// Blocks have changed: this answer is given once they are published.
+    pub fn answer_next(&mut self, answerer: Answerer, answer: Value) {
         self.is_stale = true;
+        self.answer_later(answerer, answer);
     }
 
     /// A table has changed: the result of the job under way is of no use.
@@ -94,15 +97,16 @@ fn refresh(input: RefreshInput, maglevs: &Maglevs) -> Arc<ServiceTable> {
     if is_same { table } else { Arc::new(table.with_other(other)) }
 }
 
-impl Operator {
+impl Publisher {
     /// Publishes the table that was refreshed, and has it refreshed once more if that is stale.
-    pub(super) fn refresh(&mut self) {
+    pub(super) fn refresh(&mut self, members: &mut Members, link: &ClusterLink) {
         let refresh = &mut self.publication.refresh;
+        refresh.is_stale |= members.take_changed();
         if let Some(refreshed) = refresh.refresher.take() {
             let answers = std::mem::take(&mut refresh.refreshing);
             match refreshed {
                 Ok(_) if std::mem::take(&mut refresh.is_outdated) => refresh.next.extend(answers),
-                Ok(table) => self.publish(table, answers),
+                Ok(table) => self.publish(table, answers, members, link),
                 Err(error) => {
                     refresh.is_outdated = false;
                     tracing::error!("{error}");
@@ -116,13 +120,13 @@ impl Operator {
         if refresh.is_stale && !refresh.refresher.is_busy() {
             let used = TableVersion {
                 config: Arc::clone(&self.config),
-                overrides: Arc::clone(&self.overrides),
+                overrides: Arc::clone(&members.overrides),
                 table: Arc::clone(&self.table),
             };
             // Health and blocks are the same for both.
             let other = self.publication.other().cloned();
-            let other =
-                other.map(|it| TableVersion { overrides: self.lasting_with(&it.overrides), ..it });
+            let other = other
+                .map(|it| TableVersion { overrides: members.lasting_with(&it.overrides), ..it });
             let refresh = &mut self.publication.refresh;
             refresh.is_stale = false;
             refresh.refreshing = std::mem::take(&mut refresh.next);
@@ -130,28 +134,20 @@ impl Operator {
         }
     }
 
-    fn publish(&mut self, table: Arc<ServiceTable>, answers: Vec<(Answerer, Value)>) {
+    fn publish(
+        &mut self,
+        table: Arc<ServiceTable>,
+        answers: Vec<(Answerer, Value)>,
+        members: &mut Members,
+        link: &ClusterLink,
+    ) {
         if let Some((other, table)) = self.publication.other().zip(table.other()) {
             other.table = Arc::clone(table);
         }
         self.table = Arc::clone(&table);
-        self.set_epoch();
-        self.publisher.publish(table);
+        link.set_epoch();
+        self.workers.publish(table);
         self.is_published = true;
-        self.answer_once_kept(answers);
-    }
-
-    /// Claims of workers follow from the store's revision in force from now on.
-    pub(super) fn set_epoch(&self) {
-        if let Some((node, store)) = self.node.as_ref().zip(self.store.as_ref()) {
-            node.set_epoch(store.revision() as u64);
-        }
-    }
-
-    /// All workers go by the store's revision that is in force.
-    pub(super) fn enter_epoch(&self) {
-        if let Some((node, store)) = self.node.as_ref().zip(self.store.as_ref()) {
-            node.enter_epoch(store.revision() as u64);
-        }
+        members.answer_once_kept(answers);
     }
 }

@@ -6,8 +6,10 @@
 
 use super::background::Background;
 use super::build::PendingChange;
+use super::cluster::Node;
+use super::cluster_link::ClusterLink;
 use super::config_store::ConfigStore;
-use super::{Node, Operator};
+use super::publisher::Publisher;
 use crate::config::Config;
 use crate::source::ConfigSource;
 use hotloop_cluster::store::layout::Stored;
@@ -81,7 +83,7 @@ pub fn reader(name: &'static str, source: ConfigSource) -> io::Result<Reader> {
     Background::start(name, Capabilities::DAC_READ_SEARCH, read)
 }
 
-impl Operator {
+impl Publisher {
     /// Reads the configuration again and switches over to it, which ends operators' changes of weights and removals.
     pub(super) fn reload(&mut self, origin: ReloadOrigin) {
         notify::reloading();
@@ -95,15 +97,15 @@ impl Operator {
     }
 
     /// Takes the configuration that was read, and has the next one read.
-    pub(super) fn read(&mut self) -> Option<PendingChange> {
+    pub(super) fn read(&mut self, link: &ClusterLink) -> Option<PendingChange> {
         let reads = &mut self.publication.reads;
         let read = reads.reader.take().map(|read| (read, std::mem::take(&mut reads.reading)));
         if !reads.reader.is_busy() && !reads.next.is_empty() {
             reads.reading = std::mem::take(&mut reads.next);
-            let stored = self.store.as_ref().map(ConfigStore::newest);
+            let stored = link.store.as_ref().map(ConfigStore::newest);
             // The store has a configuration, and no certificates.
             let is_wanted = reads.reading.iter().any(|it| !matches!(it, ReloadOrigin::Store));
-            let tls = self.node.as_ref().filter(|_| is_wanted).and_then(Node::tls).cloned();
+            let tls = link.node.as_ref().filter(|_| is_wanted).and_then(Node::tls).cloned();
             reads.reader.give((stored, tls));
         }
         match read? {

@@ -1,10 +1,11 @@
 //! What operators have changed outlasts the process of a node: see [`operator_file`](super::operator_file).
 //!
-//! The file is written on a thread of its own, as a disk may hang, after a change is in force and before its client is
-//! answered. Where that fails, the change stays in force, and its answer says so.
+//! Part of [`Members`]; it knows the configuration in force and its revision. The file is written on a thread of its own, as a
+//! disk may hang, after a change is in force and before its client is answered. If that fails, the change stays in force, and
+//! its answer reports the failure.
 
-use super::Operator;
 use super::background::Background;
+use super::members::Members;
 use super::operator_file::Kept;
 use crate::config::Config;
 use crate::failure::Failure;
@@ -103,13 +104,7 @@ impl Keeper {
     }
 }
 
-impl Operator {
-    /// Keeps what operators change from now on, where there is a keeper.
-    #[must_use]
-    pub fn keeping(self, keeper: Option<Keeper>) -> Self {
-        Self { keeper, ..self }
-    }
-
+impl Members {
     /// Something has changed, or an operator's change is over.
     pub(super) const fn note_change(&mut self) {
         if let Some(keeper) = &mut self.keeper {
@@ -130,15 +125,15 @@ impl Operator {
     }
 
     /// Keeps what has changed.
-    pub(super) fn keep(&mut self) {
+    pub(super) fn keep(&mut self, config: &Arc<Config>, revision: Option<i64>) {
         let Some(keeper) = &mut self.keeper else { return };
         if !keeper.turn(Instant::now()) {
             return;
         }
         let kept = Kept {
             standings: self.set_by_operators(),
-            config: Arc::clone(&self.config),
-            revision: self.store.as_ref().map(super::ConfigStore::revision),
+            config: Arc::clone(config),
+            revision,
             at: SystemTime::now(),
         };
         if let Some(keeper) = &mut self.keeper {

@@ -4,28 +4,35 @@
 //! Nothing is published yet: the next step brings the table up to date with health that changed while it was built.
 //! Answers wait for that, too.
 
-use super::Operator;
 use super::build::{AfterBuild, Built, Weighing};
+use super::cluster_link::ClusterLink;
+use super::members::Members;
 use super::preparation::Preparing;
 use super::publication::TableVersion;
+use super::publisher::Publisher;
 use super::reload::ReloadOrigin;
 use crate::overrides::Overrides;
 use hotloop_balancer::services::Removal;
 use std::sync::Arc;
 use std::time::Instant;
 
-impl Operator {
+impl Publisher {
     /// Goes over to a change that is no longer among those under way.
-    pub(super) fn switch_over(&mut self, prepared: Preparing) {
+    pub(super) fn switch_over(
+        &mut self,
+        prepared: Preparing,
+        members: &mut Members,
+        link: &mut ClusterLink,
+    ) {
         let Built { version: TableVersion { config, table, .. }, builder, removed, probed } =
             prepared.built;
         let before = TableVersion {
             config: Arc::clone(&self.config),
-            overrides: Arc::clone(&self.overrides),
+            overrides: Arc::clone(&members.overrides),
             table: std::mem::replace(&mut self.table, table),
         };
         self.is_published = false;
-        self.note_change();
+        members.note_change();
         self.publication.built_by = builder;
         self.publication.adopted = Instant::now();
         self.publication.refresh.restart();
@@ -39,47 +46,47 @@ impl Operator {
         match after {
             AfterBuild::Configuration(stored, renewed, origins) => {
                 self.config = config;
-                if let Some((node, tls)) = self.node.as_mut().zip(renewed) {
+                if let Some((node, tls)) = link.node.as_mut().zip(renewed) {
                     node.renew(tls);
                 }
-                if let Some((store, stored)) = self.store.as_mut().zip(stored) {
+                if let Some((store, stored)) = link.store.as_mut().zip(stored) {
                     // Peers that have another revision go by the table before this one.
-                    let is_other = store.revision() != stored.revision && self.node.is_some();
+                    let is_other = store.revision() != stored.revision && link.node.is_some();
                     self.publication.previous = is_other.then_some(before);
                     store.accept(stored);
                 }
-                self.overrides = self.lasting_with(&Overrides::default());
-                self.drains.cancel_all("the configuration was reloaded");
-                self.probe(probed);
-                self.refresh_down();
+                members.overrides = members.lasting_with(&Overrides::default());
+                members.drains.cancel_all("the configuration was reloaded");
+                members.probe(probed);
+                members.refresh_down(&self.config, link);
                 self.accept(origins);
             }
             AfterBuild::Removal(removed, answerer) => {
-                removed.names.iter().for_each(|(name, _)| self.drains.forget(name));
-                Arc::make_mut(&mut self.overrides).removed.extend(removed.names);
+                removed.names.iter().for_each(|(name, _)| members.drains.forget(name));
+                Arc::make_mut(&mut members.overrides).removed.extend(removed.names);
                 self.publication.refresh.answer_later(answerer, removed.answer);
             }
             AfterBuild::Drained(drained) => {
-                self.drains.finish(&drained);
+                members.drains.finish(&drained);
                 let removed = drained.into_iter().map(|it| (it.name, Removal::Rebalance));
-                Arc::make_mut(&mut self.overrides).removed.extend(removed);
+                Arc::make_mut(&mut members.overrides).removed.extend(removed);
             }
-            AfterBuild::Weights(all) => self.weighed(all),
+            AfterBuild::Weights(all) => self.weighed(all, members),
             AfterBuild::Proposal(_) => {}
         }
     }
 
     /// These weights are in force.
-    fn weighed(&mut self, all: Vec<Weighing>) {
+    fn weighed(&mut self, all: Vec<Weighing>, members: &mut Members) {
         for Weighing { names, weight, until, why, answerer, answer } in all {
             for name in &names {
                 match until {
-                    Some((until, since)) => self.drains.plan(name.clone(), until, since),
-                    None => self.drains.cancel(name, why),
+                    Some((until, since)) => members.drains.plan(name.clone(), until, since),
+                    None => members.drains.cancel(name, why),
                 }
             }
             let weights = names.into_iter().map(|name| (name, weight));
-            Arc::make_mut(&mut self.overrides).weights.extend(weights);
+            Arc::make_mut(&mut members.overrides).weights.extend(weights);
             self.publication.refresh.answer_later(answerer, answer);
         }
     }

@@ -1,13 +1,17 @@
-//! Going over to what the store has in force.
+//! Switching over to the revision that the store has in force.
 //!
-//! What this node has prepared is gone over to at once. Otherwise there is a time in which its peers do not
-//! know connections of which it alone knows the backend: where it announces VIPs, it withdraws them first,
-//! and announces them again once the peers know.
+//! If it is prepared here, that happens at once. Otherwise, this node alone knows the backends of some connections: a node
+//! that announces VIPs withdraws them first, and announces them again once the peers know. This is the turn of the
+//! [`ClusterLink`].
 
+use super::cluster::Node;
+use super::cluster_link::ClusterLink;
 use super::config_store::Wanted;
+use super::members::Members;
 use super::preparation::Proposal;
+use super::presence::Presence;
+use super::publisher::Publisher;
 use super::reload::ReloadOrigin;
-use super::{Node, Operator};
 use crate::announce::Announcer;
 use hotloop_cluster::store::layout::Stored;
 use std::sync::Arc;
@@ -33,18 +37,25 @@ pub(super) enum UnpreparedChange {
     Returning { since: Instant },
 }
 
-impl Operator {
-    /// Prepares what is proposed, and goes over to what is in force, where that is new.
-    pub(super) fn follow_store(&mut self) {
-        let is_loading = self.publication.is_loading();
+impl ClusterLink {
+    /// Prepares the proposal of the store, and switches over to its revision in force if that is new.
+    pub(super) fn turn(
+        &mut self,
+        publisher: &mut Publisher,
+        members: &mut Members,
+        presence: &mut Presence,
+    ) {
+        let is_loading = publisher.publication.is_loading();
         let Some(store) = &mut self.store else { return };
         match store.turn(is_loading) {
-            Some(Wanted::Prepare((config, stored))) => self.prepare(config, stored),
-            Some(Wanted::Discard) => self.discard(),
-            Some(Wanted::Adopt { stored, is_prepared }) => self.go_by(stored, is_prepared),
+            Some(Wanted::Prepare((config, stored))) => publisher.prepare(config, stored),
+            Some(Wanted::Discard) => publisher.discard(),
+            Some(Wanted::Adopt { stored, is_prepared }) => {
+                self.go_by((stored, is_prepared), publisher, members, presence)
+            }
             None => {}
         }
-        let prepared = match self.proposal() {
+        let prepared = match publisher.proposal() {
             Proposal::Prepared => Some(Ok(())),
             Proposal::Refused(why) => Some(Err(why.clone())),
             Proposal::None | Proposal::Waiting => None,
@@ -52,15 +63,21 @@ impl Operator {
         if let Some((store, prepared)) = self.store.as_mut().zip(prepared) {
             store.answer(prepared);
         }
-        self.follow_unprepared();
+        self.follow_unprepared(publisher, presence);
     }
 
-    fn go_by(&mut self, stored: Arc<Stored>, is_prepared: bool) {
+    fn go_by(
+        &mut self,
+        (stored, is_prepared): (Arc<Stored>, bool),
+        publisher: &mut Publisher,
+        members: &mut Members,
+        presence: &mut Presence,
+    ) {
         if let Some(UnpreparedChange::Leaving { stored: next, .. }) = &mut self.unprepared {
             *next = stored;
             return;
         }
-        if self.adopt(&stored) {
+        if publisher.adopt(&stored, members, self) {
             if let Some(store) = &mut self.store {
                 store.take(stored);
             }
@@ -68,10 +85,11 @@ impl Operator {
         }
         let (name, revision) = (stored.name.clone(), stored.revision);
         if is_prepared || !self.node.as_ref().is_some_and(Node::has_peers_in_sync) {
-            return self.take_over(stored);
+            return self.take_over(stored, publisher);
         }
         let is_announced = |it: &Announcer| it.installed().next().is_some();
-        match self.announcer.as_mut().filter(|it| self.unprepared.is_some() || is_announced(it)) {
+        match presence.announcer.as_mut().filter(|it| self.unprepared.is_some() || is_announced(it))
+        {
             Some(announcer) => {
                 tracing::warn!(
                     "{name}: revision {revision} was not prepared here: the VIPs are withdrawn, and \
@@ -86,42 +104,43 @@ impl Operator {
                     "{name}: revision {revision} was not prepared here: should this node end before its \
                      peers know its connections, some of them break"
                 );
-                self.take_over(stored);
+                self.take_over(stored, publisher);
             }
         }
     }
 
-    fn take_over(&mut self, stored: Arc<Stored>) {
+    fn take_over(&mut self, stored: Arc<Stored>, publisher: &mut Publisher) {
         if let Some(store) = &mut self.store {
             store.take(stored);
         }
-        self.reload(ReloadOrigin::Store);
+        publisher.reload(ReloadOrigin::Store);
     }
 
-    fn follow_unprepared(&mut self) {
+    fn follow_unprepared(&mut self, publisher: &mut Publisher, presence: &mut Presence) {
         match self.unprepared.take() {
             None => {}
             Some(UnpreparedChange::Leaving { stored, since, gone }) => {
-                let left = self.announcer.as_ref().and_then(|it| it.installed().next());
+                let left = presence.announcer.as_ref().and_then(|it| it.installed().next());
                 let is_gone = left.is_none() || since.elapsed() >= WITHDRAWAL_MAX;
                 let gone = gone.or_else(|| is_gone.then(Instant::now));
-                let linger_ms = self.config.announce.as_ref().map_or(0, |it| it.linger_ms);
+                let linger_ms = publisher.config.announce.as_ref().map_or(0, |it| it.linger_ms);
                 let linger = Duration::from_millis(linger_ms.into());
                 if gone.is_some_and(|gone| gone.elapsed() >= linger) {
-                    self.take_over(stored);
+                    self.take_over(stored, publisher);
                     self.unprepared = Some(UnpreparedChange::Returning { since: Instant::now() });
                 } else {
                     self.unprepared = Some(UnpreparedChange::Leaving { stored, since, gone });
                 }
             }
             Some(UnpreparedChange::Returning { since }) => {
-                let is_in_force = self.is_published
-                    && !self.publication.refresh.is_stale()
-                    && !self.publication.is_loading();
+                let is_in_force = publisher.is_published
+                    && !publisher.publication.refresh.is_stale()
+                    && !publisher.publication.is_loading();
                 let node = self.node.as_ref();
-                let is_known = is_in_force && node.is_none_or(|it| it.has_handed_over(&self.table));
+                let is_known =
+                    is_in_force && node.is_none_or(|it| it.has_handed_over(&publisher.table));
                 if is_known || since.elapsed() >= RETURN_MAX {
-                    if let Some(announcer) = &mut self.announcer {
+                    if let Some(announcer) = &mut presence.announcer {
                         announcer.pause(false);
                     }
                 } else {

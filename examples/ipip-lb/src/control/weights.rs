@@ -2,8 +2,9 @@
 //! [publication](super::publication). Nothing changes here: a name is checked against the configuration in force, and the
 //! change is queued.
 
-use super::Operator;
 use super::build::{AfterBuild, PendingChange, Weighing};
+use super::members::Members;
+use super::publisher::Publisher;
 use crate::request::{Backend, DrainEnd};
 use crate::until::Until;
 use hotloop_balancer::services::{Removal, TargetName};
@@ -12,10 +13,15 @@ use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::time::Instant;
 
-impl Operator {
+impl Publisher {
     /// Gives a backend no new connections: for good, or until it is removed.
-    pub(super) fn drain(&mut self, backend: &Backend, end: &DrainEnd) -> Result<Reply, String> {
-        let (now, names) = (Instant::now(), self.named(backend)?);
+    pub(super) fn drain(
+        &mut self,
+        backend: &Backend,
+        end: &DrainEnd,
+        members: &Members,
+    ) -> Result<Reply, String> {
+        let (now, names) = (Instant::now(), self.named(backend, members)?);
         let until = Until::of(end, now);
         let draining = until.map(|until| until.to_json(now));
         let answer = json!({ "changed": names.len(), "weight": 0, "draining": draining });
@@ -23,8 +29,13 @@ impl Operator {
         Ok(self.weigh(names, (0, until, "an operator drains it for good"), answer))
     }
 
-    pub(super) fn set_weight(&mut self, backend: &Backend, weight: u32) -> Result<Reply, String> {
-        let names = self.named(backend)?;
+    pub(super) fn set_weight(
+        &mut self,
+        backend: &Backend,
+        weight: u32,
+        members: &Members,
+    ) -> Result<Reply, String> {
+        let names = self.named(backend, members)?;
         let answer = json!({ "changed": names.len(), "weight": weight });
         Ok(self.weigh(names, (weight, None, "an operator has changed its weight"), answer))
     }
@@ -52,7 +63,11 @@ impl Operator {
     }
 
     /// The backends meant: those of an address, in all services or in the one that is named.
-    pub(super) fn named(&self, backend: &Backend) -> Result<Vec<TargetName>, String> {
+    pub(super) fn named(
+        &self,
+        backend: &Backend,
+        members: &Members,
+    ) -> Result<Vec<TargetName>, String> {
         let Backend { backend: text, service } = backend;
         let address: IpAddr =
             text.parse().map_err(|_| format!("{text:?} is not a backend's address"))?;
@@ -66,7 +81,7 @@ impl Operator {
         let meant = services.iter().filter(|it| service.is_none_or(|name| it.name == *name));
         let meant = meant.filter(|it| it.backends.iter().any(|it| it.address == address));
         let names = meant.map(|it| TargetName { service: it.name.clone(), address });
-        let names: Vec<_> = names.filter(|name| !self.is_removed(name)).collect();
+        let names: Vec<_> = names.filter(|name| !self.is_removed(name, members)).collect();
         if names.is_empty() {
             return Err(format!("{address} is no backend there; ctl backends lists them"));
         }
@@ -74,7 +89,7 @@ impl Operator {
     }
 
     /// Whether a backend is out, or on its way out: a service table without it is being built.
-    fn is_removed(&self, name: &TargetName) -> bool {
+    fn is_removed(&self, name: &TargetName, members: &Members) -> bool {
         let is_leaving = match self.publication.under_way() {
             Some(AfterBuild::Removal(removed, _)) => removed.names.iter().any(|it| it.0 == *name),
             Some(AfterBuild::Drained(drained)) => drained.iter().any(|it| it.name == *name),
@@ -83,6 +98,6 @@ impl Operator {
             )
             | None => false,
         };
-        is_leaving || self.overrides.removed.contains_key(name)
+        is_leaving || members.overrides.removed.contains_key(name)
     }
 }

@@ -17,7 +17,7 @@ use hotloop::engine::{Control, Deployment, Engine, Report, outlets};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop_balancer::balance::{Egress, Egresses, Route};
 use hotloop_ops::{ControlArgs, Operation};
-use ipip_lb::control::Operator;
+use ipip_lb::control;
 use ipip_lb::network_function::NetworkFunction;
 use ipip_lb::source::ConfigSource;
 use std::process::ExitCode;
@@ -94,7 +94,7 @@ fn run(eal: Eal, deployment: Deployment, packets: u64) -> Result<Run, Failed> {
         NetworkFunction::new(&config, egresses()).map_err(|it| it.to_string())?;
     let mut socket = ControlArgs { control: Some(socket_path.clone()) }.bind("soak")?;
     let mut operator =
-        Operator::start(source.clone(), config, steering).map_err(|it| it.to_string())?;
+        control::Control::start(source.clone(), config, steering).map_err(|it| it.to_string())?;
     let gauges = Gauges::default();
     let graph = function.graph(
         |core| {
