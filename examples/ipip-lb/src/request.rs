@@ -10,12 +10,12 @@
 //! programs of two versions understand each other. Times, limits and weights that were read are within their range.
 
 use crate::config::WEIGHT_MAX;
-use crate::replace::Candidate;
-use crate::until::TIME_S_MAX;
+use crate::until::{TIME_S_MAX, Until};
 use clap::{Args, Subcommand};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 /// The largest number of connections that are listed at once.
 pub const LIMIT_MAX: u64 = 50_000;
@@ -245,6 +245,24 @@ fn seconds(text: &str) -> Result<u64, String> {
         count.checked_mul(unit_s).filter(|it| (1..=TIME_S_MAX).contains(it))
     };
     seconds().ok_or_else(|| "write a time up to a year, such as 30s, 10m, 2h or 1d".to_owned())
+}
+
+/// The description that a program gives of itself when it asks to take over.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Candidate {
+    pub(crate) version: u64,
+    pub(crate) frames: u64,
+    pub(crate) digest: String,
+}
+
+impl DrainEnd {
+    /// The end of a drain that begins now; `None` if it waits neither for a time nor until no connection is left.
+    #[must_use]
+    pub fn until(&self, now: Instant) -> Option<Until> {
+        let end = self.for_s.map(|seconds| now + Duration::from_secs(seconds));
+        (end.is_some() || self.until_empty).then_some(Until { end, is_empty: self.until_empty })
+    }
 }
 
 #[cfg(test)]

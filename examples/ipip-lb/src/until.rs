@@ -1,8 +1,7 @@
 //! The end of a state that an operator has limited: a time, or the last connection's end.
 
-use crate::request::DrainEnd;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The longest time that an operator may set, in seconds: a year.
 pub const TIME_S_MAX: u64 = 365 * 86_400;
@@ -17,14 +16,6 @@ pub struct Until {
 }
 
 impl Until {
-    /// The end of a drain that begins now; `None` if it waits neither for a time nor until no connection is left.
-    #[must_use]
-    pub fn of(end: &DrainEnd, now: Instant) -> Option<Self> {
-        let (is_empty, end) = (end.until_empty, end.for_s);
-        let end = end.map(|seconds| now + Duration::from_secs(seconds));
-        (end.is_some() || is_empty).then_some(Self { end, is_empty })
-    }
-
     /// Whether the drain has ended, given the connection count; `None` if not known yet.
     #[must_use]
     pub fn is_over(self, now: Instant, connection_count: Option<u64>) -> bool {
@@ -48,12 +39,16 @@ pub fn left_s(end: Instant, now: Instant) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn it_is_over_at_whichever_comes_first() {
         let now = Instant::now();
         let after = |s| now + Duration::from_secs(s);
-        let of = |end: Value| Until::of(&serde_json::from_value(end).unwrap(), now);
+        let of = |end: Value| {
+            let end: crate::request::DrainEnd = serde_json::from_value(end).unwrap();
+            end.until(now)
+        };
         assert_eq!(of(json!({})), None);
         assert_eq!(of(json!({ "for_s": null, "until_empty": false })), None);
 

@@ -26,7 +26,7 @@ impl Scenario for Flood {
     }
 
     fn frame(&self, _: usize, _: usize, number: u64, _: &mut Rng) -> Frame {
-        udp().from(&format!("10.0.0.{}:1", number % 20)).build().into()
+        udp().from(format!("10.0.0.{}:1", number % 20)).build().into()
     }
 
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {

@@ -39,9 +39,9 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
     ("crates/cluster/src", &[&["file", "kept_file", "random", "settings"], &["certificates"], &["store", "sync"]]),
     ("examples/ipip-lb/src", &[
         &["dropped", "exception_mover", "failure", "until"],
-        &["config", "ctl", "guard", "outcome"],
-        &["check", "exception", "health", "hugepages"],
-        &["announce", "next_hops", "overrides", "store"],
+        &["config", "guard", "outcome"],
+        &["check", "exception", "health", "hugepages", "request"],
+        &["announce", "ctl", "next_hops", "overrides", "store"],
         &["network_function", "port_hops", "replace", "source"],
         &["cli", "control"],
         &["replay", "run"],

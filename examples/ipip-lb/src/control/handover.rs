@@ -13,10 +13,10 @@ use crate::config::Config;
 use crate::exception_mover::Exceptions;
 use crate::replace::gate::Gate;
 use crate::replace::inheritance::{Inheritance, Inherited};
+use crate::replace::machine_time;
 use crate::replace::standing::Standings;
 use crate::replace::successor::Successor;
-use crate::replace::{Candidate, machine_time};
-use crate::until::Until;
+use crate::request::Candidate;
 use hotloop::engine::Asker;
 use hotloop_balancer::balance::Exchange;
 use hotloop_balancer::exceptions::Change;
@@ -277,7 +277,7 @@ impl Control {
         self.members.findings.begin_with(self.members.overrides.down.clone());
         let now = Instant::now();
         for (name, end) in &standings.drains {
-            if let Some(until) = Until::of(end, now) {
+            if let Some(until) = end.until(now) {
                 self.members.drains.plan(name.clone(), until, now);
             }
         }

@@ -8,7 +8,6 @@ use crate::config::Config;
 use crate::failure::BadInput;
 use crate::replace::digest;
 use crate::replace::standing::Standings;
-use crate::until::Until;
 use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::services::TargetName;
 use hotloop_cluster::file::read as read_file;
@@ -164,7 +163,7 @@ fn age(standings: &mut Standings, passed: Duration) -> Result<(), String> {
     let left_s =
         |for_s: u64| Duration::from_secs(for_s).saturating_sub(passed).as_secs_f64().ceil() as u64;
     for (_, end) in &mut standings.drains {
-        if Until::of(end, Instant::now()).is_none() {
+        if end.until(Instant::now()).is_none() {
             return Err(format!("{} is no end of a drain", json!(end)));
         }
         end.for_s = end.for_s.map(|it| left_s(it).max(1));

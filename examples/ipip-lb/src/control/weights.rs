@@ -22,7 +22,7 @@ impl Publisher {
         members: &Members,
     ) -> Result<Reply, String> {
         let (now, names) = (Instant::now(), self.named(backend, members)?);
-        let until = Until::of(end, now);
+        let until = end.until(now);
         let draining = until.map(|until| until.to_json(now));
         let answer = json!({ "changed": names.len(), "weight": 0, "draining": draining });
         let until = until.map(|until| (until, now));

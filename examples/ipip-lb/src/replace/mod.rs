@@ -29,24 +29,15 @@ pub mod standing;
 pub mod successor;
 
 use crate::config::Config;
+use crate::request::Candidate;
 use hotloop_balancer::hashes::HashKey;
 use hotloop_cluster::sync::{sha256, wire};
 use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::time::Duration;
 
 /// The version of both sides' messages, apart from the frames of [`wire`], which have their own.
 const VERSION: u64 = 1;
-
-/// The description that a program gives of itself when it asks to take over.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(default)]
-pub struct Candidate {
-    version: u64,
-    frames: u64,
-    digest: String,
-}
 
 impl Candidate {
     /// This program, with this configuration.

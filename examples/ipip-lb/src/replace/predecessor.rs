@@ -1,11 +1,11 @@
 //! The successor's view of the running program.
 
-use super::Candidate;
 use super::channel::{Channel, Message};
 use super::inheritance::{Inheritance, Inherited};
 use super::link::Link;
 use crate::config::Config;
 use crate::failure::{BadInput, Failure, unless_ended};
+use crate::request::Candidate;
 use crate::request::Request;
 use hotloop::engine::Control;
 use hotloop::packet::flow_key::FlowKey;
