@@ -1,17 +1,12 @@
 //! Packets of unknown flows: new connections, with room for them and in a full table.
 
 use crate::Bench;
-use crate::bed::{Bed, LazyBed, Setup};
-use hotloop_benches::contest::{Contest, Outcome, Side};
+use hotloop_benches::bed::{Setup, Visited, to_enter};
 use hotloop_benches::traffic::{ACK, SYN};
-use std::cell::Cell;
-use std::time::Duration;
+use hotloop_measure::contest::{Contest, Outcome, Side};
 
 /// Connections that are established throughout.
 const FLOW_COUNT: u32 = 1_000_000;
-
-/// Number of connections while instructions are counted: enough for lookups in stages.
-const COUNTED_FLOWS: u32 = 100_000;
 
 /// Number of new flows before the counted ones.
 const TURN_FLOWS: u64 = 50_000;
@@ -28,37 +23,6 @@ const FULL: &str = "full table";
 const FLOOD: &str = "SYN flood";
 const FLOOD_WITHIN: &str = "SYN flood, full of SYNs";
 
-/// A balancer, and its next unseen flow.
-struct Visited<'a> {
-    bed: LazyBed<'a>,
-    next: Cell<u32>,
-}
-
-impl Visited<'_> {
-    /// Enters `flow_count` flows, and then `syn_count` SYNs.
-    fn new(flow_count: u32, connections_max: u32, syn_count: u32) -> Self {
-        let setup = Setup { connections_max, ..Setup::hits(10, flow_count) };
-        let bed = LazyBed::new(move || {
-            let mut bed = Bed::balancer(&setup)?;
-            if syn_count > 0 {
-                bed.arrive(flow_count, u64::from(syn_count), SYN);
-                bed.play(u64::from(syn_count));
-            }
-            Ok(bed)
-        });
-        Self { bed, next: Cell::new(flow_count + syn_count + 64) }
-    }
-
-    /// Times `count` packets with these flags, each of an unseen flow.
-    fn arrive(&self, count: u64, flags: u8) -> Duration {
-        let first = self.next.replace(self.next.get() + count as u32 + 64);
-        self.bed.with(|bed| {
-            bed.arrive(first, count, flags);
-            bed.play(count)
-        })
-    }
-}
-
 /// Measurements of new flows.
 pub struct Measured<'a> {
     flow_count: u32,
@@ -70,13 +34,15 @@ pub struct Measured<'a> {
 
 impl Measured<'_> {
     pub fn new(is_counting: bool) -> Self {
-        let flow_count = if is_counting { COUNTED_FLOWS } else { FLOW_COUNT };
+        let flow_count = to_enter(FLOW_COUNT, is_counting);
+        let setup =
+            |flow_count, connections_max| Setup { connections_max, ..Setup::hits(10, flow_count) };
         Self {
             flow_count,
-            roomy: Visited::new(flow_count, 2 * flow_count, 0),
+            roomy: Visited::new(setup(flow_count, 2 * flow_count), 0),
             // The last few may find both their groups full before the table is.
-            full: Visited::new(flow_count + flow_count / 16, flow_count, 0),
-            flooded: Visited::new(flow_count, 2 * flow_count, flow_count),
+            full: Visited::new(setup(flow_count + flow_count / 16, flow_count), 0),
+            flooded: Visited::new(setup(flow_count, 2 * flow_count), flow_count),
         }
     }
 

@@ -2,17 +2,22 @@
 //! the same capture. Each side is a process of its own, as EAL starts once per process.
 
 use crate::Bench;
-use crate::capture;
-use crate::configuration::{BACKEND_COUNT, ONE_CORE, configuration, egresses};
 use hotloop::dpdk::{Eal, HEADROOM_BYTES, Port, PortConfig};
 use hotloop::engine::{Chain, outlets, source};
+use hotloop::packet::PacketBuf;
 use hotloop::stage::Error;
 use hotloop_balancer::balance::Route;
-use hotloop_benches::alternate::{Forwarding, Rates};
+use hotloop_benches::configuration::{BACKEND_COUNT, ONE_CORE, configuration, egresses};
+use hotloop_benches::datagrams::playing;
 use hotloop_benches::forwarder::{Forwarder, serve};
-use hotloop_benches::instrument::Instrument;
-use hotloop_benches::row::Row;
+use hotloop_benches::peers::buffer::Buffer;
 use hotloop_benches::testpmd::{Settings, Testpmd};
+use hotloop_benches::traffic::{ACK, Sizes, Writer};
+use hotloop_capture::write_frames;
+use hotloop_measure::alternate::{Forwarding, Rates};
+use hotloop_measure::instrument::Instrument;
+use hotloop_measure::random::Random;
+use hotloop_measure::row::Row;
 use ipip_lb::network_function::NetworkFunction;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -56,7 +61,7 @@ enum Function {
 
 impl Case {
     fn device(&self) -> String {
-        format!("net_pcap0,rx_pcap={},infinite_rx=1", self.capture.display())
+        playing(&self.capture)
     }
 
     const fn mbuf_count(&self) -> u32 {
@@ -97,7 +102,7 @@ fn compare(
 ) -> Result<Option<(Rates, String)>, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = folder.path().join("frames.pcap");
-    let written = capture::write(&path, flow_count, SERVICE_COUNT);
+    let written = write_frames(&path, frames(flow_count));
     written.map_err(|error| format!("{}: {error}", path.display()))?;
     let case = Case { function: Function::Balancer, capture: path, flow_count, hugepages };
     let hello = Case { function: Function::HelloForward, ..case.clone() };
@@ -133,15 +138,21 @@ fn settings<'a>(case: &Case, mode: &'a str) -> Settings<'a> {
     }
 }
 
+/// The frames of the capture: one of each flow, in random order.
+fn frames(flow_count: u32) -> impl Iterator<Item = Vec<u8>> {
+    let (mut writer, mut buffer) = (Writer::new(Sizes::Small, SERVICE_COUNT), Buffer::new());
+    Random::seeded(3).shuffled(flow_count).into_iter().map(move |flow| {
+        writer.write(&mut buffer, flow, ACK);
+        // The payload's bytes that the writer leaves are the buffer's: zeroes.
+        buffer.data().to_vec()
+    })
+}
+
 /// The other process of our measurements: forwards, and prints its results.
 ///
 /// # Errors
 /// If EAL or the port does not start, or if the ledger is not whole.
-pub fn run(settings: &str) -> Result<(), String> {
-    forward(settings).map_err(|error| error.to_string())
-}
-
-fn forward(settings: &str) -> hotloop::Result<()> {
+pub fn forward(settings: &str) -> hotloop::Result<()> {
     let case: Case = serde_json::from_str(settings)?;
     let port = open(&case)?;
     if case.function == Function::HelloForward {

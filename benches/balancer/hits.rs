@@ -1,16 +1,16 @@
 //! Packets of known connections, which nearly all packets are.
 
 use crate::Bench;
-use crate::bed::{Bed, LazyBed, Setup};
 use hotloop::arena::{Arena, Pages, Request};
 use hotloop::flow::Table;
 use hotloop::packet::flow_key::FlowKeyV4;
 use hotloop_balancer::connection::Connection;
-use hotloop_benches::contest::{Bursts, Contest, Outcome, PASS_MAX, Side};
-use hotloop_benches::figure::Figure;
+use hotloop_benches::bed::{Bed, LazyBed, Setup, to_enter};
 use hotloop_benches::peers::lines::RandomLines;
-use hotloop_benches::row::Row;
 use hotloop_benches::traffic::Sizes;
+use hotloop_measure::contest::{Bursts, Contest, Outcome, PASS_MAX, Side};
+use hotloop_measure::figure::Figure;
+use hotloop_measure::row::Row;
 use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -29,10 +29,6 @@ const SIZES: [Size; 3] = [
     Size { name: "1M", flow_count: 1_000_000, instructions_max: 320.0, lines_max: Some(4.2) },
     Size { name: "8M", flow_count: 8_000_000, instructions_max: 320.0, lines_max: Some(4.2) },
 ];
-
-/// Number of connections while instructions of the larger sizes are counted: enough for lookups in
-/// stages.
-const COUNTED_FLOWS: u32 = 100_000;
 
 /// The size shown with mixed lengths.
 const IMIX_SIZE: &str = "1M";
@@ -68,8 +64,7 @@ pub fn sizes(bench: &Bench) -> Result<Vec<Measured<'static>>, String> {
 
 impl Measured<'_> {
     fn new(size: &'static Size, is_counting: bool) -> Result<Self, String> {
-        let few = if is_counting { COUNTED_FLOWS } else { u32::MAX };
-        let flow_count = size.flow_count.min(few);
+        let flow_count = to_enter(size.flow_count, is_counting);
         let balancer = |service_count, sizes| {
             LazyBed::new(move || {
                 Bed::balancer(&Setup { sizes, ..Setup::hits(service_count, flow_count) })

@@ -11,20 +11,18 @@
 )]
 
 mod arrivals;
-mod bed;
-mod capture;
-mod configuration;
 mod frames;
 mod growth;
 mod hits;
 mod pipeline;
 mod sessions;
 
-use hotloop_benches::contest::run_all;
-use hotloop_benches::cores::Pair;
-use hotloop_benches::hugepages::Reserved;
-use hotloop_benches::instrument::Instrument;
-use hotloop_benches::table::{Table, publish};
+use hotloop_benches::forwarder;
+use hotloop_measure::contest::run_all;
+use hotloop_measure::cores::Pair;
+use hotloop_measure::hugepages::Reserved;
+use hotloop_measure::instrument::Instrument;
+use hotloop_measure::table::Table;
 use std::process::ExitCode;
 
 /// Pages of 2 MiB for all tables together, each with both IP versions, and for bare lines of the
@@ -39,24 +37,7 @@ struct Bench {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let done = match words[..] {
-        ["--forward", settings] => frames::run(settings),
-        // `cargo test --all-targets` starts this as well; there is nothing to test.
-        _ if !words.contains(&"--bench") => {
-            eprintln!("nothing is measured without --bench, which `cargo bench` gives");
-            Ok(())
-        }
-        _ => run(&words),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    forwarder::main(frames::forward, run)
 }
 
 fn run(words: &[&str]) -> Result<(), String> {
@@ -77,8 +58,7 @@ fn run(words: &[&str]) -> Result<(), String> {
     if let Err(reason) = &reserved {
         bench.table.unshown.push(format!("all rows on reserved 2 MiB pages: {reason}"));
     }
-    let is_part = bench.instrument.is_part();
-    if wants("pipeline") && !is_part {
+    if wants("pipeline") && !bench.instrument.is_part() {
         pipeline::bench(&mut bench)?;
     }
     if wants("frames") && !bench.instrument.is_counting() {
@@ -87,12 +67,7 @@ fn run(words: &[&str]) -> Result<(), String> {
     Pair::pin()?;
     one_core(&mut bench, wants)?;
     drop(reserved);
-    if is_part {
-        return Ok(());
-    }
-    let Bench { instrument, mut table, .. } = bench;
-    table.notes.extend(instrument.finish());
-    publish("balancer", &table).map_err(|error| format!("the table can't be written: {error}"))
+    bench.instrument.publish("balancer", bench.table)
 }
 
 /// The parts that take turns on one core.

@@ -2,15 +2,16 @@
 //! engines on threads of their own.
 
 use crate::Bench;
-use crate::configuration::{BACKEND_COUNT, ONE_CORE, PIPELINE, configuration, egresses};
 use hotloop::engine::{Control, Engine, outlets};
 use hotloop::stage::Error;
 use hotloop_balancer::balance::Route;
 use hotloop_balancer::counts::WorkerCounts;
-use hotloop_benches::distance::{Distance, rounds, trip_ns};
-use hotloop_benches::figure::Figure;
-use hotloop_benches::row::Row;
+use hotloop_benches::configuration::{BACKEND_COUNT, ONE_CORE, PIPELINE, configuration, egresses};
+use hotloop_benches::engines::per_ns;
 use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
+use hotloop_measure::distance::{Distance, add_rows, rounds, trip_ns};
+use hotloop_measure::figure::Figure;
+use hotloop_measure::row::Row;
 use ipip_lb::network_function::NetworkFunction;
 use std::time::{Duration, Instant};
 
@@ -50,18 +51,14 @@ pub fn bench(bench: &mut Bench) -> Result<(), String> {
         let round_count = if bench.quick { 1 } else { *round_count };
         let round = || Ok([mpps(PIPELINE, *flow_count)?, mpps(ONE_CORE, *flow_count)?]);
         let rounds = rounds(round_count, KEPT_COUNT, round)?;
-        for (distance, aim) in Distance::ALL.into_iter().zip(AIMS) {
-            let name = format!("pipeline 1 + 1, {} cores, hits, {size} flows", distance.name());
-            let of_it = rounds.iter().filter(|(seen, _)| seen.distance() == Some(distance));
-            let (pipeline, one): (Vec<_>, Vec<_>) =
-                of_it.map(|(_, [pipeline, one])| (*pipeline, *one)).unzip();
-            if pipeline.is_empty() {
-                bench.table.unshown.push(format!("{name}: the cores were never so far apart"));
-                continue;
-            }
-            let figures = (&Figure::of_rounds(&pipeline), &Figure::of_rounds(&one));
-            bench.table.rows.push(Row::rate(&name, "one core", "Mpps", figures, aim));
-        }
+        let name =
+            |it: Distance| format!("pipeline 1 + 1, {} cores, hits, {size} flows", it.name());
+        add_rows(&rounds, &mut bench.table, name, |rounds, name, distance| {
+            let [pipeline, one] =
+                [0, 1].map(|side| Figure::of_rounds(rounds.iter().map(|round| round[side])));
+            let aim = AIMS[distance as usize];
+            vec![Row::rate(name, "one core", "Mpps", (&pipeline, &one), aim)]
+        });
     }
     Ok(())
 }
@@ -101,8 +98,5 @@ fn observe(
         control.wait_for(Duration::from_millis(5));
     }
     dial.random(flow_count, ACK);
-    control.wait_for(WARM_UP);
-    let (start, before) = (Instant::now(), control.snapshot().sent);
-    control.wait_for(WINDOW);
-    Ok((control.snapshot().sent - before) as f64 / start.elapsed().as_secs_f64() / 1e6)
+    Ok(1e3 * per_ns(control, WARM_UP, WINDOW, |control| control.snapshot().sent))
 }

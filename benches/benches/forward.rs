@@ -10,16 +10,17 @@
 )]
 
 use hotloop::dpdk::{Eal, Port, PortConfig};
-use hotloop::engine::{Assembly, Deployment, Engine, Graph, Plan};
+use hotloop::engine::Graph;
 use hotloop::stage::Instant;
 use hotloop_benches::beside_testpmd;
-use hotloop_benches::contest::{Bursts, Contest, Side};
-use hotloop_benches::cores::Pair;
+use hotloop_benches::engines::assembled;
 use hotloop_benches::forwarder::{self, Case, Mode};
-use hotloop_benches::instrument::Instrument;
 use hotloop_benches::peers::forward::{From, Loop};
-use hotloop_benches::row::Row;
-use hotloop_benches::table::{Table, publish};
+use hotloop_measure::contest::{Bursts, Contest, Side};
+use hotloop_measure::cores::Pair;
+use hotloop_measure::instrument::Instrument;
+use hotloop_measure::row::Row;
+use hotloop_measure::table::Table;
 use std::process::ExitCode;
 use std::time::{self, Duration};
 
@@ -33,7 +34,7 @@ const RX_ONLY_AIM: f64 = 1.15;
 const STAGE_NS_MAX: f64 = 1.0;
 
 fn main() -> ExitCode {
-    forwarder::main(run)
+    forwarder::main(forwarder::forward, |_| run())
 }
 
 fn run() -> Result<(), String> {
@@ -44,11 +45,7 @@ fn run() -> Result<(), String> {
     }
     Pair::pin()?;
     in_process(&mut instrument, &mut table).map_err(|error| error.to_string())?;
-    if instrument.is_part() {
-        return Ok(());
-    }
-    table.notes.extend(instrument.finish());
-    publish("forward", &table).map_err(|error| format!("the table can't be written: {error}"))
+    instrument.publish("forward", table)
 }
 
 /// Both modes with bursts of both lengths, with hugepages and without.
@@ -84,9 +81,7 @@ fn in_process(instrument: &mut Instrument, table: &mut Table) -> hotloop::Result
                 }
             };
             let contest = contest.side("loop in C", |count| {
-                let start = time::Instant::now();
-                let done = theirs.forward(count, burst as u16, swaps);
-                start.elapsed().mul_f64(count as f64 / done as f64)
+                played(count, || theirs.forward(count, burst as u16, swaps))
             });
             if let Some(outcome) = contest.run(instrument) {
                 let name = format!("{name}, burst {burst}, one process");
@@ -106,11 +101,7 @@ fn rx_only(eal: Eal, instrument: &mut Instrument, table: &mut Table) -> hotloop:
     let mut from = From::claim(&theirs)?;
     let contest = Contest::new("forward/rxonly")
         .side("hotloop", play(forwarder::receiving_graph(&ours, 64))?)
-        .side("loop in C", |count| {
-            let start = time::Instant::now();
-            let done = from.receive(count);
-            start.elapsed().mul_f64(count as f64 / done as f64)
-        });
+        .side("loop in C", |count| played(count, || from.receive(count)));
     if let Some(outcome) = contest.run(instrument) {
         let sides = ("hotloop", "loop in C");
         let name = "rxonly, burst 64, one process";
@@ -181,9 +172,7 @@ fn timed(count: u64, bursts: &Bursts, mut step: impl FnMut() -> u64) -> Duration
 /// Steps the only core of a graph. Returns the number of packets received in a step. Time advances
 /// by a microsecond per step: the loop in C reads no clock.
 fn stepper<'a>(graph: impl Graph + 'a) -> hotloop::Result<impl FnMut() -> u64 + 'a> {
-    let plan: &Plan<_> =
-        Box::leak(Box::new(Engine::plan(graph, Deployment::run_to_completion(1))?));
-    let mut assembly: Assembly<'_> = plan.assemble()?;
+    let mut assembly = assembled(graph)?;
     let mut now_ns = 0;
     Ok(move || {
         now_ns += 1_000;
@@ -191,13 +180,23 @@ fn stepper<'a>(graph: impl Graph + 'a) -> hotloop::Result<impl FnMut() -> u64 + 
     })
 }
 
+/// The time of `count` packets, if `play` returns how many there were.
+#[inline]
+fn played(count: u64, play: impl FnOnce() -> u64) -> Duration {
+    let start = time::Instant::now();
+    let done = play();
+    start.elapsed().mul_f64(count as f64 / done as f64)
+}
+
 fn play<'a>(graph: impl Graph + 'a) -> hotloop::Result<impl FnMut(u64) -> Duration + 'a> {
     let mut step = stepper(graph)?;
     Ok(move |count| {
-        let (start, mut done) = (time::Instant::now(), 0);
-        while done < count {
-            done += step();
-        }
-        start.elapsed().mul_f64(count as f64 / done as f64)
+        played(count, || {
+            let mut done = 0;
+            while done < count {
+                done += step();
+            }
+            done
+        })
     })
 }

@@ -2,7 +2,6 @@
 
 #include "peers.h"
 
-#include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
 #include "work.h"
@@ -15,16 +14,9 @@ uint64_t peer_forward(uint16_t from, uint16_t to, uint64_t count, uint16_t burst
     uint64_t done = 0;
 
     while (done < count) {
-        uint16_t received = rte_eth_rx_burst(from, 0, mbufs, burst), sent;
+        uint16_t received = rte_eth_rx_burst(from, 0, mbufs, burst);
 
-        for (uint16_t i = 0; swaps && i < received; i++) {
-            if (i + 1 < received)
-                rte_prefetch0(rte_pktmbuf_mtod(mbufs[i + 1], void *));
-            swap_addresses(rte_pktmbuf_mtod(mbufs[i], void *));
-        }
-        sent = rte_eth_tx_burst(to, 0, mbufs, received);
-        if (sent < received)
-            rte_pktmbuf_free_bulk(mbufs + sent, received - sent);
+        pass_on(to, mbufs, received, swaps);
         done += received;
     }
     return done;

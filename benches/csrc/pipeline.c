@@ -2,7 +2,6 @@
 
 #include "peers.h"
 
-#include <rte_ethdev.h>
 #include <rte_ring.h>
 
 #include "work.h"
@@ -53,17 +52,9 @@ uint64_t peer_work(struct rte_ring *ring, uint16_t to, int swaps, const int *sto
     uint64_t done = 0;
 
     while (!has_stopped(stop)) {
-        uint16_t count = take(ring, mbufs), sent;
+        uint16_t count = take(ring, mbufs);
 
-        for (uint16_t i = 0; swaps && i < count; i++) {
-            if (i + 1 < count)
-                rte_prefetch0(rte_pktmbuf_mtod(mbufs[i + 1], void *));
-            swap_addresses(rte_pktmbuf_mtod(mbufs[i], void *));
-        }
-        sent = rte_eth_tx_burst(to, 0, mbufs, count);
-        if (sent < count)
-            rte_pktmbuf_free_bulk(mbufs + sent, count - sent);
-        done += sent;
+        done += pass_on(to, mbufs, count, swaps);
     }
     return done;
 }

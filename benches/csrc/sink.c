@@ -1,9 +1,6 @@
 /* A UDP sink: parses Ethernet, IPv4 or IPv6, and UDP; checks lengths and port; counts; frees. */
 
 #include "peers.h"
-
-#include <rte_ethdev.h>
-
 #include "work.h"
 
 #define BURST_MAX 64

@@ -5,6 +5,7 @@
 
 #include <netinet/in.h>
 
+#include <rte_ethdev.h>
 #include <rte_ether.h>
 #include <rte_ip.h>
 #include <rte_mbuf.h>
@@ -27,6 +28,22 @@ static inline void swap_addresses(void *frame)
     rte_ether_addr_copy(&header->src_addr, &header->dst_addr);
     rte_ether_addr_copy(&first, &header->src_addr);
 #endif
+}
+
+/* Sends a burst, whose addresses it swaps if `swaps`, and frees what has no room. Returns the number sent. */
+static inline uint16_t pass_on(uint16_t to, struct rte_mbuf **mbufs, uint16_t count, int swaps)
+{
+    uint16_t sent;
+
+    for (uint16_t i = 0; swaps && i < count; i++) {
+        if (i + 1 < count)
+            rte_prefetch0(rte_pktmbuf_mtod(mbufs[i + 1], void *));
+        swap_addresses(rte_pktmbuf_mtod(mbufs[i], void *));
+    }
+    sent = rte_eth_tx_burst(to, 0, mbufs, count);
+    if (sent < count)
+        rte_pktmbuf_free_bulk(mbufs + sent, count - sent);
+    return sent;
 }
 
 /* Returns the payload's bytes in a datagram to `port`, or -1. */

@@ -3,13 +3,13 @@
 //! on the balancer of `ipip-lb` among known connections, which captures packets as they come and,
 //! with few connections, also as they leave.
 
-use crate::bed::{Bed, Setup};
 use crate::sink::Receiver;
 use hotloop::dpdk::{Eal, Filter};
 use hotloop::engine::{Capture, CaptureConfig, Points, Taps};
-use hotloop_benches::contest::{Contest, run_all};
-use hotloop_benches::instrument::Instrument;
-use hotloop_benches::table::Table;
+use hotloop_benches::bed::{Bed, Setup};
+use hotloop_measure::contest::{Contest, run_all};
+use hotloop_measure::instrument::Instrument;
+use hotloop_measure::table::Table;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,17 +1,17 @@
 //! The load that a core reports, compared with the true one: the offered rate relative to the
 //! core's maximum, measured right before and right after.
 
-use hotloop::engine::{Chain, Control, Deployment, Engine, LoadMeter, Placement, Topology, source};
+use hotloop::engine::{Chain, Control, Deployment, LoadMeter, source};
 use hotloop::packet::classify::classify;
 use hotloop::packet::seed::Seed;
 use hotloop::prelude::*;
-use hotloop_benches::figure::Figure;
+use hotloop_benches::engines::{on_cpus, per_ns};
 use hotloop_benches::peers::buffer::Buffer;
-use hotloop_benches::row::Row;
-use hotloop_benches::table::Table;
 use hotloop_benches::traffic::{ACK, Generator, Loop, Sizes, Writer};
+use hotloop_measure::figure::Figure;
+use hotloop_measure::row::Row;
+use hotloop_measure::table::Table;
 use std::hint::black_box;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -93,8 +93,7 @@ pub fn bench(table: &mut Table) -> hotloop::Result<()> {
         packet
     };
     let graph = source(offered).stage(move |_| each(look)).sink(|core| packets.sink(core));
-    let placement = Placement::explicit(&Topology::read(Path::new("/")), &[cpu.id])?;
-    let plan = Engine::plan(graph, Deployment::run_to_completion(1))?.placement(placement)?;
+    let plan = on_cpus(graph, Deployment::run_to_completion(1), &[cpu.id])?;
     let mut rounds = SHARES.map(|_| Vec::new());
     plan.run(|control| {
         let mut meter = LoadMeter::default();
@@ -114,15 +113,14 @@ pub fn bench(table: &mut Table) -> hotloop::Result<()> {
 fn round(control: &Control<'_>, rate: &Rate, share: f64, meter: &mut LoadMeter) -> Option<Round> {
     let most = || {
         rate.store(f64::INFINITY.to_bits(), Relaxed);
-        control.wait_for(SETTLING);
-        received_per_ns(control, FLOOD)
+        per_ns(control, SETTLING, FLOOD, received)
     };
     let before = most();
     rate.store((before * share / 100.0).to_bits(), Relaxed);
     control.wait_for(SETTLING);
     meter.read(&control.load(), 1, |_| 1.0);
     let start = Instant::now();
-    let offered = received_per_ns(control, WINDOW);
+    let offered = per_ns(control, Duration::ZERO, WINDOW, received);
     let (counts, passed) = (control.load(), start.elapsed());
     let shown = meter.read(&counts, passed.as_nanos() as u64, |_| 1.0)[0].load_percent?;
     let after = most();
@@ -130,12 +128,8 @@ fn round(control: &Control<'_>, rate: &Rate, share: f64, meter: &mut LoadMeter) 
     (!has_changed).then(|| (offered / f64::midpoint(before, after) * 100.0, shown))
 }
 
-/// Packets per nanosecond that the core takes, measured over `time`.
-fn received_per_ns(control: &Control<'_>, time: Duration) -> f64 {
-    let (start, before) = (Instant::now(), control.snapshot().received);
-    control.wait_for(time);
-    let received = control.snapshot().received - before;
-    received as f64 / start.elapsed().as_nanos() as f64
+fn received(control: &Control<'_>) -> u64 {
+    control.snapshot().received
 }
 
 fn show(table: &mut Table, share: f64, rounds: &[Round]) {
@@ -144,8 +138,7 @@ fn show(table: &mut Table, share: f64, rounds: &[Round]) {
         table.unshown.push(format!("{name}: what the core can take has changed in each round"));
         return;
     }
-    let figure =
-        |of: fn(&Round) -> f64| Figure::of_rounds(&rounds.iter().map(of).collect::<Vec<_>>());
+    let figure = |of: fn(&Round) -> f64| Figure::of_rounds(rounds.iter().map(of));
     let off = figure(|(offered, shown)| (shown - offered).abs());
     table.rows.push(Row::limit(&name, "points off", &off, POINTS_MAX));
     let (offered, shown) = (figure(|round| round.0).value, figure(|round| round.1).value);

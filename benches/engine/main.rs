@@ -9,28 +9,21 @@
     reason = "a benchmark prints its figures, for the project's developers"
 )]
 
-#[allow(dead_code, reason = "captures need a part of it")]
-#[path = "../balancer/bed.rs"]
-mod bed;
 mod capture;
-#[allow(dead_code, reason = "captures need a part of it")]
-#[path = "../balancer/configuration.rs"]
-mod configuration;
-mod frames;
 mod load;
 mod pipeline;
 mod sink;
 
-use frames::Frames;
 use hotloop::dpdk::Eal;
-use hotloop_benches::bars;
 use hotloop_benches::beside_testpmd;
-use hotloop_benches::cores::Pair;
+use hotloop_benches::datagrams::Frames;
 use hotloop_benches::forwarder::{self, Case, Mode};
-use hotloop_benches::hugepages::Reserved;
-use hotloop_benches::instrument::Instrument;
-use hotloop_benches::row::Row;
-use hotloop_benches::table::{Table, markdown, write};
+use hotloop_measure::bars;
+use hotloop_measure::cores::Pair;
+use hotloop_measure::hugepages::Reserved;
+use hotloop_measure::instrument::Instrument;
+use hotloop_measure::row::Row;
+use hotloop_measure::table::{Table, markdown, write};
 use std::process::ExitCode;
 
 /// Relative to testpmd.
@@ -45,7 +38,7 @@ const EAL_ON_HUGEPAGES: [&str; 6] =
 const HUGEPAGE_COUNT: usize = 300;
 
 fn main() -> ExitCode {
-    forwarder::main(run)
+    forwarder::main(forwarder::forward, |_| run())
 }
 
 fn run() -> Result<(), String> {
@@ -75,11 +68,11 @@ fn run() -> Result<(), String> {
         return Ok(());
     }
     table.notes.extend(instrument.finish());
-    publish(&table).map_err(|error| format!("the table can't be written: {error}"))
+    publish(&table)
 }
 
 /// Prints the table, and writes it with a chart of both sides of each row.
-fn publish(table: &Table) -> std::io::Result<()> {
+fn publish(table: &Table) -> Result<(), String> {
     table.print();
     let sides = |row: &Row| {
         let rate = |figure: f64| if row.unit == "Mpps" { figure * 1e6 } else { 1e9 / figure };

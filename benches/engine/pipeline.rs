@@ -1,28 +1,28 @@
 //! Two cores with a ring between them: the engine's pipeline, compared with two loops in C and
 //! DPDK's ring. Between net_null ports, and as a UDP sink.
 
-use crate::frames::{DATAGRAM_PORT, Frames};
 use core_affinity::CoreId;
 use hotloop::dpdk::{Eal, Mbuf, Port};
-use hotloop::engine::{Chain, Deployment, Engine, Graph, Placement, Topology, source};
-use hotloop::packet::ethernet;
+use hotloop::engine::{Chain, Deployment, Graph, source};
 use hotloop::prelude::*;
 use hotloop::stage::{BURST_CAPACITY, Limits};
-use hotloop_benches::distance::{Distance, kept, rounds};
-use hotloop_benches::figure::Figure;
+use hotloop_benches::datagrams::{DATAGRAM_PORT, Frames};
+use hotloop_benches::engines::{on_cpus, per_ns};
+use hotloop_benches::forwarder::swap_addresses;
 use hotloop_benches::peers::forward::{From, To};
 use hotloop_benches::peers::rte_ring::{Consumer, Producer, ring};
-use hotloop_benches::row::Row;
-use hotloop_benches::table::Table;
+use hotloop_measure::distance::{Distance, add_rows, kept, rounds};
+use hotloop_measure::figure::Figure;
+use hotloop_measure::row::Row;
+use hotloop_measure::table::Table;
 use std::convert::Infallible;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
+use udp::inspect::Findings;
 use udp::sink::delivery::{Counts, Delivery};
 use udp::sink::filter::{Datagram, ToPorts};
-use udp::sink::inspect::Findings;
 
 /// When crossing a ring.
 const AIM: f64 = 1.1;
@@ -93,22 +93,15 @@ pub fn bench(eal: Eal, frames: &Frames, table: &mut Table) -> Result<(), String>
     ] {
         eprintln!("{name}");
         let rounds = rounds(ROUND_COUNT_MAX, KEPT_COUNT, || bed.round(work, peers))?;
-        for distance in Distance::ALL {
-            let row = format!("{name}, {} cores", distance.name());
-            let of_it: Vec<_> =
-                rounds.iter().filter(|(seen, _)| seen.distance() == Some(distance)).collect();
-            if of_it.is_empty() {
-                table.unshown.push(format!("{row}: the cores were never so far apart"));
-                continue;
-            }
-            let figure = |side: usize| {
-                Figure::of_rounds(&of_it.iter().map(|round| round.1[side]).collect::<Vec<_>>())
-            };
+        let row = |it: Distance| format!("{name}, {} cores", it.name());
+        add_rows(&rounds, table, row, |rounds, row, _| {
+            let figure = |side: usize| Figure::of_rounds(rounds.iter().map(|round| round[side]));
             let ours = figure(0);
-            for (side, (peer, _)) in (1..).zip(peers) {
-                table.rows.push(Row::rate(&row, peer, "Mpps", (&ours, &figure(side)), AIM));
-            }
-        }
+            let rate = |(side, (peer, _)): (usize, &(&str, _))| {
+                Row::rate(row, peer, "Mpps", (&ours, &figure(side)), AIM)
+            };
+            (1..).zip(peers).map(rate).collect()
+        });
         let (count, left_out) = (rounds.len(), rounds.len() - kept(&rounds));
         table.notes.push(format!(
             "{name}: {left_out} of {count} rounds are left out: the CPUs' distance changed in them, they were hardware \
@@ -145,13 +138,9 @@ impl Bed<'_> {
         let (lan, wan) = (self.input(work)?, self.null(1)?);
         let received = source(|core| lan.rx_queue(core)).handoff();
         let sent = |core: &Core| wan.tx_queue(core);
-        let swap = |mut packet: Packet| {
-            ethernet::swap_addresses(&mut packet);
-            packet
-        };
         match work {
             Work::Io => self.mpps(received.sink(sent)),
-            Work::MacSwap => self.mpps(received.stage(move |_| each(swap)).sink(sent)),
+            Work::MacSwap => self.mpps(received.stage(|_| each(swap_addresses)).sink(sent)),
             Work::Sink => {
                 let ports: udp::sink::ports::Ports = DATAGRAM_PORT.to_string().parse()?;
                 // Only the core of the second group delivers.
@@ -169,16 +158,11 @@ impl Bed<'_> {
     /// Millions of packets a second that reach the end of a graph.
     fn mpps(&self, graph: impl Graph) -> hotloop::Result<f64> {
         let cpus = self.cpus.map(|cpu| cpu.id);
-        let placement = Placement::explicit(&Topology::read(Path::new("/")), &cpus)?;
-        let plan = Engine::plan(graph, Deployment::pipeline([1, 1]))?.placement(placement)?;
+        let plan = on_cpus(graph, Deployment::pipeline([1, 1]), &cpus)?;
         let plan = plan.ring_capacity(RING_CAPACITY as usize)?;
         let mut mpps = f64::NAN;
         plan.run(|control| {
-            control.wait_for(WARM_UP);
-            let (start, before) = (Instant::now(), control.snapshot().sent);
-            control.wait_for(WINDOW);
-            let sent = control.snapshot().sent - before;
-            mpps = sent as f64 / start.elapsed().as_secs_f64() / 1e6;
+            mpps = 1e3 * per_ns(control, WARM_UP, WINDOW, |control| control.snapshot().sent);
         })?;
         Ok(mpps)
     }

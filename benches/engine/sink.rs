@@ -1,19 +1,20 @@
 //! A UDP sink on one core: receive, parse Ethernet, IP and UDP, check, count, free.
 
-use crate::frames::{DATAGRAM_PORT, frame};
 use hotloop::dpdk::{Eal, Mbuf, Port, PortConfig, TxQueue};
-use hotloop::engine::{Assembly, Deployment, Engine, Plan, Taps};
+use hotloop::engine::{Assembly, Taps};
 use hotloop::prelude::*;
 use hotloop::stage;
-use hotloop_benches::contest::Contest;
-use hotloop_benches::instrument::Instrument;
+use hotloop_benches::datagrams::{DATAGRAM_PORT, frame};
+use hotloop_benches::engines::assembled;
 use hotloop_benches::peers::forward::From;
-use hotloop_benches::table::Table;
+use hotloop_measure::contest::Contest;
+use hotloop_measure::instrument::Instrument;
+use hotloop_measure::table::Table;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use udp::inspect::Findings;
 use udp::sink::delivery::Counts;
 use udp::sink::graph::graph;
-use udp::sink::inspect::Findings;
 use udp::sink::ports::Ports;
 
 const AIM: f64 = 1.0;
@@ -91,12 +92,9 @@ impl Receiver {
         let port: &Port = Box::leak(Box::new(open(eal, index)?));
         let (ports, counts) = (DATAGRAM_PORT.to_string().parse()?, Arc::new(Counts::new(1)));
         let of: &(Ports, _, _) = Box::leak(Box::new((ports, counts, Arc::<Findings>::default())));
-        let nf = graph(|core| port.rx_queue(core), &of.0, &of.1, &of.2);
-        let plan: &Plan<_> =
-            Box::leak(Box::new(Engine::plan(nf, Deployment::run_to_completion(1))?));
         // A port starts with the queues claimed so far.
         let mut input = Loopback::new(eal, port)?;
-        let assembly = plan.assemble()?;
+        let assembly = assembled(graph(|core| port.rx_queue(core), &of.0, &of.1, &of.2))?;
         input.start()?;
         Ok(Self { input, assembly, now_ns: 0 })
     }

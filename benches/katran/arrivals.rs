@@ -1,17 +1,16 @@
 //! New connections beside a million others. Both balancers enter every one.
 
-use crate::bed::{Bed, LazyBed, Setup};
 use crate::lazy::LazyKatran;
 use crate::objects::Objects;
-use crate::{BACKEND_COUNT, COUNTED_FLOWS, DRIVER, KATRAN, OURS, SERVICE_COUNT, UNIT, WARM_COUNT};
+use crate::{BACKEND_COUNT, DRIVER, KATRAN, OURS, SERVICE_COUNT, UNIT, WARM_COUNT};
 use crate::{net, settings};
-use hotloop_benches::contest::{Contest, Outcome, Side};
+use hotloop_benches::bed::{Setup, Visited, to_enter};
 use hotloop_benches::peers::katran::Katran;
-use hotloop_benches::row::Row;
-use hotloop_benches::table::Table;
 use hotloop_benches::traffic::SYN;
+use hotloop_measure::contest::{Contest, Outcome, Side};
+use hotloop_measure::row::Row;
+use hotloop_measure::table::Table;
 use std::cell::Cell;
-use std::time::Duration;
 
 /// Connections that are established throughout.
 const FLOW_COUNT: u32 = 1_000_000;
@@ -28,8 +27,7 @@ const AIM: f64 = 5.0;
 /// Both balancers, and the next unseen flow of each.
 pub struct Measured<'a> {
     flow_count: u32,
-    ours: LazyBed<'a>,
-    ours_next: Cell<u32>,
+    ours: Visited<'a>,
     katran: LazyKatran,
     katran_next: Cell<u32>,
     is_counting: bool,
@@ -37,7 +35,7 @@ pub struct Measured<'a> {
 
 impl Measured<'_> {
     pub fn new(objects: &Objects, is_counting: bool) -> Self {
-        let flow_count = if is_counting { COUNTED_FLOWS } else { FLOW_COUNT };
+        let flow_count = to_enter(FLOW_COUNT, is_counting);
         let connections_max = 2 * flow_count;
         let setup = Setup {
             backend_count: BACKEND_COUNT,
@@ -49,8 +47,7 @@ impl Measured<'_> {
             LazyKatran::new(&objects.unlimited, settings(connections_max), connections_max, false);
         Self {
             flow_count,
-            ours: LazyBed::new(move || Bed::balancer(&setup)),
-            ours_next: Cell::new(flow_count + 64),
+            ours: Visited::new(setup, 0),
             katran,
             katran_next: Cell::new(connections_max),
             is_counting,
@@ -59,8 +56,9 @@ impl Measured<'_> {
 
     /// Both balancers, and Katran's driver.
     pub fn contest(&self) -> Contest<'_> {
-        let forget = || self.ours.with(|bed| bed.forget(self.flow_count));
-        let ours = Side::new(OURS, |count| self.arrive(count)).reset(forget).pass(TURN_FLOWS);
+        let forget = || self.ours.bed.with(|bed| bed.forget(self.flow_count));
+        let ours = Side::new(OURS, |count| self.ours.arrive(count, SYN));
+        let ours = ours.reset(forget).pass(TURN_FLOWS);
         let contest = Contest::new("katran/arrivals").with(ours).visits_a_turn(4);
         if self.is_counting {
             return contest;
@@ -75,15 +73,6 @@ impl Measured<'_> {
         contest.with(Side::new(KATRAN, katran).sleeps()).with(Side::new(DRIVER, driver).sleeps())
     }
 
-    /// Times `count` SYNs, each of a new flow.
-    fn arrive(&self, count: u64) -> Duration {
-        let first = self.ours_next.replace(self.ours_next.get() + count as u32 + 64);
-        self.ours.with(|bed| {
-            bed.arrive(first, count, SYN);
-            bed.play(count)
-        })
-    }
-
     /// Checks the counters, shows the outcome, and ends the balancer.
     pub fn finish(self, table: &mut Table, outcome: Option<&Outcome>) -> Result<(), String> {
         let failed = |error| format!("new connections: {error}");
@@ -96,6 +85,6 @@ impl Measured<'_> {
             let row = Row::time(name, KATRAN, UNIT, (&ours, &net), AIM);
             table.rows.push(row.counted([outcome.instructions(OURS), None]));
         }
-        self.ours.finish()
+        self.ours.bed.finish()
     }
 }

@@ -1,16 +1,14 @@
 //! Packets of connections that both balancers know.
 
-use crate::bed::{Bed, LazyBed, Setup};
 use crate::lazy::LazyKatran;
 use crate::objects::Objects;
-use crate::{
-    BACKEND_COUNT, COUNTED_FLOWS, DRIVER, HELLO, KATRAN, OURS, SERVICE_COUNT, UNIT, WARM_COUNT,
-};
+use crate::{BACKEND_COUNT, DRIVER, HELLO, KATRAN, OURS, SERVICE_COUNT, UNIT, WARM_COUNT};
 use crate::{net, settings};
-use hotloop_benches::contest::{Contest, Outcome, PASS_MAX, Side};
-use hotloop_benches::row::Row;
-use hotloop_benches::table::Table;
+use hotloop_benches::bed::{Bed, LazyBed, Setup, to_enter};
 use hotloop_benches::traffic::{ACK, Sizes};
+use hotloop_measure::contest::{Contest, Outcome, PASS_MAX, Side};
+use hotloop_measure::row::Row;
+use hotloop_measure::table::Table;
 
 /// A number of connections, and the target speed of ipip-lb relative to Katran's.
 struct Size {
@@ -52,8 +50,7 @@ pub fn sizes(objects: &Objects, quick: bool, is_counting: bool) -> Vec<Measured<
 
 impl Measured<'_> {
     fn new(size: &'static Size, objects: &Objects, is_counting: bool) -> Self {
-        let few = if is_counting { COUNTED_FLOWS } else { u32::MAX };
-        let flow_count = size.flow_count.min(few);
+        let flow_count = to_enter(size.flow_count, is_counting);
         let setup =
             Setup { backend_count: BACKEND_COUNT, ..Setup::hits(SERVICE_COUNT, flow_count) };
         let katran =

@@ -14,23 +14,18 @@
 )]
 
 mod arrivals;
-#[allow(dead_code, reason = "it is needed in part")]
-#[path = "../balancer/bed.rs"]
-mod bed;
-#[allow(dead_code, reason = "it is needed in part")]
-#[path = "../balancer/configuration.rs"]
-mod configuration;
 mod hits;
 mod lazy;
 mod objects;
 
-use hotloop_benches::contest::{Outcome, run_all};
-use hotloop_benches::cores::Pair;
-use hotloop_benches::figure::Figure;
-use hotloop_benches::hugepages::Reserved;
-use hotloop_benches::instrument::{Instrument, is_first_process};
 use hotloop_benches::peers::katran::Settings;
-use hotloop_benches::table::{Table, publish};
+use hotloop_measure::contest::{Outcome, run_all};
+use hotloop_measure::cores::Pair;
+use hotloop_measure::figure::Figure;
+use hotloop_measure::hugepages::Reserved;
+use hotloop_measure::instrument::{Instrument, is_first_process};
+use hotloop_measure::program;
+use hotloop_measure::table::{Table, publish};
 use objects::{Missing, Objects};
 use std::fs;
 use std::process::ExitCode;
@@ -49,9 +44,6 @@ const UNIT: &str = "ns a packet";
 /// Number of packets before the driver is measured by itself; only its state is in the caches then.
 const WARM_COUNT: u64 = 1_000;
 
-/// Maximum number of connections while instructions are counted: enough for lookups in stages.
-const COUNTED_FLOWS: u32 = 100_000;
-
 /// Pages of 2 MiB that all tables take together, and some to spare for others on the machine.
 const HUGEPAGE_COUNT: usize = 400;
 
@@ -59,19 +51,7 @@ const HUGEPAGE_COUNT: usize = 400;
 const VULNERABILITIES: &str = "/sys/devices/system/cpu/vulnerabilities";
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo test --all-targets` starts this as well; there is nothing to test.
-    if !words.iter().any(|word| word == "--bench") {
-        eprintln!("nothing is measured without --bench, which `cargo bench` gives");
-        return ExitCode::SUCCESS;
-    }
-    match run(words.iter().any(|word| word == "--quick")) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    program::main(|words| run(words.contains(&"--quick")))
 }
 
 fn run(quick: bool) -> Result<(), String> {
@@ -80,7 +60,7 @@ fn run(quick: bool) -> Result<(), String> {
         Ok(objects) => objects,
         Err(Missing::Part(reason)) => {
             table.unshown.push(format!("all rows beside Katran: {reason}"));
-            return write(&table);
+            return publish("katran", &table);
         }
         Err(Missing::Broken(error)) => return Err(error),
     };
@@ -92,20 +72,12 @@ fn run(quick: bool) -> Result<(), String> {
     Pair::pin()?;
     measure(&objects, quick, &mut instrument, &mut table)?;
     drop(reserved);
-    if instrument.is_part() {
-        return Ok(());
-    }
     table.notes.push(format!(
         "Katran {} in the kernel, with the kernel's mitigations: {}",
         objects.version,
         mitigations()
     ));
-    table.notes.extend(instrument.finish());
-    write(&table)
-}
-
-fn write(table: &Table) -> Result<(), String> {
-    publish("katran", table).map_err(|error| format!("the table can't be written: {error}"))
+    instrument.publish("katran", table)
 }
 
 fn measure(

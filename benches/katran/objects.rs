@@ -2,7 +2,7 @@
 //! shared object that loads them.
 
 use hotloop_benches::peers::katran::{Files, probe};
-use hotloop_benches::table;
+use hotloop_measure::table;
 use rustix::process::geteuid;
 use std::env;
 use std::fs;

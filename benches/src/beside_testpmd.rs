@@ -1,13 +1,13 @@
 //! Forwarding on one core compared with `dpdk-testpmd`: processes of their own that take turns on
 //! one CPU.
 
-use crate::alternate::Rates;
 use crate::forwarder::{Case, Forwarder};
-use crate::hugepages::Reserved;
-use crate::instrument::Instrument;
-use crate::row::Row;
-use crate::table::Table;
 use crate::testpmd::{Settings, Testpmd};
+use hotloop_measure::alternate::Rates;
+use hotloop_measure::hugepages::Reserved;
+use hotloop_measure::instrument::Instrument;
+use hotloop_measure::row::Row;
+use hotloop_measure::table::Table;
 
 /// Number of 2 MiB pages that both need at a time.
 const HUGEPAGE_COUNT: usize = 600;

@@ -1,24 +1,24 @@
 //! hello-forward's graph over two net_null ports, and other graphs for comparison with testpmd's
 //! modes, in a process of its own: EAL starts once per process, with hugepages or without.
 
-use crate::alternate::Forwarding;
-use crate::cpu_time::Thread;
+use crate::datagrams::playing;
+use crate::engines::on_cpus;
 use hotloop::dpdk::RxQueue;
-use hotloop::engine::{Graph, Placement, Topology};
+use hotloop::engine::Graph;
 use hotloop::packet::ip::protocol;
 use hotloop::prelude::*;
+use hotloop_measure::alternate::{CPU, Forwarding, Measured};
+use hotloop_measure::cpu_time::Thread;
+use hotloop_measure::program;
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 /// How long a forwarder runs before it is measured.
 pub const WARM_UP: Duration = Duration::from_millis(300);
-
-/// The CPU that forwards, here and in testpmd.
-pub const CPU: usize = 1;
 
 /// A forwarder's treatment of packets.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -52,9 +52,7 @@ impl Mode {
     #[must_use]
     pub fn devices(&self) -> Vec<String> {
         match self {
-            Self::FiveTupleSwap { capture } => {
-                vec![format!("net_pcap0,rx_pcap={},infinite_rx=1", capture.display())]
-            }
+            Self::FiveTupleSwap { capture } => vec![playing(capture)],
             _ => [0, 1].map(|index| format!("net_null{index},size=64,copy=0")).into(),
         }
     }
@@ -69,24 +67,6 @@ pub struct Case {
     pub burst: usize,
     /// Whether memory lies in hugepages.
     pub hugepages: bool,
-}
-
-/// The measured results.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub struct Measured {
-    /// Packets forwarded.
-    pub packets: u64,
-    /// CPU time for them.
-    pub cpu_ns: u64,
-}
-
-impl Measured {
-    /// Millions of packets per second of CPU time.
-    #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "counts of seconds, far below 2^53")]
-    pub fn mpps(self) -> f64 {
-        self.packets as f64 * 1e3 / self.cpu_ns as f64
-    }
 }
 
 /// A forwarding process of ours: this program, started again.
@@ -150,25 +130,18 @@ impl Drop for Forwarder {
     }
 }
 
-/// The entry of a benchmark that starts itself as a [`Forwarder`], or else calls `run`.
-pub fn main(run: impl FnOnce() -> Result<(), String>) -> ExitCode {
+/// The entry of a benchmark that starts itself as a [`Forwarder`], which calls `forward` with its
+/// settings, and else calls `run` with its arguments.
+pub fn main(
+    forward: impl FnOnce(&str) -> hotloop::Result<()>,
+    run: impl FnOnce(&[&str]) -> Result<(), String>,
+) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let done = match words[..] {
-        ["--forward", settings] => forward(settings).map_err(|error| error.to_string()),
-        // `cargo test --all-targets` starts this as well; there is nothing to test.
-        _ if !words.contains(&"--bench") => {
-            eprintln!("nothing is measured without --bench, which `cargo bench` gives");
-            Ok(())
+    match &arguments[..] {
+        [flag, settings] if flag == "--forward" => {
+            program::ended(forward(settings).map_err(|error| error.to_string()))
         }
-        _ => run(),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
+        _ => program::main(run),
     }
 }
 
@@ -198,8 +171,15 @@ pub fn forward(settings: &str) -> hotloop::Result<()> {
     }
 }
 
-fn swap_all(mut packet: Packet) -> Packet {
+/// Swaps a packet's Ethernet addresses.
+#[inline]
+pub fn swap_addresses(mut packet: Packet) -> Packet {
     ethernet::swap_addresses(&mut packet);
+    packet
+}
+
+fn swap_all(packet: Packet) -> Packet {
+    let mut packet = swap_addresses(packet);
     let ip = packet.data_mut().get_mut(ethernet::HEADER_BYTES..).unwrap_or_default();
     if let Some(headers) = headers_to_ports(ip) {
         swap_ends(headers);
@@ -235,11 +215,7 @@ pub fn graph<'a>(lan: &'a Port, wan: &'a Port, burst: usize) -> impl Graph + use
 
 /// hello-forward's graph from `lan` to `wan`.
 pub fn swapping_graph<'a>(lan: &'a Port, wan: &'a Port, burst: usize) -> impl Graph + use<'a> {
-    let swap = |mut packet: Packet| {
-        ethernet::swap_addresses(&mut packet);
-        packet
-    };
-    source(limited(lan, burst)).stage(move |_| each(swap)).sink(|core| wan.tx_queue(core))
+    source(limited(lan, burst)).stage(|_| each(swap_addresses)).sink(|core| wan.tx_queue(core))
 }
 
 /// A graph from `lan` to `wan` with five minimal stages.
@@ -262,8 +238,7 @@ fn limited(
 /// # Errors
 /// If the graph does not start, or if its ledger is not whole.
 pub fn serve(graph: impl Graph) -> hotloop::Result<()> {
-    let placement = Placement::explicit(&Topology::read(Path::new("/")), &[CPU])?;
-    let plan = Engine::plan(graph, Deployment::run_to_completion(1))?.placement(placement)?;
+    let plan = on_cpus(graph, Deployment::run_to_completion(1), &[CPU])?;
     let mut served = Ok(());
     plan.run(|control| served = serve_lines(control))?;
     served

@@ -1,8 +1,8 @@
 //! The peer of forwarding: DPDK's own `dpdk-testpmd`, controlled through its command line.
 
-use crate::alternate::Forwarding;
-use crate::cpu_time::Thread;
-use crate::forwarder::{Case, Measured};
+use crate::forwarder::Case;
+use hotloop_measure::alternate::{Forwarding, Measured};
+use hotloop_measure::cpu_time::Thread;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;

@@ -2,10 +2,10 @@
 
 use crate::Bench;
 use crossbeam_utils::CachePadded;
-use hotloop_benches::bare_lines::BareLines;
-use hotloop_benches::contest::Contest;
-use hotloop_benches::cores::Pair;
-use hotloop_benches::distance::Distance;
+use hotloop_measure::bare_lines::BareLines;
+use hotloop_measure::contest::Contest;
+use hotloop_measure::cores::Pair;
+use hotloop_measure::distance::Distance;
 use std::time::Duration;
 
 /// At most 1.1 times the time of the lines.
@@ -19,21 +19,10 @@ pub fn bench(bench: &mut Bench, pair: Pair) {
         .side("two bare lines", |count| lines.trips(pair, count))
         .between(pair);
     let Some(outcome) = contest.run(&mut bench.instrument) else { return };
-    for distance in Distance::ALL {
-        let name = format!("ring, {} cores, one-way latency", distance.name());
-        match outcome.at(distance) {
-            Some(outcome) => {
-                let row = outcome.row(&name, "ns", ("hotloop", "two bare lines"), AIM);
-                bench.table.rows.push(row);
-            }
-            None => {
-                bench
-                    .table
-                    .unshown
-                    .push(format!("{name}: no slice with cores so far apart was kept"));
-            }
-        }
-    }
+    let name = |it: Distance| format!("ring, {} cores, one-way latency", it.name());
+    outcome.add_by_distance(&mut bench.table, name, |outcome, name, _| {
+        vec![outcome.row(name, "ns", ("hotloop", "two bare lines"), AIM)]
+    });
 }
 
 fn rings(pair: Pair) -> impl FnMut(u64) -> Duration {

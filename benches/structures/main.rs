@@ -1,7 +1,6 @@
 //! The ring, the flow table and the parser, each compared with its peers.
 //!
-//! `cargo xtask bench structures -- ring/8` measures only rows with `ring/8` in their names. An
-//! option of criterion's that takes a value is given as `--OPTION=VALUE`.
+//! `cargo xtask bench structures -- ring/8` measures only contests with `ring/8` in their names.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,
@@ -14,9 +13,10 @@ mod parse;
 mod ring;
 
 use hotloop::dpdk::Eal;
-use hotloop_benches::cores::Pair;
-use hotloop_benches::instrument::Instrument;
-use hotloop_benches::table::{Table, publish};
+use hotloop_measure::cores::Pair;
+use hotloop_measure::instrument::Instrument;
+use hotloop_measure::program;
+use hotloop_measure::table::Table;
 use std::process::ExitCode;
 
 /// State shared by all parts of the bench.
@@ -27,18 +27,7 @@ struct Bench {
 }
 
 fn main() -> ExitCode {
-    // `cargo test --all-targets` starts this as well; there is nothing to test.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        eprintln!("nothing is measured without --bench, which `cargo bench` gives");
-        return ExitCode::SUCCESS;
-    }
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    program::main(|_| run())
 }
 
 fn run() -> Result<(), String> {
@@ -54,12 +43,9 @@ fn run() -> Result<(), String> {
     }
     flow::bench(&mut bench);
     parse::bench(&mut bench);
-    let Bench { instrument, mut table, .. } = bench;
-    let is_part = instrument.is_part();
-    table.notes.extend(instrument.finish());
-    if is_part || table.rows.is_empty() {
+    if bench.table.rows.is_empty() {
         println!("nothing was measured");
         return Ok(());
     }
-    publish("structures", &table).map_err(|error| format!("the table can't be written: {error}"))
+    bench.instrument.publish("structures", bench.table)
 }

@@ -12,10 +12,10 @@ use etherparse::{
 };
 use hotloop::packet::build::{self, PacketBuilder, echo_request, tcp, udp, unreachable};
 use hotloop::packet::classify::classify;
-use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
+use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::seed::Seed;
-use hotloop_benches::contest::Contest;
 use hotloop_benches::peers;
+use hotloop_measure::contest::Contest;
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -68,18 +68,12 @@ fn classified(frame: &[u8], seed: &Seed) -> Option<FlowKey> {
 
 #[inline(always)]
 fn by_hand(frame: &[u8]) -> Option<FlowKey> {
-    match peers::parse::key_v4(frame) {
-        Some(words) => Some(FlowKey::V4(of_words(words))),
-        None => rest(frame),
-    }
+    of_words(peers::parse::key_v4(frame), frame)
 }
 
 #[inline(always)]
 fn etherparse(frame: &[u8]) -> Option<FlowKey> {
-    match etherparse_key(frame) {
-        Some(words) => Some(FlowKey::V4(of_words(words))),
-        None => rest(frame),
-    }
+    of_words(etherparse_key(frame), frame)
 }
 
 /// Slices of only the headers that are read, with the checks that slices leave to the caller.
@@ -111,16 +105,20 @@ fn etherparse_key(frame: &[u8]) -> Option<[u64; 2]> {
     Some([addresses, u64::from(ports) | u64::from(ip.protocol().0) << 32])
 }
 
+/// The key of a common frame's words, and of any other frame.
+#[inline(always)]
+fn of_words(words: Option<[u64; 2]>, frame: &[u8]) -> Option<FlowKey> {
+    match words {
+        Some(words) => Some(FlowKey::V4(zerocopy::transmute!(words))),
+        None => rest(frame),
+    }
+}
+
 /// Uncommon frames.
 #[cold]
 #[inline(never)]
 fn rest(frame: &[u8]) -> Option<FlowKey> {
     FlowKey::of(frame, frame.len())
-}
-
-#[inline(always)]
-fn of_words(words: [u64; 2]) -> FlowKeyV4 {
-    zerocopy::transmute!(words)
 }
 
 /// The time of `count` frames. A key counts if its words are in the sum. A function of its own for

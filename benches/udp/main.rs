@@ -17,6 +17,7 @@ mod programs;
 mod wire;
 
 use deployments::reflector;
+use hotloop_measure::program;
 use programs::{SINK, SOURCE};
 use std::path::Path;
 use std::process::ExitCode;
@@ -53,27 +54,12 @@ fn main() -> ExitCode {
     match name {
         Some(SINK) => return hotloop_ops::main(SINK, udp::sink::run::run),
         Some(SOURCE) => return hotloop_ops::main(SOURCE, udp::source::run::run),
-        Some(reflector::NAME) => return ended(reflector::run(&arguments[1..])),
+        Some(reflector::NAME) => return program::ended(reflector::run(&arguments[1..])),
         _ => (),
     }
-    // `cargo test --all-targets` starts this as well; there is nothing to test.
-    if !arguments.iter().any(|argument| argument == "--bench") {
-        eprintln!("nothing is measured without --bench, which `cargo bench` gives");
-        return ExitCode::SUCCESS;
-    }
-    let run = match arguments.iter().any(|argument| argument == deployments::NAME) {
-        true => deployments::run,
-        false => ladder::run,
-    };
-    ended(Bed::new().and_then(|bed| run(&bed)))
-}
-
-fn ended(result: Result<(), String>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    program::main(|words| {
+        let is_deployments = words.contains(&deployments::NAME);
+        let run = if is_deployments { deployments::run } else { ladder::run };
+        run(&Bed::new()?)
+    })
 }

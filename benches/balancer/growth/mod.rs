@@ -9,10 +9,10 @@ mod page;
 mod picture;
 mod series;
 
-use hotloop_benches::cores::Pair;
-use hotloop_benches::hugepages::Reserved;
-use hotloop_benches::instrument::Instrument;
-use hotloop_benches::table::{Table, write};
+use hotloop_measure::cores::Pair;
+use hotloop_measure::hugepages::Reserved;
+use hotloop_measure::instrument::Instrument;
+use hotloop_measure::table::{Table, write};
 pub use series::short;
 use series::{Kind, Series};
 
@@ -56,8 +56,7 @@ pub fn run(mut instrument: Instrument, words: &[&str]) -> Result<(), String> {
     let files =
         [("json", table.json()), ("md", page::markdown(&all, &table)), ("svg", picture::svg(&all))];
     for (extension, text) in files {
-        let written = write(GROUP, extension, &text);
-        written.map_err(|error| format!("{GROUP}.{extension} can't be written: {error}"))?;
+        write(GROUP, extension, &text)?;
     }
     Ok(())
 }

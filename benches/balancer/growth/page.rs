@@ -2,7 +2,7 @@
 
 use super::machine::caches;
 use super::series::{Point, STEP_MAX, Series, short};
-use hotloop_benches::table::{Table, instructions};
+use hotloop_measure::table::{Table, instructions};
 
 /// How to read the table.
 pub fn notes() -> Vec<String> {

@@ -1,7 +1,7 @@
 //! The picture: a line for each series.
 
 use super::series::{Series, short};
-use std::fmt::Write;
+use hotloop_measure::svg::{begin, line, polyline, text};
 
 /// Size of the picture, and margins from its edges to the axes.
 const SIZE: [f64; 2] = [760.0, 420.0];
@@ -22,11 +22,7 @@ pub fn svg(all: &[Series]) -> String {
     let most_ns = points.map(|point| point.figure.value).fold(1.0, f64::max);
     let scale = Scale { top_ns: (most_ns / 10.0).ceil() * 10.0 };
     let [width, height] = SIZE;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n"
-    );
+    let mut svg = begin(width, height);
     scale.grid(&mut svg);
     for (series, colour) in all.iter().zip(COLOURS) {
         scale.series(&mut svg, series, colour);
@@ -53,15 +49,15 @@ impl Scale {
         let (left, right, bottom) = (LEFT, SIZE[0] - RIGHT, SIZE[1] - BOTTOM);
         for count in (0..=DECADE_COUNT).map(|power| 10_u32.pow(power)) {
             let x = self.x(count);
-            put(svg, "#ddd", &[(x, TOP), (x, bottom)]);
+            polyline(svg, "#ddd", &[(x, TOP), (x, bottom)]);
             text(svg, (x, bottom + 18.0), "middle", &short(count));
         }
         for ns in (0..=self.top_ns as u32).step_by(10).map(f64::from) {
             let y = self.y(ns);
-            put(svg, if ns == 0.0 { "black" } else { "#ddd" }, &[(left, y), (right, y)]);
+            polyline(svg, if ns == 0.0 { "black" } else { "#ddd" }, &[(left, y), (right, y)]);
             text(svg, (left - 6.0, y + 4.0), "end", &ns.to_string());
         }
-        put(svg, "black", &[(left, TOP), (left, bottom)]);
+        polyline(svg, "black", &[(left, TOP), (left, bottom)]);
         text(svg, (left - 6.0, TOP - 12.0), "start", "ns a packet");
         let middle = left.midpoint(right);
         text(svg, (middle, bottom + 38.0), "middle", "connections, services or backends");
@@ -71,29 +67,17 @@ impl Scale {
     fn series(&self, svg: &mut String, series: &Series, colour: &str) {
         let at = |point: &super::series::Point| (self.x(point.count), self.y(point.figure.value));
         let places: Vec<_> = series.points.iter().map(at).collect();
-        put(svg, colour, &places);
+        polyline(svg, colour, &places);
         for (point, (x, y)) in series.points.iter().zip(&places) {
             let fill = if point.is_settled() { colour } else { "white" };
             let circle = format!(
-                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" stroke=\"{colour}\" fill=\"{fill}\"/>\n"
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" stroke=\"{colour}\" fill=\"{fill}\"/>"
             );
-            svg.push_str(&circle);
+            line(svg, &circle);
         }
         if let Some(&(x, y)) = places.last() {
             let x = x.min(SIZE[0] - RIGHT - 30.0);
             text(svg, (x, y - 12.0), "middle", series.name);
         }
     }
-}
-
-fn put(svg: &mut String, colour: &str, places: &[(f64, f64)]) {
-    let places: Vec<_> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-    let places = places.join(" ");
-    writeln!(svg, "<polyline points=\"{places}\" stroke=\"{colour}\" fill=\"none\"/>")
-        .expect("text grows");
-}
-
-fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
-    writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>")
-        .expect("text grows");
 }

@@ -1,17 +1,16 @@
 //! Sizes of one kind, each measured in turns with the previous one.
 
 use super::machine::{Cache, Capacity, caches};
-use crate::bed::{Bed, LazyBed, Memory, Setup};
 use hotloop::arena::Pages;
 use hotloop::flow::Table;
 use hotloop::packet::flow_key::FlowKeyV4;
 use hotloop_balancer::connection::Connection;
-use hotloop_balancer::connections::Connections;
 use hotloop_balancer::counts::TargetCounts;
-use hotloop_benches::contest::{Contest, Outcome, Side};
-use hotloop_benches::figure::Figure;
-use hotloop_benches::instrument::Instrument;
-use hotloop_benches::row::{Row, SPREAD_MAX};
+use hotloop_benches::bed::{Bed, HUGEPAGE_BYTES, LazyBed, Memory, Setup, to_enter};
+use hotloop_measure::contest::{Contest, Outcome, Side};
+use hotloop_measure::figure::Figure;
+use hotloop_measure::instrument::Instrument;
+use hotloop_measure::row::{Row, SPREAD_MAX};
 
 /// A step to the next size that costs more than this, as a factor of the time per packet, must be
 /// explained by a cache.
@@ -23,21 +22,13 @@ const FLOW_COUNT: u32 = 1_000_000;
 /// Number of services while connections or backends grow.
 const SERVICE_COUNT: u32 = 10;
 
-/// Number of connections while instructions of the larger sizes are counted: enough for lookups in
-/// stages.
-const COUNTED_FLOWS: u32 = 100_000;
-
 /// Number of warm-up packets per connection before counting, since one random packet per connection
 /// leaves out a third of the connections; up to a maximum in total.
 const PASS_PACKETS: u32 = 4;
 const PASS_MAX: u32 = 2_000_000;
 
-const HUGEPAGE_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 4 << 10;
 const LINE_BYTES: usize = 64;
-
-/// Pages of 2 MiB that each balancer takes beside its connections, rounding included.
-const HUGEPAGES_MORE: usize = 8;
 
 /// The growing quantity.
 #[derive(Clone, Copy)]
@@ -91,10 +82,10 @@ impl Kind {
         },
     ];
 
-    /// The parameters of a size, with at most `flows_max` connections.
-    fn setup(&self, count: u32, flows_max: u32) -> Setup {
+    /// The parameters of a size.
+    fn setup(&self, count: u32, is_counting: bool) -> Setup {
         let Setup { service_count, backend_count, flow_count, .. } = (self.setup)(count);
-        let hits = Setup::hits(service_count, flow_count.min(flows_max));
+        let hits = Setup::hits(service_count, to_enter(flow_count, is_counting));
         Setup { backend_count, ..hits }
     }
 
@@ -115,13 +106,11 @@ impl Kind {
 
     /// Pages of 2 MiB that all sizes take together.
     pub fn hugepage_count(&self) -> usize {
-        self.connections_bytes() / HUGEPAGE_BYTES + self.counts.len() * HUGEPAGES_MORE
+        self.counts.iter().map(|count| (self.setup)(*count).hugepage_count()).sum()
     }
 
     fn connections_bytes(&self) -> usize {
-        let capacities = self.counts.iter().map(|count| (self.setup)(*count).connections_max);
-        let bytes = |capacity| Connections::bytes(capacity as usize).expect("can be addressed");
-        capacities.map(bytes).sum()
+        self.counts.iter().map(|count| (self.setup)(*count).connections_bytes()).sum()
     }
 
     /// The name of a size.
@@ -131,8 +120,9 @@ impl Kind {
 
     /// Measures each size in turns with the previous one. Returns `None` if they are only counted.
     pub fn measure(&self, instrument: &mut Instrument) -> Result<Option<Series>, String> {
-        let flows_max = if instrument.is_counting() { COUNTED_FLOWS } else { u32::MAX };
-        let sizes: Vec<_> = self.counts.iter().map(|count| self.size(*count, flows_max)).collect();
+        let is_counting = instrument.is_counting();
+        let sizes: Vec<_> =
+            self.counts.iter().map(|count| self.size(*count, is_counting)).collect();
         let pairs = sizes.windows(2).map(|pair| {
             let contest = Contest::new(&format!("growth/{}", pair[1].name));
             contest.with(pair[0].side()).with(pair[1].side()).run(instrument)
@@ -147,8 +137,8 @@ impl Kind {
         Ok(series)
     }
 
-    fn size(&self, count: u32, flows_max: u32) -> Size {
-        let setup = self.setup(count, flows_max);
+    fn size(&self, count: u32, is_counting: bool) -> Size {
+        let setup = self.setup(count, is_counting);
         let bed = LazyBed::new(move || Bed::balancer(&setup));
         Size { count, name: self.side(count), setup, bed }
     }

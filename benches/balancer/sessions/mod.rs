@@ -8,15 +8,14 @@ mod page;
 mod rounds;
 mod side;
 
-use crate::bed::Setup;
 use crate::growth::short;
 use core_affinity::CoreId;
-use hotloop_balancer::connections::Connections;
-use hotloop_benches::cores::Pair;
-use hotloop_benches::hugepages::Reserved;
-use hotloop_benches::instrument::come_first;
-use hotloop_benches::interrupts::Interrupts;
-use hotloop_benches::table::{Table, write};
+use hotloop_benches::bed::Setup;
+use hotloop_measure::cores::Pair;
+use hotloop_measure::hugepages::Reserved;
+use hotloop_measure::instrument::come_first;
+use hotloop_measure::interrupts::Interrupts;
+use hotloop_measure::table::{Table, write};
 use rounds::{Measured, Notes, Rounds};
 use side::Side;
 
@@ -39,11 +38,6 @@ const ROUND_COUNT_QUICK: usize = 4;
 /// Two identical workers: one walks, the other does not.
 const SIDE_COUNT: usize = 2;
 
-const HUGEPAGE_BYTES: usize = 2 << 20;
-
-/// Pages of 2 MiB that a balancer takes beside its connections, rounding included.
-const HUGEPAGES_MORE: usize = 8;
-
 /// Measures all sizes.
 pub fn run(words: &[&str]) -> Result<(), String> {
     come_first();
@@ -52,7 +46,8 @@ pub fn run(words: &[&str]) -> Result<(), String> {
     let mut table = Table::default();
     let setups = FLOW_COUNTS[..size_count].iter().map(|flow_count| setup(*flow_count));
     let setups: Vec<_> = setups.collect();
-    let reserved = Reserved::hugepages(setups.iter().map(hugepage_count).sum());
+    let reserved =
+        Reserved::hugepages(setups.iter().map(|setup| SIDE_COUNT * setup.hugepage_count()).sum());
     if let Err(reason) = &reserved {
         table.unshown.push(format!("all sizes on reserved 2 MiB pages: {reason}"));
     }
@@ -74,8 +69,7 @@ pub fn run(words: &[&str]) -> Result<(), String> {
     table.notes = page::notes(&all);
     table.print();
     for (extension, text) in [("json", table.json()), ("md", page::markdown(&all, &table))] {
-        let written = write(GROUP, extension, &text);
-        written.map_err(|error| format!("{GROUP}.{extension} can't be written: {error}"))?;
+        write(GROUP, extension, &text)?;
     }
     Ok(())
 }
@@ -87,11 +81,6 @@ fn setup(flow_count: u32) -> Setup {
 /// A second for each million connections: as long as bursts allow.
 fn prepare_ms_max(flow_count: u32) -> u32 {
     flow_count / 1_000
-}
-
-fn hugepage_count(setup: &Setup) -> usize {
-    let bytes = Connections::bytes(setup.connections_max as usize).expect("can be addressed");
-    SIDE_COUNT * (bytes / HUGEPAGE_BYTES + HUGEPAGES_MORE)
 }
 
 /// All rounds of a size: this thread is the worker of both sides.

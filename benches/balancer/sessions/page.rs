@@ -3,8 +3,8 @@
 use super::node::Heard;
 use super::rounds::{KINDS, Measured, RATIO_MAX, Walks};
 use super::short;
-use hotloop_benches::figure::median;
-use hotloop_benches::table::Table;
+use hotloop_measure::figure::median;
+use hotloop_measure::table::Table;
 
 /// How to read the tables.
 pub fn notes(all: &[Measured]) -> Vec<String> {
@@ -37,9 +37,7 @@ pub fn notes(all: &[Measured]) -> Vec<String> {
 /// The changes that the peers have received in all walks.
 fn of_peer(measured: &Measured) -> String {
     let heard = |get: fn(&Heard) -> u64| measured.of_changes.iter().map(get).sum::<u64>();
-    let kept = |get: fn(&Walks) -> f64| {
-        100.0 * median(&measured.walks.iter().map(get).collect::<Vec<_>>())
-    };
+    let kept = |get: fn(&Walks) -> f64| 100.0 * median(measured.walks.iter().map(get));
     format!(
         "{} connections: {:.1} % of bursts without a walk count, and {:.1} % with one; there were {:.0} and {:.0} \
          interrupts in a second; during the walks, the peers heard of {} beginnings and {} ends, and had {} snapshots",
@@ -77,7 +75,7 @@ pub fn markdown(all: &[Measured], table: &Table) -> String {
 fn burst_rows(measured: &Measured) -> String {
     let rows = KINDS.into_iter().zip(measured.rows()).map(|((kind, most_ns), row)| {
         let of = |get: &dyn Fn(&Walks) -> f64| {
-            median(&measured.walks.iter().map(get).collect::<Vec<_>>()) / 1e3
+            median(measured.walks.iter().map(get)) / 1e3
         };
         format!(
             "| {} | {kind} | {:.2} µs, {:.2} µs | {:.2} µs, {:.2} µs | {:.2} | {RATIO_MAX} | {} | {:.0} % | {} |\n",
@@ -96,7 +94,7 @@ fn burst_rows(measured: &Measured) -> String {
 }
 
 fn walk_row(measured: &Measured) -> String {
-    let of = |get: fn(&Walks) -> f64| median(&measured.walks.iter().map(get).collect::<Vec<_>>());
+    let of = |get: fn(&Walks) -> f64| median(measured.walks.iter().map(get));
     format!(
         "| {} | {:.2} s | {:.2} s | {:.2} s | {:.0} ms | {:.0} ms |\n",
         short(measured.flow_count),
@@ -109,9 +107,7 @@ fn walk_row(measured: &Measured) -> String {
 }
 
 fn snapshot_row(measured: &Measured) -> String {
-    let of = |get: fn(&super::rounds::Snapshot) -> f64| {
-        median(&measured.snapshots.iter().map(get).collect::<Vec<_>>())
-    };
+    let of = |get: fn(&super::rounds::Snapshot) -> f64| median(measured.snapshots.iter().map(get));
     let (records, bytes) = (of(|it| it.heard.claim_count as f64), of(|it| it.heard.bytes as f64));
     format!(
         "| {} | {records:.0} | {:.2} MB | {:.1} | {:.2} s | {:.0} ms | {:.0} ms | {:.2} µs, {:.2} µs | \

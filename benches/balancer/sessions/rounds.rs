@@ -3,9 +3,9 @@
 use super::node::{Control, Heard, NONE};
 use super::side::{Side, WAIT_MAX, waited};
 use super::{SIDE_COUNT, short};
-use hotloop_benches::figure::{Figure, median};
-use hotloop_benches::interrupts::Interrupts;
-use hotloop_benches::row::Row;
+use hotloop_measure::figure::{Figure, median};
+use hotloop_measure::interrupts::Interrupts;
+use hotloop_measure::row::Row;
 use std::time::{Duration, Instant};
 
 /// Limit relative to the time without a walk.
@@ -164,7 +164,7 @@ impl Measured {
     pub fn rows(&self) -> [Row; 2] {
         KINDS.map(|(kind, most_ns)| {
             let ratios = self.walks.iter().map(|it| most_ns(&it.walking) / most_ns(&it.quiet));
-            let ratio = Figure::of_rounds(&ratios.collect::<Vec<_>>());
+            let ratio = Figure::of_rounds(ratios);
             let count = short(self.flow_count);
             let name = format!("99.9 % of bursts during a walk, {count} connections, {kind}");
             Row::limit(&name, "times without", &ratio, RATIO_MAX)

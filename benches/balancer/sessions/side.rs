@@ -1,9 +1,9 @@
 //! A worker with its connections, control, and a peer.
 
 use super::node::{Control, Heard, NONE, Nodes, Peer};
-use crate::bed::{Bed, Setup};
 use core_affinity::CoreId;
 use hotloop_balancer::services::{ServiceTable, Standing};
+use hotloop_benches::bed::{Bed, Setup};
 use ipip_lb::config::Config;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

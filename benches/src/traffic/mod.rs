@@ -8,9 +8,9 @@ mod frames;
 pub use frames::{ACK, FLOWS_MAX, SERVICE_PORT, SERVICES, SYN, Sizes, Writer};
 
 use crate::peers::buffer::Buffer;
-use crate::peers::lines::Random;
 use hotloop::ring::{Consumer, Producer, ring};
 use hotloop::stage::{BURST_CAPACITY, Burst, Core, Error, Sink, Source};
+use hotloop_measure::random::Random;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -5,8 +5,8 @@ use super::tables::{Ours, START_NS};
 use crate::Bench;
 use hotloop::arena::Pages;
 use hotloop::flow::{Classes, Config, Full, Hints, STEP_NS};
-use hotloop_benches::contest::{Contest, Side};
-use hotloop_benches::row::Row;
+use hotloop_measure::contest::{Contest, Side};
+use hotloop_measure::row::Row;
 use std::cell::{LazyCell, RefCell};
 use std::time::{Duration, Instant};
 

@@ -6,11 +6,11 @@ use crate::Bench;
 use hotloop::arena::Pages;
 use hotloop::dpdk::Eal;
 use hotloop::flow::{Config, STEP_NS, Table};
-use hotloop_benches::contest::{Contest, Outcome, PASS_MAX, Side, run_all};
-use hotloop_benches::figure::Figure;
 use hotloop_benches::peers::floor::Floor;
 use hotloop_benches::peers::rte_hash::Hash;
-use hotloop_benches::row::Row;
+use hotloop_measure::contest::{Contest, Outcome, PASS_MAX, Side, run_all};
+use hotloop_measure::figure::Figure;
+use hotloop_measure::row::Row;
 use std::cell::{LazyCell, RefCell};
 use std::time::{Duration, Instant};
 
@@ -87,8 +87,8 @@ struct Set {
     misses: Stream,
 }
 
-/// A set is made on first use, which takes seconds for the largest: never if criterion's filter
-/// leaves it out.
+/// A set is made on first use, which takes seconds for the largest: never if the command
+/// line leaves it out.
 type LazySet = LazyCell<RefCell<Set>, Box<dyn FnOnce() -> RefCell<Set>>>;
 
 /// The kind of lookup.
@@ -159,12 +159,10 @@ impl Measured {
         let name = |what| format!("flow/{what}/{}/{}", self.size.name, super::short(self.pages));
         let contest = match kind {
             Kind::Hit if self.size.is_largest() => {
-                let floor = Side::new("floor", |count| {
-                    let set = &mut *set.borrow_mut();
-                    let floor = set.tables.floor.as_ref().expect("beside the largest");
-                    timed(&mut set.hits, count, 1, |keys| floor.read(keys))
+                let floor = side("floor", (set, pass, Set::hits), |it, keys| {
+                    it.floor.as_ref().expect("beside the largest").read(keys)
                 });
-                contest(&name("hit"), set, pass, Set::hits).with(floor.pass(pass))
+                contest(&name("hit"), set, pass, Set::hits).with(floor)
             }
             Kind::Hit => contest(&name("hit"), set, pass, Set::hits),
             Kind::Miss => contest(&name("miss"), set, pass, Set::misses),
@@ -218,71 +216,53 @@ fn push(bench: &mut Bench, outcome: &Outcome, name: &str, peer: &str, aim: f64) 
 /// Selects from a set: its tables, a stream, and the sum that each key of the stream adds.
 type Of = fn(&mut Set) -> (&mut Tables, &mut Stream, u64);
 
-/// Time stands still: a flow that is found was already seen at this time. A warm-up goes over the
-/// stream once.
+/// A side that looks keys up with `find`. A warm-up goes over the stream once.
+fn side<'a>(
+    name: &str,
+    (set, pass, of): (&'a LazySet, u64, Of),
+    find: impl Fn(&mut Tables, &[Key]) -> u64 + 'a,
+) -> Side<'a> {
+    let play = move |count| {
+        let set = &mut *set.borrow_mut();
+        let (tables, stream, each) = of(set);
+        timed(stream, count, each, |keys| find(tables, keys))
+    };
+    Side::new(name, play).pass(pass)
+}
+
+/// Time stands still: a flow that is found was already seen at this time.
 fn contest<'a>(name: &str, set: &'a LazySet, pass: u64, of: Of) -> Contest<'a> {
-    let ours = move |count| {
-        let set = &mut *set.borrow_mut();
-        let (tables, stream, each) = of(set);
-        timed(stream, count, each, |keys| tables.ours.find(keys, &mut tables.now_ns, 0))
-    };
-    let hashbrown = move |count| {
-        let set = &mut *set.borrow_mut();
-        let (tables, stream, each) = of(set);
-        timed(stream, count, each, |keys| tables.hashbrown.find(keys))
-    };
-    let rte_hash = move |count| {
-        let set = &mut *set.borrow_mut();
-        let (tables, stream, each) = of(set);
-        timed(stream, count, each, |keys| tables.rte_hash.find(keys))
-    };
+    let set = (set, pass, of);
     Contest::new(name)
-        .with(Side::new("hotloop", ours).pass(pass))
-        .with(Side::new("hashbrown", hashbrown).pass(pass))
-        .with(Side::new(RTE, rte_hash).pass(pass))
+        .with(side("hotloop", set, |it, keys| it.ours.find(keys, &mut it.now_ns, 0)))
+        .with(side("hashbrown", set, |it, keys| it.hashbrown.find(keys)))
+        .with(side(RTE, set, |it, keys| it.rte_hash.find(keys)))
 }
 
 /// Lookups with and without a call for ageing after each burst; no flow expires.
 fn ageing<'a>(name: &str, set: &'a LazySet, pass: u64) -> Contest<'a> {
-    let with = Side::new("hotloop, ageing", move |count| {
-        let Set { tables, hits, .. } = &mut *set.borrow_mut();
-        timed(hits, count, 1, |keys| {
-            let mut sum = 0;
-            for burst in keys.chunks(BURST) {
-                sum += tables.ours.find(burst, &mut tables.now_ns, 0);
-                tables.ours.0.age(tables.now_ns, AGEING_BUDGET, |_, _| unreachable!());
-            }
-            sum
-        })
+    let set = (set, pass, Set::hits as Of);
+    let with = side("hotloop, ageing", set, |it, keys| {
+        let mut sum = 0;
+        for burst in keys.chunks(BURST) {
+            sum += it.ours.find(burst, &mut it.now_ns, 0);
+            it.ours.0.age(it.now_ns, AGEING_BUDGET, |_, _| unreachable!());
+        }
+        sum
     });
-    let without = Side::new("hotloop", move |count| {
-        let Set { tables, hits, .. } = &mut *set.borrow_mut();
-        timed(hits, count, 1, |keys| {
-            let bursts = keys.chunks(BURST);
-            bursts.map(|burst| tables.ours.find(burst, &mut tables.now_ns, 0)).sum()
-        })
+    let without = side("hotloop", set, |it, keys| {
+        keys.chunks(BURST).map(|burst| it.ours.find(burst, &mut it.now_ns, 0)).sum()
     });
-    Contest::new(name).with(with.pass(pass)).with(without.pass(pass))
+    Contest::new(name).with(with).with(without)
 }
 
 /// Time advances by a step from burst to burst: every table writes it into each flow that is found.
 fn seen<'a>(name: &str, set: &'a LazySet, pass: u64) -> Contest<'a> {
-    let ours = Side::new("hotloop", move |count| {
-        let Set { tables, hits, .. } = &mut *set.borrow_mut();
-        timed(hits, count, 1, |keys| tables.ours.find(keys, &mut tables.now_ns, STEP_NS))
-    });
-    let rte_hash = Side::new(RTE, move |count| {
-        let Set { tables, hits, .. } = &mut *set.borrow_mut();
-        let now_ns = tables.now_ns;
-        timed(hits, count, 1, |keys| tables.rte_hash.find_at(keys, now_ns, STEP_NS))
-    });
-    let hashbrown = Side::new("hashbrown", move |count| {
-        let Set { tables, hits, .. } = &mut *set.borrow_mut();
-        let mut now_ns = tables.now_ns;
-        timed(hits, count, 1, |keys| tables.hashbrown.find_at(keys, &mut now_ns, STEP_NS))
-    });
-    let sides = [ours, rte_hash, hashbrown];
-    sides.into_iter().fold(Contest::new(name), |contest, side| contest.with(side.pass(pass)))
+    let set = (set, pass, Set::hits as Of);
+    Contest::new(name)
+        .with(side("hotloop", set, |it, keys| it.ours.find(keys, &mut it.now_ns, STEP_NS)))
+        .with(side(RTE, set, |it, keys| it.rte_hash.find_at(keys, it.now_ns, STEP_NS)))
+        .with(side("hashbrown", set, |it, keys| it.hashbrown.find_at(keys, it.now_ns, STEP_NS)))
 }
 
 impl Set {

@@ -8,7 +8,7 @@ mod tables;
 
 use crate::Bench;
 use hotloop::arena::{Arena, Pages, Request};
-use hotloop_benches::hugepages::Reserved;
+use hotloop_measure::hugepages::Reserved;
 
 /// Number of 2 MiB pages for all tables together.
 const HUGEPAGE_COUNT: usize = 2_200;
@@ -35,7 +35,7 @@ fn without_reserved() -> Pages {
     if Arena::new(request).is_ok() { Pages::Transparent } else { Pages::Small }
 }
 
-/// The pages' name in criterion's names.
+/// The pages' name in contests' names.
 fn short(pages: Pages) -> &'static str {
     match pages {
         Pages::Huge => "2M",

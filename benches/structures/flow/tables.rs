@@ -129,16 +129,16 @@ impl Hashbrown {
     }
 
     /// [`find`](Self::find) that also writes the time into each entry found.
-    pub fn find_at(&mut self, keys: &[Key], now_ns: &mut u64, step_ns: u64) -> u64 {
+    pub fn find_at(&mut self, keys: &[Key], mut now_ns: u64, step_ns: u64) -> u64 {
         let mut sum = 0;
         for burst in keys.chunks(BURST) {
             for key in burst {
                 if let Some(entry) = self.0.find_mut(hash(key), |it| it.key == *key) {
                     sum += entry.value[0];
-                    entry.seen_ns = *now_ns;
+                    entry.seen_ns = now_ns;
                 }
             }
-            *now_ns += step_ns;
+            now_ns += step_ns;
         }
         sum
     }

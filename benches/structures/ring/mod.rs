@@ -11,10 +11,10 @@ use crate::Bench;
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 use hotloop::dpdk::Eal;
-use hotloop_benches::contest::Contest;
-use hotloop_benches::cores::Pair;
-use hotloop_benches::distance::Distance;
 use hotloop_benches::peers::rte_ring;
+use hotloop_measure::contest::Contest;
+use hotloop_measure::cores::Pair;
+use hotloop_measure::distance::Distance;
 use ringbuf::HeapRb;
 use ringbuf::traits::{Consumer as _, Producer as _, Split as _};
 use std::hint::spin_loop;
@@ -45,21 +45,12 @@ pub fn bench(bench: &mut Bench, pair: Pair) -> Result<(), String> {
             .side(PEERS[3], array_queue(pair, batch))
             .between(pair);
         let Some(outcome) = contest.run(&mut bench.instrument) else { continue };
-        for (distance, aim) in Distance::ALL.into_iter().zip(aims) {
-            let name = format!("ring, {} cores, batch {batch}", distance.name());
-            let Some(outcome) = outcome.at(distance) else {
-                bench
-                    .table
-                    .unshown
-                    .push(format!("{name}: no slice with cores so far apart was kept"));
-                continue;
-            };
-            let rows = PEERS.into_iter().map(|peer| {
-                let aim = if peer == PEERS[0] { aim } else { OTHERS_AIM };
-                outcome.row(&name, "ns an item", ("hotloop", peer), aim)
-            });
-            bench.table.rows.extend(rows);
-        }
+        let name = |it: Distance| format!("ring, {} cores, batch {batch}", it.name());
+        outcome.add_by_distance(&mut bench.table, name, |outcome, name, distance| {
+            let aim = |peer| if peer == PEERS[0] { aims[distance as usize] } else { OTHERS_AIM };
+            let row = |peer| outcome.row(name, "ns an item", ("hotloop", peer), aim(peer));
+            PEERS.map(row).into()
+        });
     }
     bench.table.notes.push(transfers::note());
     turns::bench(bench)
@@ -67,11 +58,7 @@ pub fn bench(bench: &mut Bench, pair: Pair) -> Result<(), String> {
 
 fn hotloop(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
     let (mut tx, mut rx) = apart(hotloop::ring::ring::<u64>(CAPACITY));
-    let (mut push, mut pop) = hotloop_ends();
-    move |count| match batch {
-        1 => singly(pair, count, |item| tx.push(item).is_ok(), || rx.pop()),
-        _ => in_bursts(pair, count, batch, &mut push, &mut pop),
-    }
+    between(pair, batch, (move |item| tx.push(item).is_ok(), move || rx.pop()), hotloop_ends())
 }
 
 /// Both ends of a ring, for bursts: items are pushed from one piece, and popped into one.
@@ -99,11 +86,7 @@ fn dpdk(eal: Eal, pair: Pair, batch: usize) -> Result<impl FnMut(u64) -> Duratio
 
 fn rtrb(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
     let (mut tx, mut rx) = apart(rtrb::RingBuffer::<u64>::new(CAPACITY));
-    let (mut push, mut pop) = rtrb_ends();
-    move |count| match batch {
-        1 => singly(pair, count, |item| tx.push(item).is_ok(), || rx.pop().ok()),
-        _ => in_bursts(pair, count, batch, &mut push, &mut pop),
-    }
+    between(pair, batch, (move |item| tx.push(item).is_ok(), move || rx.pop().ok()), rtrb_ends())
 }
 
 /// Slices, which are copied whole; an end reads the other's index only if necessary.
@@ -115,11 +98,8 @@ fn rtrb_ends() -> (impl Push, impl Pop) {
 
 fn ringbuf(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
     let (mut tx, mut rx) = apart(HeapRb::<u64>::new(CAPACITY).split());
-    let (mut push, mut pop) = ringbuf_ends();
-    move |count| match batch {
-        1 => singly(pair, count, |item| tx.try_push(item).is_ok(), || rx.try_pop()),
-        _ => in_bursts(pair, count, batch, &mut push, &mut pop),
-    }
+    let ends = (move |item| tx.try_push(item).is_ok(), move || rx.try_pop());
+    between(pair, batch, ends, ringbuf_ends())
 }
 
 /// Slices, with ends that remember the other end's index.
@@ -129,12 +109,9 @@ fn ringbuf_ends() -> (impl Push, impl Pop) {
 }
 
 fn array_queue(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
-    let queue = ArrayQueue::new(CAPACITY);
-    let (mut push, mut pop) = array_queue_ends();
-    move |count| match batch {
-        1 => singly(pair, count, |item| queue.push(item).is_ok(), || queue.pop()),
-        _ => in_bursts(pair, count, batch, &mut push, &mut pop),
-    }
+    let tx = Arc::new(ArrayQueue::new(CAPACITY));
+    let rx = Arc::clone(&tx);
+    between(pair, batch, (move |item| tx.push(item).is_ok(), move || rx.pop()), array_queue_ends())
 }
 
 /// ArrayQueue has no bursts: items go one by one, `batch` times.
@@ -151,6 +128,19 @@ fn array_queue_ends() -> (impl Push, impl Pop) {
 
 fn apart<P, C>((producer, consumer): (P, C)) -> (CachePadded<P>, CachePadded<C>) {
     (CachePadded::new(producer), CachePadded::new(consumer))
+}
+
+/// Numbers from one core to the other: one by one, or in bursts of `batch`.
+fn between(
+    pair: Pair,
+    batch: usize,
+    (mut push_one, mut pop_one): (impl FnMut(u64) -> bool + Send, impl FnMut() -> Option<u64>),
+    (mut push, mut pop): (impl Push, impl Pop),
+) -> impl FnMut(u64) -> Duration {
+    move |count| match batch {
+        1 => singly(pair, count, &mut push_one, &mut pop_one),
+        _ => in_bursts(pair, count, batch, &mut push, &mut pop),
+    }
 }
 
 /// The numbers below `count`, one by one.

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::Bench;
 use hotloop::dpdk::Eal;
-use hotloop_benches::contest::Contest;
 use hotloop_benches::peers::rte_ring;
+use hotloop_measure::contest::Contest;
 use std::time::{Duration, Instant};
 
 /// Sizes of batches that lie in one piece.

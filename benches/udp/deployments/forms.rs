@@ -4,12 +4,10 @@ use super::reflector::{NAME, PIPELINE_2, PIPELINE_3, RAW, RAW_WHOLE, WHOLE};
 use crate::Bed;
 use crate::programs::Source;
 use crate::wire::{RECEIVER, RECEIVER_CPU, SENDER, SENDER_CPU, Wire, poll_sender};
-use hotloop::packet::build::udp;
-use hotloop_benches::figure::{Figure, QUARTER_COUNT};
-use hotloop_benches::row::Row;
-use hotloop_capture::write_frames;
+use hotloop_benches::datagrams::Frames;
+use hotloop_measure::figure::{Figure, QUARTER_COUNT};
+use hotloop_measure::row::Row;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
@@ -29,9 +27,6 @@ const CORE_COUNTS: [usize; 4] = [1, 2, 4, 8];
 
 /// The CPUs of the three that receive, look up and send, on a machine with two.
 const THREE_CPUS: [usize; 3] = [RECEIVER_CPU, SENDER_CPU, RECEIVER_CPU];
-
-/// Number of frames that are received over and over, each from a flow of its own.
-const FRAME_COUNT: u16 = 64;
 
 /// A form of the network function.
 struct Form {
@@ -56,7 +51,8 @@ struct Comparison {
 /// # Errors
 /// The error message of a program that fails.
 pub fn rows(bed: &Bed) -> Result<Vec<Row>, String> {
-    let (forms, comparisons) = forms(bed.folder())?;
+    let frames = Frames::new()?;
+    let (forms, comparisons) = forms(&frames);
     let mut rates = vec![Vec::new(); forms.len()];
     for round in 0..ROUND_COUNT {
         for (form, rates) in forms.iter().zip(&mut rates) {
@@ -64,7 +60,7 @@ pub fn rows(bed: &Bed) -> Result<Vec<Row>, String> {
             rates.push(measure(bed, form)? / 1e6);
         }
     }
-    let figures: Vec<_> = rates.iter().map(|rates| Figure::of_rounds(rates)).collect();
+    let figures: Vec<_> = rates.iter().map(Figure::of_rounds).collect();
     let row = |it: &Comparison| {
         let value = |peer: &&usize| figures[**peer].value;
         let best = it.peers.iter().max_by(|a, b| value(a).total_cmp(&value(b)));
@@ -75,17 +71,7 @@ pub fn rows(bed: &Bed) -> Result<Vec<Row>, String> {
     Ok(comparisons.iter().map(row).collect())
 }
 
-fn forms(folder: &Path) -> Result<(Vec<Form>, Vec<Comparison>), String> {
-    let capture = folder.join("frames.pcap");
-    let frame = |flow| {
-        udp()
-            .from(format!("192.0.2.1:{}", 10_000 + flow))
-            .to("192.0.2.2:4321")
-            .payload([7; 32])
-            .build()
-    };
-    let written = write_frames(&capture, (0..FRAME_COUNT).map(frame));
-    written.map_err(|error| error.to_string())?;
+fn forms(frames: &Frames) -> (Vec<Form>, Vec<Comparison>) {
     let xdp = format!("net_af_xdp0,iface={RECEIVER},force_copy=1");
     let on_wire = |name: &str, way, device: &str, cpus: &[usize]| Form {
         name: name.to_owned(),
@@ -97,10 +83,7 @@ fn forms(folder: &Path) -> Result<(Vec<Form>, Vec<Comparison>), String> {
     let in_memory = |name: &str, way, cpus: &[usize]| Form {
         name: format!("{name}, no kernel"),
         way,
-        devices: [
-            format!("net_pcap0,rx_pcap={},infinite_rx=1", capture.display()),
-            "net_null0".to_owned(),
-        ],
+        devices: [frames.device(), "net_null0".to_owned()],
         cpus: cpus.to_vec(),
         is_on_wire: false,
     };
@@ -137,7 +120,7 @@ fn forms(folder: &Path) -> Result<(Vec<Form>, Vec<Comparison>), String> {
         );
         compare(&mut forms, on_wire(&name, WHOLE, &device, &cpus), &[peer], WIRE_AIM);
     }
-    Ok((forms, comparisons))
+    (forms, comparisons)
 }
 
 /// Datagrams a second that the form sends back.

@@ -1,7 +1,7 @@
 //! The chart of loads: received rates over offered rates.
 
 use super::sweep::Sweep;
-use hotloop_benches::svg::{line, text};
+use hotloop_measure::svg::{begin, line, polyline, text};
 
 /// Size of the chart, and margins from its edges to the axes.
 const SIZE: [f64; 2] = [760.0, 380.0];
@@ -20,10 +20,7 @@ pub fn svg(all: &[Sweep]) -> String {
     let [width, height] = SIZE;
     let x = |mpps: f64| LEFT + mpps / top * (width - LEFT - RIGHT);
     let y = |mpps: f64| height - BOTTOM - mpps / top * (height - TOP - BOTTOM);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
-         font-size=\"12\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n"
-    );
+    let mut svg = begin(width, height);
     for step in 0..=5 {
         let mpps = top * f64::from(step) / 5.0;
         polyline(&mut svg, "#ddd", &[(x(0.0), y(mpps)), (x(top), y(mpps))]);
@@ -50,10 +47,4 @@ pub fn svg(all: &[Sweep]) -> String {
         text(&mut svg, label, "start", sweep.name);
     }
     svg + "</svg>\n"
-}
-
-fn polyline(svg: &mut String, colour: &str, places: &[(f64, f64)]) {
-    let places: Vec<_> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-    let places = places.join(" ");
-    line(svg, &format!("<polyline points=\"{places}\" stroke=\"{colour}\" fill=\"none\"/>"));
 }

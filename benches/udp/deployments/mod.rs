@@ -10,7 +10,7 @@ mod scaling;
 mod sweep;
 
 use crate::Bed;
-use hotloop_benches::table::{Table, markdown, write};
+use hotloop_measure::table::{Table, markdown, write};
 
 /// The name of the group.
 pub const NAME: &str = "deployments";
@@ -31,8 +31,7 @@ pub fn run(bed: &Bed) -> Result<(), String> {
         "{}\n## More and more load\n\n![What is received of what is sent](loads.svg)\n\n{loads}\n## What a packet costs\n\n{scaling}",
         markdown(&table)
     );
-    let written = write(NAME, "json", &table.json())
-        .and_then(|()| write("loads", "svg", &lines::svg(&sweeps)))
-        .and_then(|()| write(NAME, "md", &page));
-    written.map_err(|error| format!("the table can't be written: {error}"))
+    write(NAME, "json", &table.json())?;
+    write("loads", "svg", &lines::svg(&sweeps))?;
+    write(NAME, "md", &page)
 }

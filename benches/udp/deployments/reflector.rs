@@ -4,16 +4,16 @@
 use super::raw;
 use hotloop::arena::Arena;
 use hotloop::dpdk::{Eal, Mbuf, Port};
-use hotloop::engine::{Chain, Deployment, Engine, Graph, Placement, Topology, source};
+use hotloop::engine::{Chain, Deployment, Graph, source};
 use hotloop::flow::{Config, Table};
 use hotloop::packet::ethernet;
 use hotloop::packet::flow_key::FlowKeyV4;
 use hotloop::packet::ip::protocol;
 use hotloop::prelude::*;
+use hotloop_benches::engines::on_cpus;
 use hotloop_benches::forwarder::{headers_to_ports, swap_ends};
 use std::io::{Read, stdin};
 use std::net::Ipv4Addr;
-use std::path::Path;
 
 /// The name under which this program is the network function.
 pub const NAME: &str = "udp-reflector";
@@ -76,9 +76,7 @@ fn of_graph(way: &str, [from, to]: [&str; 2], cpus: &[usize]) -> hotloop::Result
 }
 
 fn serve(graph: impl Graph, deployment: Deployment, cpus: &[usize]) -> hotloop::Result<()> {
-    let placement = Placement::explicit(&Topology::read(Path::new("/")), cpus)?;
-    let plan = Engine::plan(graph, deployment)?.placement(placement)?;
-    plan.run(|control| {
+    on_cpus(graph, deployment, cpus)?.run(|control| {
         for _ in stdin().lines().map_while(Result::ok) {
             println!("{}", control.snapshot().sent);
         }

@@ -3,13 +3,13 @@
 
 use super::reflector::Flows;
 use hotloop::dpdk::{Eal, Mbuf, Port};
-use hotloop::engine::{Chain, Control, Deployment, Engine, Graph, Placement, Topology, source};
+use hotloop::engine::{Chain, Control, Deployment, Graph, source};
 use hotloop::prelude::*;
-use hotloop_benches::distance::trip_ns;
-use hotloop_benches::figure::lower_quartile;
+use hotloop_benches::engines::{on_cpus, per_ns};
+use hotloop_measure::distance::trip_ns;
+use hotloop_measure::figure::lower_quartile;
 use std::fmt::Write;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Numbers of look-ups in a flow table for each packet.
 const WORKS: [u32; 4] = [1, 2, 4, 8];
@@ -243,16 +243,9 @@ fn run(
     count: impl Fn(&Control<'_>) -> u64,
 ) -> hotloop::Result<f64> {
     let cpus = &cpus[..deployment.core_count()];
-    let placement = Placement::explicit(&Topology::read(Path::new("/")), cpus)?;
-    let plan = Engine::plan(graph, deployment)?.placement(placement)?;
+    let plan = on_cpus(graph, deployment, cpus)?;
     let mut packet_ns = f64::NAN;
-    plan.run(|control| {
-        control.wait_for(WARM_UP);
-        let (start, before) = (Instant::now(), count(control));
-        control.wait_for(WINDOW);
-        let counted = count(control) - before;
-        packet_ns = start.elapsed().as_secs_f64() * 1e9 / counted as f64;
-    })?;
+    plan.run(|control| packet_ns = 1.0 / per_ns(control, WARM_UP, WINDOW, count))?;
     Ok(packet_ns)
 }
 

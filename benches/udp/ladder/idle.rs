@@ -4,9 +4,9 @@
 use super::sleeper;
 use crate::programs::{SINK, number};
 use hotloop::engine::Idle;
-use hotloop_benches::distance::{Distance, around};
-use hotloop_benches::figure::{Figure, KeptMin, QUARTER_COUNT};
-use hotloop_benches::row::Row;
+use hotloop_measure::distance::{Distance, around};
+use hotloop_measure::figure::{Figure, KeptMin, QUARTER_COUNT};
+use hotloop_measure::row::Row;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -62,7 +62,7 @@ pub fn rows(folder: &Path, unshown: &mut Vec<String>) -> Result<Vec<Row>, String
         None => unshown
             .push("sleeping beside spinning at full rate: the cores were hardly ever near".into()),
     }
-    let share = Figure::of_rounds(&shares);
+    let share = Figure::of_rounds(shares);
     rows.push(Row::limit("time of a core at 1 % of the rate", "of it", &share, SHARE_MAX));
     match added_latency_ns(folder, rate)? {
         Some(added_ns) => {
@@ -102,7 +102,7 @@ fn added_latency_ns(folder: &Path, rate: Option<u64>) -> Result<Option<Figure>, 
     if latencies_ns[0].is_empty() {
         return Ok(None);
     }
-    let [of_spin_ns, of_adaptive_ns] = latencies_ns.map(|all| Figure::of_rounds(&all));
+    let [of_spin_ns, of_adaptive_ns] = latencies_ns.map(Figure::of_rounds);
     Ok(Some(of_adaptive_ns.with(&of_spin_ns, |ours, theirs| ours - theirs)))
 }
 

@@ -8,8 +8,8 @@ mod sleeper;
 
 use crate::Bed;
 use crate::programs::{Measured, Window, measure};
-use hotloop_benches::distance::{Distance, around};
-use hotloop_benches::figure::{Figure, QUARTER_COUNT, median};
+use hotloop_measure::distance::{Distance, around};
+use hotloop_measure::figure::{Figure, QUARTER_COUNT, median};
 use rungs::{Part, Rung};
 
 /// How often each rung is measured, in turn with the others.
@@ -33,13 +33,13 @@ impl Climbed<'_> {
 
     /// A figure of all rounds.
     fn figure(&self, of: impl Fn(&Measured) -> f64) -> Figure {
-        Figure::of_rounds(&self.rounds.iter().map(of).collect::<Vec<_>>())
+        Figure::of_rounds(self.rounds.iter().map(of))
     }
 
     /// The median round.
     fn middle(&self) -> Option<&Measured> {
         let rates: Vec<_> = self.rounds.iter().map(|it| it.received_pps).collect();
-        let middle = if rates.is_empty() { 0.0 } else { median(&rates) };
+        let middle = if rates.is_empty() { 0.0 } else { median(rates) };
         let distance = |it: &&Measured| (it.received_pps - middle).abs();
         self.rounds.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))
     }

@@ -3,9 +3,9 @@
 use super::Climbed;
 use super::rungs::{Part, UNSHOWN};
 use crate::programs::Measured;
-use hotloop_benches::bars;
-use hotloop_benches::row::Row;
-use hotloop_benches::table::{Table, markdown, write};
+use hotloop_measure::bars;
+use hotloop_measure::row::Row;
+use hotloop_measure::table::{Table, markdown, write};
 use std::fmt::Write as _;
 
 /// The target of poll mode on the wire, relative to the kernel's best rung with the same sender;
@@ -31,10 +31,9 @@ pub fn publish(all: &[Climbed<'_>], more: Vec<Row>, unshown: Vec<String>) -> Res
     let rates: Vec<_> = all.iter().filter(|it| !it.rounds.is_empty()).map(rate).collect();
     let picture = "![Datagrams a second on each rung](udp.svg)";
     let page = format!("{picture}\n\n{}\n{rungs}", markdown(&table));
-    let written = write("udp", "json", &table.json())
-        .and_then(|()| write("udp", "svg", &bars::svg(&rates)))
-        .and_then(|()| write("udp", "md", &page));
-    written.map_err(|error| format!("the table can't be written: {error}"))
+    write("udp", "json", &table.json())?;
+    write("udp", "svg", &bars::svg(&rates))?;
+    write("udp", "md", &page)
 }
 
 /// The rung of these parts with the highest received rate.

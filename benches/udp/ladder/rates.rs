@@ -1,8 +1,8 @@
 //! The precision of the source's rate, over any ten seconds.
 
 use crate::programs::Source;
-use hotloop_benches::figure::{Figure, QUARTER_COUNT};
-use hotloop_benches::row::Row;
+use hotloop_measure::figure::{Figure, QUARTER_COUNT};
+use hotloop_measure::row::Row;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};

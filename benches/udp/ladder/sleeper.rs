@@ -1,7 +1,7 @@
 //! How late the machine wakes a thread that only sleeps.
 
 use hotloop::engine::Idle;
-use hotloop_benches::cores::Pair;
+use hotloop_measure::cores::Pair;
 use std::num::NonZeroU64;
 use std::thread;
 use std::time::{Duration, Instant};

@@ -10,16 +10,22 @@ use std::sync::Arc;
 /// An address of one of the machine's interfaces. As a device of a run, it reports when packets can
 /// no longer pass there.
 #[derive(Debug)]
-struct Local(IpAddr);
+pub struct Local(IpAddr);
 
 /// The devices for a run with sockets at these addresses: one for each address of an interface.
 #[must_use]
-pub fn of(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<Arc<dyn Device>> {
+pub fn of(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<Arc<Local>> {
     let all: BTreeSet<_> = addresses.into_iter().map(|address| address.ip()).collect();
     // The unspecified address, groups, and addresses that are local because of a route belong to no
     // interface.
     let known = all.into_iter().filter(|address| state(*address) == Some(LinkState::Up));
-    known.map(|address| Arc::new(Local(address)) as Arc<dyn Device>).collect()
+    known.map(|address| Arc::new(Local(address))).collect()
+}
+
+/// The devices of these interfaces, and the sockets.
+pub fn and_sockets(interfaces: &[Arc<Local>], sockets: Arc<dyn Device>) -> Vec<Arc<dyn Device>> {
+    let interfaces = interfaces.iter().map(|it| Arc::clone(it) as Arc<dyn Device>);
+    interfaces.chain([sockets]).collect()
 }
 
 /// The state of the interface with this address; `None` if the kernel does not report it.

@@ -7,9 +7,12 @@
 
 pub mod address;
 pub mod arguments;
+pub mod inspect;
 pub mod interfaces;
 pub mod output;
 pub mod rate;
+pub mod running;
 pub mod sink;
 pub mod source;
 pub mod stamp;
+pub mod verify;

@@ -1,8 +1,8 @@
 //! Output: data to standard output, unless that is reserved for one line of JSON.
 
+use crate::inspect::Found;
 use crate::rate::Passed;
-use crate::sink::inspect::Found;
-use crate::sink::verify::Verified;
+use crate::verify::Verified;
 use hdrhistogram::Histogram;
 use hotloop::engine::Report;
 use hotloop_ops::ReportFormat;

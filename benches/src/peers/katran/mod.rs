@@ -5,8 +5,8 @@
 
 mod packets;
 
-use crate::peers::lines::Random;
 use crate::traffic::ACK;
+use hotloop_measure::random::Random;
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;

@@ -1,5 +1,6 @@
 //! The frames that both sides get, and the packets that Katran makes from them.
 
+use crate::configuration::{BACKENDS, NEXT_HOP};
 use crate::peers::buffer::Buffer;
 use crate::traffic::{ACK, Sizes, Writer};
 use hotloop::packet::PacketBuf;
@@ -12,12 +13,6 @@ pub const FRAME_BYTES: usize = 64;
 /// Bytes of an Ethernet header, and of an IPv4 header without options.
 const ETHERNET_BYTES: usize = 14;
 const IPV4_BYTES: usize = 20;
-
-/// The next hop of both balancers.
-const NEXT_HOP: [u8; 6] = [2, 0, 0, 0, 0, 3];
-
-/// The backends have the addresses after this one.
-const BACKENDS: u32 = 0x0a64_0000;
 
 /// The frame of a flow, as written by our source.
 pub fn frame(service_count: u32, flow: u32) -> [u8; FRAME_BYTES] {
@@ -32,7 +27,7 @@ pub fn check_wrapped(frame: &[u8], packet: &[u8], backend_count: u32) -> Result<
     if packet.len() != frame.len() + IPV4_BYTES {
         return fail("not as long as the frame and an IPv4 header");
     }
-    if packet[..6] != NEXT_HOP || packet[12..14] != [0x08, 0x00] {
+    if packet[..6] != NEXT_HOP.bytes() || packet[12..14] != [0x08, 0x00] {
         return fail("not IPv4 to the next hop");
     }
     if packet[ETHERNET_BYTES + IPV4_BYTES..] != frame[ETHERNET_BYTES..] {
@@ -45,7 +40,7 @@ pub fn check_wrapped(frame: &[u8], packet: &[u8], backend_count: u32) -> Result<
     if !is_whole || !outer.is_checksum_right() || outer.protocol() != protocol::IPV4 {
         return fail("an outer header that is not right, or not of IP in IP");
     }
-    let number = outer.destination().to_bits().wrapping_sub(BACKENDS);
+    let number = outer.destination().to_bits().wrapping_sub(BACKENDS.to_bits());
     if !(1..=backend_count).contains(&number) { fail("to no backend") } else { Ok(()) }
 }
 
@@ -57,7 +52,7 @@ mod tests {
     /// The frame wrapped in Katran's way.
     fn wrapped(frame: &[u8]) -> Vec<u8> {
         let mut packet = frame[..ETHERNET_BYTES].to_vec();
-        packet[..6].copy_from_slice(&NEXT_HOP);
+        packet[..6].copy_from_slice(&NEXT_HOP.bytes());
         packet.extend([0x45, 0, 0, 70, 0, 0, 0, 0, 64, 4, 0, 0, 172, 16, 1, 2, 10, 100, 0, 3]);
         let sum = checksum(&packet[ETHERNET_BYTES..]);
         packet[24..26].copy_from_slice(&sum.to_be_bytes());

@@ -2,7 +2,7 @@
 
 use crate::address::Address;
 use crate::arguments::{Common, Load, Way};
-use crate::sink::inspect::Questions;
+use crate::inspect::Questions;
 use crate::sink::ports::Ports;
 use crate::sink::sockets::SocketOptions;
 use crate::sink::with_source;

@@ -1,7 +1,7 @@
 //! The end of a datagram's path: it is counted, and its memory returns to its pool.
 
+use crate::inspect::{Findings, Inspection};
 use crate::rate::Passed;
-use crate::sink::inspect::{Findings, Inspection};
 use crate::stamp::now_ns;
 use hotloop::prelude::*;
 use hotloop::stage::{Counter, Device, DeviceCounters};

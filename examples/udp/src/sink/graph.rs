@@ -1,8 +1,8 @@
 //! The network function as a graph.
 
+use crate::inspect::Findings;
 use crate::sink::delivery::{Counts, Delivery};
 use crate::sink::filter::{Datagram, ToPorts};
-use crate::sink::inspect::Findings;
 use crate::sink::ports::Ports;
 use crate::sink::sockets::Sockets;
 use hotloop::engine::{Graph, Shard};
@@ -83,8 +83,8 @@ pub fn of_sockets(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inspect::Questions;
     use crate::rate::Passed;
-    use crate::sink::inspect::Questions;
     use crate::stamp::Stamp;
     use hotloop::packet::build::tcp;
     use hotloop::testing::MemoryPort;

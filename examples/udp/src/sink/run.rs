@@ -1,29 +1,24 @@
 //! The program: opens the device, runs the graph, prints rates.
 
 use crate::arguments::Way;
+use crate::inspect::Findings;
 use crate::output::{Output, Totals, lost_text};
 use crate::rate::Passed;
+use crate::running::{self, LINGER, print_until_the_end};
 use crate::sink::cli::Cli;
 use crate::sink::delivery::Counts;
 use crate::sink::graph::{graph, of_sockets, sharded};
-use crate::sink::inspect::Findings;
 use crate::sink::sockets::Sockets;
 use crate::sink::spread;
 use crate::sink::with_source::{self, Loopback};
 use crate::source::graph::Steering;
 use crate::source::pool::Pool;
 use hotloop::dpdk::{self, RssFields};
-use hotloop::engine::{Graph, Placement, RunError};
+use hotloop::engine::{Graph, Placement};
 use hotloop::prelude::*;
-use hotloop_ops::{CONTROL, Failure, Metrics, Operation, Request, Socket};
+use hotloop_ops::{Failure, Metrics, Operation, Socket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Interval between lines.
-const INTERVAL: Duration = Duration::from_secs(1);
-
-/// Time for the cores to receive the last datagrams, if they also send.
-const LINGER: Duration = Duration::from_millis(100);
 
 /// Runs the program.
 ///
@@ -98,39 +93,34 @@ struct Receiving<'a> {
 
 impl Receiving<'_> {
     fn run(self, nf: impl Graph, input: &Input, mut socket: Option<Socket>) -> Result<(), Failure> {
-        let common = &self.cli.common;
-        let mut plan = common.run.plan(nf, self.cli.deployment())?;
-        if let Some(placement) = self.placement {
-            plan = plan.placement(placement).map_err(|error| Failure::Run(error.to_string()))?;
-        }
-        let output = Output::start(common.run.report)?;
-        let (mut metrics, mut duration) = (common.run.metrics.bind()?, Duration::ZERO);
-        let result = hotloop_ops::run_watched(plan, CONTROL, common.run.watching(), |control| {
+        let Self { cli, placement, counts, findings, steering } = self;
+        let control = |control: &Control<'_>, output: &Output, metrics: Option<&mut Metrics>| {
             let started = Instant::now();
-            self.steering.inspect(|steering| steering.open());
-            let mut watch = Watch::new(self.cli, input, self.counts, &output, started);
-            watch.until_the_end(control, socket.as_mut(), metrics.as_mut());
-            duration = started.elapsed();
-            if let Some(steering) = self.steering {
+            steering.inspect(|steering| steering.open());
+            let mut watch =
+                Watch { cli, input, counts, queues: counts.queues(), lost: input.lost() };
+            let operation = Operation::new(control, socket.as_mut(), cli.common.run.duration);
+            let operation = operation.with_metrics(metrics);
+            print_until_the_end(operation, output, started, |passed| watch.lines(passed));
+            let duration = started.elapsed();
+            if let Some(steering) = steering {
                 steering.end();
                 control.wait_for(LINGER);
             }
-        });
-        let queues = self.counts.queues();
-        let totals = Totals {
-            passed: self.counts.passed(),
-            duration,
-            spread: input.spread(&queues, self.cli),
-            queues,
-            lost: input.lost(),
-            found: self.findings.found(),
+            Ok(duration)
         };
-        let printed = match &result {
-            Ok(report) => output.summary(report, &totals),
-            Err(error) => error.report().map_or(Ok(()), |report| output.summary(report, &totals)),
+        let totals = |_: &Report, duration| {
+            let queues = counts.queues();
+            Totals {
+                passed: counts.passed(),
+                duration,
+                spread: input.spread(&queues, cli),
+                queues,
+                lost: input.lost(),
+                found: findings.found(),
+            }
         };
-        result.map_err(|error: RunError| Failure::from(error))?;
-        Ok(printed?)
+        running::run(&cli.common, (nf, cli.deployment(), placement), control, totals)
     }
 }
 
@@ -204,54 +194,14 @@ struct Watch<'a> {
     cli: &'a Cli,
     input: &'a Input,
     counts: &'a Counts,
-    output: &'a Output,
-    /// When the last line was printed.
-    looked: Instant,
-    /// When the next line is due.
-    due: Instant,
     queues: Vec<(u64, Passed)>,
     lost: Vec<(&'static str, u64)>,
 }
 
-impl<'a> Watch<'a> {
-    fn new(
-        cli: &'a Cli,
-        input: &'a Input,
-        counts: &'a Counts,
-        output: &'a Output,
-        started: Instant,
-    ) -> Self {
-        let (queues, lost) = (counts.queues(), input.lost());
-        let (looked, due) = (started, started + INTERVAL);
-        Self { cli, input, counts, output, looked, due, queues, lost }
-    }
-
-    /// Prints, and answers clients, until a signal comes, the time is up, the capture ends, or the
-    /// reader of the output is gone.
-    fn until_the_end(
-        &mut self,
-        control: &Control<'_>,
-        socket: Option<&mut Socket>,
-        metrics: Option<&mut Metrics>,
-    ) {
-        let operation = Operation::new(control, socket, self.cli.common.run.duration);
-        let mut operation = operation.with_metrics(metrics);
-        loop {
-            let waited = operation.turn(&mut Request::unknown);
-            if Instant::now() >= self.due {
-                self.due += INTERVAL;
-                self.print();
-            }
-            if waited.is_some() || self.output.is_unread() {
-                return;
-            }
-        }
-    }
-
-    fn print(&mut self) {
-        let (now, queues) = (Instant::now(), self.counts.queues());
-        let duration = now - std::mem::replace(&mut self.looked, now);
-        let before = std::mem::replace(&mut self.queues, queues);
+impl Watch<'_> {
+    /// The lines for a second, which took `duration`.
+    fn lines(&mut self, duration: Duration) -> Vec<String> {
+        let before = std::mem::replace(&mut self.queues, self.counts.queues());
         let rates =
             |(now, before): (&(u64, Passed), &(u64, Passed))| (now.0, now.1.since(before.1));
         let passed: Vec<_> = self.queues.iter().zip(&before).map(rates).collect();
@@ -264,7 +214,7 @@ impl<'a> Watch<'a> {
             lines.extend(passed.into_iter().map(line));
         }
         lines.extend(self.loss());
-        self.output.lines(&lines);
+        lines
     }
 
     /// The losses since the last line, if any.

@@ -2,9 +2,9 @@
 //! from it.
 
 use crate::arguments::Load;
+use crate::inspect::Findings;
 use crate::sink::delivery::{Counts, Delivery};
 use crate::sink::filter::{Datagram, FilterDrop, ToPorts};
-use crate::sink::inspect::Findings;
 use crate::sink::ports::Ports;
 use crate::source::datagrams::{Datagrams, Plan};
 use crate::source::flows::Flows;

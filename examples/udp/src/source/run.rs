@@ -3,6 +3,7 @@
 use crate::arguments::Way;
 use crate::output::{Output, Totals};
 use crate::rate::Passed;
+use crate::running::{self, LINGER, print_until_the_end};
 use crate::source::cli::Cli;
 use crate::source::datagrams::Datagrams;
 use crate::source::graph::{Steering, graph};
@@ -12,18 +13,11 @@ use crate::source::resolve::{Own, resolve};
 use crate::source::sockets::Sockets;
 use hotloop::engine::{Graph, Placement, PlacementError, Topology};
 use hotloop::prelude::*;
-use hotloop_ops::{CONTROL, Failure, Metrics, Operation, Request, Socket};
+use hotloop_ops::{Failure, Metrics, Operation, Request, Socket};
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Interval between lines.
-const INTERVAL: Duration = Duration::from_secs(1);
-
-/// How long the device stays up after the last packet: a virtual device loses the packets that it
-/// has not passed to its peer when it stops.
-const LINGER: Duration = Duration::from_millis(100);
 
 /// Runs the program.
 ///
@@ -42,11 +36,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             let send =
                 |core: &Core| Ok::<_, Infallible>(sockets.sender(core, cli.load.payload_bytes()));
             let nf = graph(make, cli.load.rate, &steering, send);
-            Sending::new(&cli, None, &steering)?.run(
-                nf,
-                common.placement(way, common.core_count())?,
-                socket,
-            )
+            let placement = common.placement(way, common.core_count())?;
+            Sending { cli: &cli, port: None, steering: &steering }.run(nf, placement, socket)
         }
         Way::Dpdk(device) => {
             let eal = common.run.eal()?;
@@ -69,7 +60,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
                 None => placement(&Topology::read(Path::new("/")), queue_count)
                     .map_err(|error| Failure::Run(error.to_string()))?,
             };
-            Sending::new(&cli, Some(&port), &steering)?.run(nf, Some(placement), socket)
+            let sending = Sending { cli: &cli, port: Some(&port), steering: &steering };
+            sending.run(nf, Some(placement), socket)
         }
     }
 }
@@ -89,131 +81,95 @@ fn passed(cli: &Cli, packets: u64) -> Passed {
     Passed { packets, payload_bytes: packets * u64::from(cli.load.payload_bytes()) }
 }
 
-/// The control thread's work, and its results.
+/// The control thread's work.
 struct Sending<'a> {
     cli: &'a Cli,
     /// The device, unless the kernel's sockets are used.
     port: Option<&'a Port>,
     steering: &'a Steering,
-    output: Output,
-    /// How long the program sent.
-    duration: Duration,
-    gave_up: bool,
 }
 
-impl<'a> Sending<'a> {
-    fn new(cli: &'a Cli, port: Option<&'a Port>, steering: &'a Steering) -> Result<Self, Failure> {
-        let output = Output::start(cli.common.run.report)?;
-        Ok(Self { cli, port, steering, output, duration: Duration::ZERO, gave_up: false })
-    }
-
+impl Sending<'_> {
     fn run(
-        mut self,
+        self,
         nf: impl Graph,
         placement: Option<Placement>,
         mut socket: Option<Socket>,
     ) -> Result<(), Failure> {
         let common = &self.cli.common;
-        let mut plan = common.run.plan(nf, Deployment::run_to_completion(common.core_count()))?;
-        if let Some(placement) = placement {
-            plan = plan.placement(placement).map_err(|error| Failure::Run(error.to_string()))?;
-        }
-        let mut metrics = common.run.metrics.bind()?;
-        let result = hotloop_ops::run_watched(plan, CONTROL, common.run.watching(), |control| {
-            self.until_the_end(control, socket.as_mut(), metrics.as_mut());
+        let control = |control: &Control<'_>, output: &Output, metrics: Option<&mut Metrics>| {
+            let sent = self.until_the_end(control, output, socket.as_mut(), metrics);
             self.steering.end();
             control.wait_for(LINGER);
-        });
-        let report = match &result {
-            Ok(report) => Some(report),
-            Err(error) => error.report(),
+            sent
         };
-        let printed = report.map_or(Ok(()), |report| {
-            let passed = passed(self.cli, report.sent);
-            let totals = Totals { passed, duration: self.duration, ..Totals::default() };
-            self.output.summary(report, &totals)
-        });
-        result?;
-        match self.port.filter(|_| self.gave_up) {
-            Some(port) => Err(Failure::Run(format!(
-                "{} had no link for {} s: start its peer, or wait longer with --link-wait",
-                port.name(),
-                self.cli.link_wait.as_secs_f64()
-            ))),
-            None => Ok(printed?),
-        }
+        let totals = |report: &Report, duration| Totals {
+            passed: passed(self.cli, report.sent),
+            duration,
+            ..Totals::default()
+        };
+        let deployment = Deployment::run_to_completion(common.core_count());
+        running::run(common, (nf, deployment, placement), control, totals)
     }
 
+    /// Returns how long the program sent.
     fn until_the_end(
-        &mut self,
+        &self,
         control: &Control<'_>,
+        output: &Output,
         mut socket: Option<&mut Socket>,
         mut metrics: Option<&mut Metrics>,
-    ) {
-        let has_link = self.has_link(control, socket.as_deref_mut(), metrics.as_deref_mut());
+    ) -> Result<Duration, Failure> {
+        let has_link = self.has_link(control, socket.as_deref_mut(), metrics.as_deref_mut())?;
         if !has_link || Control::signal_came() {
-            return;
+            return Ok(Duration::ZERO);
         }
         let started = Instant::now();
         self.steering.open();
         let operation = Operation::new(control, socket, self.cli.common.run.duration);
-        self.print_until_the_end(control, operation.with_metrics(metrics), started);
-        self.duration = started.elapsed();
+        let mut before = Passed::default();
+        print_until_the_end(operation.with_metrics(metrics), output, started, |duration| {
+            let passed = passed(self.cli, control.snapshot().sent);
+            let rate = passed.since(before).in_time(duration);
+            before = passed;
+            let link = if self.is_link_up() { "" } else { "  (the link is down)" };
+            vec![format!("{rate}{link}")]
+        });
+        Ok(started.elapsed())
     }
 
-    /// Waits for the link; returns false if the run ends before the link is up.
+    /// Waits for the link. Returns false if a signal ends the run before the link is up.
     fn has_link(
-        &mut self,
+        &self,
         control: &Control<'_>,
         socket: Option<&mut Socket>,
         metrics: Option<&mut Metrics>,
-    ) -> bool {
-        let Some(port) = self.port else { return true };
+    ) -> Result<bool, Failure> {
+        let Some(port) = self.port else { return Ok(true) };
+        let (name, seconds) = (port.name(), self.cli.link_wait.as_secs_f64());
         let operation = Operation::new(control, socket, Some(self.cli.link_wait));
         let mut operation = operation.with_metrics(metrics);
         let mut has_warned = false;
         while !self.is_link_up() {
             if !has_warned {
-                let (name, seconds) = (port.name(), self.cli.link_wait.as_secs_f64());
                 tracing::info!("waiting up to {seconds} s for the link of {name}");
                 has_warned = true;
             }
-            if let Some(waited) = operation.turn(&mut Request::unknown) {
-                self.gave_up = waited == Waited::Elapsed;
-                return false;
+            match operation.turn(&mut Request::unknown) {
+                Some(Waited::Elapsed) => {
+                    return Err(Failure::Run(format!(
+                        "{name} had no link for {seconds} s: start its peer, or wait longer with --link-wait"
+                    )));
+                }
+                Some(_) => return Ok(false),
+                None => {}
             }
         }
-        true
+        Ok(true)
     }
 
     fn is_link_up(&self) -> bool {
         self.port.is_none_or(|port| port.link().is_ok_and(|link| link.up))
-    }
-
-    /// Prints a line a second, and answers clients, until a signal comes, the time is up, or the
-    /// reader of the output is gone.
-    fn print_until_the_end(
-        &self,
-        control: &Control<'_>,
-        mut operation: Operation<'_>,
-        started: Instant,
-    ) {
-        let (mut looked, mut due, mut before) = (started, started + INTERVAL, Passed::default());
-        loop {
-            let waited = operation.turn(&mut Request::unknown);
-            let now = Instant::now();
-            if now >= due {
-                due += INTERVAL;
-                let passed = passed(self.cli, control.snapshot().sent);
-                let rate = passed.since(before).in_time(now - looked);
-                let link = if self.is_link_up() { "" } else { "  (the link is down)" };
-                self.output.lines(&[format!("{rate}{link}")]);
-                (looked, before) = (now, passed);
-            }
-            if waited.is_some() || self.output.is_unread() {
-                return;
-            }
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The kernel's sockets, as a device that the engine sends to.
 
-use crate::interfaces;
+use crate::interfaces::{self, Local, and_sockets};
 use crate::source::flows::Flows;
 use crate::source::make::Payload;
 use crate::stamp;
@@ -9,18 +9,18 @@ use hotloop::stage::{Counter, Device, DeviceCounters};
 use hotloop_ops::Failure;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, MultiHeaders, sendmmsg};
-use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 /// The sockets of all flows: each is bound to the flow's source, and connected to its destination.
+#[derive(Debug)]
 pub struct Sockets {
     /// By core, and by the flow's index among those of the core.
     cores: Vec<(Vec<UdpSocket>, Sent)>,
     /// The interfaces with their addresses.
-    interfaces: Vec<Arc<dyn Device>>,
+    interfaces: Vec<Arc<Local>>,
 }
 
 /// One core's counter, on a cache line of its own.
@@ -86,12 +86,6 @@ fn reason(error: &io::Error) -> String {
         _ => return error.to_string(),
     };
     format!("{advice} ({error})")
-}
-
-impl fmt::Debug for Sockets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sockets").field("cores", &self.cores).finish_non_exhaustive()
-    }
 }
 
 impl Device for Sockets {
@@ -184,17 +178,16 @@ impl Sink for Sender {
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
-        let sockets = Arc::clone(&self.sockets) as Arc<dyn Device>;
-        self.sockets.interfaces.iter().cloned().chain([sockets]).collect()
+        and_sockets(&self.sockets.interfaces, Arc::clone(&self.sockets) as Arc<dyn Device>)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sink::verify::{Verified, Verifier};
     use crate::source::graph::{Steering, graph};
     use crate::source::make::Payloads;
+    use crate::verify::{Verified, Verifier};
     use std::convert::Infallible;
     use std::time::Duration;
 

@@ -4,7 +4,7 @@ mod loss;
 mod open;
 mod receive;
 
-use crate::interfaces;
+use crate::interfaces::{self, Local};
 use hotloop::prelude::*;
 use hotloop::stage::{Counter, Device, DeviceCounters};
 use hotloop_ops::Failure;
@@ -12,17 +12,17 @@ pub use loss::KernelLoss;
 pub use open::SocketOptions;
 pub use receive::{Receiver, Taken};
 use rustix::fs::fstat;
-use std::fmt;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 /// The sockets of all threads, open until this is dropped.
+#[derive(Debug)]
 pub struct Sockets {
     /// The sockets of each thread.
     threads: Vec<Thread>,
     inodes: Vec<u64>,
     /// The interfaces with their addresses.
-    interfaces: Vec<Arc<dyn Device>>,
+    interfaces: Vec<Arc<Local>>,
     /// The kernel's losses when the sockets were opened.
     before: KernelLoss,
 }
@@ -110,12 +110,6 @@ fn share<T: Clone>(sockets: &[T], thread_count: usize) -> Vec<Vec<T>> {
     (0..thread_count).map(of_thread).collect()
 }
 
-impl fmt::Debug for Sockets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sockets").field("threads", &self.threads).finish_non_exhaustive()
-    }
-}
-
 impl Device for Sockets {
     fn name(&self) -> String {
         "sockets".to_owned()
@@ -143,8 +137,8 @@ impl Device for Sockets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inspect::Findings;
     use crate::sink::delivery::{Counts as Delivered, Delivery};
-    use crate::sink::inspect::Findings;
     use hotloop::engine::Control;
     use std::convert::Infallible;
     use std::time::Duration;

@@ -1,6 +1,7 @@
 //! Reception of datagrams from one thread's sockets, in batches.
 
 use super::Sockets;
+use crate::interfaces::and_sockets;
 use crate::sink::delivery::Arrived;
 use crate::stamp;
 use hotloop::prelude::*;
@@ -162,8 +163,7 @@ impl Source for Receiver {
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
-        let sockets = Arc::clone(&self.sockets) as Arc<dyn Device>;
-        self.sockets.interfaces.iter().cloned().chain([sockets]).collect()
+        and_sockets(&self.sockets.interfaces, Arc::clone(&self.sockets) as Arc<dyn Device>)
     }
 
     fn finished(&self) -> bool {

@@ -1,20 +1,20 @@
 //! A network function between a source and a sink in memory, stepped by hand on one core.
 
 use crate::configuration::{BACKEND_COUNT, ONE_CORE, configuration, egresses};
+use crate::engines::assembled;
+use crate::traffic::{ACK, Dial, Loop, SYN, Sizes, Writer};
 use hotloop::arena::Obtained;
-use hotloop::engine::{
-    Asker, Assembly, Chain, Deployment, Engine, Graph, Plan, Taps, outlets, source,
-};
+use hotloop::engine::{Asker, Assembly, Chain, Graph, Taps, outlets, source};
 use hotloop::stage::Error;
 use hotloop_balancer::balance::{Exchange, Route};
+use hotloop_balancer::connections::Connections;
 use hotloop_balancer::counts::WorkerCounts;
 use hotloop_balancer::services::ServiceTable;
-use hotloop_benches::contest::Bursts;
-use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
+use hotloop_measure::contest::Bursts;
 use ipip_lb::config::{CONNECTIONS_MAX, Config};
 use ipip_lb::control::JOURNAL_MAX;
 use ipip_lb::network_function::{NetworkFunction, Steering};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,20 @@ const BUFFER_COUNT: usize = 192;
 /// Timeout of connections that are not established: longer than a tick's step, so that the same
 /// jump ahead in time always ends them.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(11);
+
+/// Maximum number of connections while instructions of larger sizes are counted: enough for lookups in
+/// stages.
+const COUNTED_FLOWS: u32 = 100_000;
+
+/// Bytes of a hugepage, and pages that a balancer takes beside its connections, rounding included.
+pub const HUGEPAGE_BYTES: usize = 2 << 20;
+const HUGEPAGES_MORE: usize = 8;
+
+/// Number of connections to measure, or to enter while instructions are counted.
+#[must_use]
+pub const fn to_enter(flow_count: u32, is_counting: bool) -> u32 {
+    if is_counting && flow_count > COUNTED_FLOWS { COUNTED_FLOWS } else { flow_count }
+}
 
 /// Parameters of a measured balancer.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +62,24 @@ impl Setup {
         let connections_max = if roomy < CONNECTIONS_MAX { roomy } else { CONNECTIONS_MAX };
         let backend_count = BACKEND_COUNT;
         Self { service_count, backend_count, flow_count, connections_max, sizes: Sizes::Small }
+    }
+
+    /// Bytes of the balancer's connections.
+    ///
+    /// # Panics
+    /// If they can't be addressed.
+    #[must_use]
+    pub fn connections_bytes(&self) -> usize {
+        Connections::bytes(self.connections_max as usize).expect("can be addressed")
+    }
+
+    /// Pages of 2 MiB that the balancer takes.
+    ///
+    /// # Panics
+    /// If its connections can't be addressed.
+    #[must_use]
+    pub fn hugepage_count(&self) -> usize {
+        self.connections_bytes() / HUGEPAGE_BYTES + HUGEPAGES_MORE
     }
 
     /// The configuration of a balancer on one core.
@@ -83,6 +115,9 @@ pub struct Memory {
 
 impl Bed {
     /// The balancer with its connections entered, followed by packets of random ones.
+    ///
+    /// # Errors
+    /// If it can't be made, or does not enter all connections.
     pub fn balancer(setup: &Setup) -> Result<Self, String> {
         let made = NetworkFunction::new(&setup.configuration(), egresses());
         let (function, steering) = made.map_err(|error| error.to_string())?;
@@ -91,7 +126,9 @@ impl Bed {
 
     /// A balancer with this configuration that shares its exceptions with other nodes, and the
     /// control side of it.
-    #[allow(dead_code, reason = "the group `engine` has this file too")]
+    ///
+    /// # Errors
+    /// As for [`balancer`](Self::balancer).
     pub fn sharing(
         setup: &Setup,
         config: &Config,
@@ -120,6 +157,9 @@ impl Bed {
     }
 
     /// hello-forward's graph with packets of `flow_count` flows.
+    ///
+    /// # Errors
+    /// If the graph can't be assembled.
     pub fn hello_forward(flow_count: u32, sizes: Sizes) -> Result<Self, String> {
         let packets = new_loop(sizes, 10);
         let graph = source(|core| packets.source(core)).sink(|core| packets.sink(core));
@@ -129,16 +169,14 @@ impl Bed {
     }
 
     fn new(graph: impl Graph + 'static, packets: &Loop) -> Result<Self, String> {
-        let plan = Engine::plan(graph, Deployment::run_to_completion(1));
-        let plan: &Plan<_> = Box::leak(Box::new(plan.map_err(|error| error.to_string())?));
-        let assembly = plan.assemble().map_err(|error| error.to_string())?;
+        let assembly = assembled(graph).map_err(|error| error.to_string())?;
         let (start, ahead, turned) = (Instant::now(), Duration::ZERO, Duration::ZERO);
         let dial = packets.dial();
         Ok(Self { assembly, dial, start, ahead, turned, counts: None, services: None })
     }
 
     /// The places where captures begin.
-    #[allow(dead_code, reason = "for the group `engine`, which has this file too")]
+    #[must_use]
     pub fn taps(&self) -> Taps {
         self.assembly.taps()
     }
@@ -236,7 +274,6 @@ impl Bed {
     }
 
     /// Switches to no packets.
-    #[allow(dead_code, reason = "the group `engine` has this file too")]
     pub fn rest(&self) {
         self.dial.pause();
     }
@@ -253,6 +290,9 @@ impl Bed {
     }
 
     /// Ends the bed, and checks that all received packets were sent.
+    ///
+    /// # Errors
+    /// If not.
     pub fn finish(self) -> Result<(), String> {
         let now = self.start.elapsed() + self.ahead;
         let report = self.assembly.finish(hotloop::stage::Instant::from_ns(now.as_nanos() as u64));
@@ -270,6 +310,7 @@ pub struct LazyBed<'a> {
 }
 
 impl<'a> LazyBed<'a> {
+    /// A bed that `make` makes.
     pub fn new(make: impl Fn() -> Result<Bed, String> + 'a) -> Self {
         Self { bed: RefCell::new(None), make: Box::new(make) }
     }
@@ -291,8 +332,44 @@ impl<'a> LazyBed<'a> {
     }
 
     /// [`Bed::finish`], if the bed was made.
+    ///
+    /// # Errors
+    /// As for [`Bed::finish`].
     pub fn finish(self) -> Result<(), String> {
         self.bed.into_inner().map_or(Ok(()), Bed::finish)
+    }
+}
+
+/// A balancer that unseen flows visit.
+pub struct Visited<'a> {
+    /// The balancer.
+    pub bed: LazyBed<'a>,
+    /// The next unseen flow.
+    next: Cell<u32>,
+}
+
+impl Visited<'_> {
+    /// A balancer with its flows entered, and then `syn_count` SYNs.
+    #[must_use]
+    pub fn new(setup: Setup, syn_count: u32) -> Self {
+        let bed = LazyBed::new(move || {
+            let mut bed = Bed::balancer(&setup)?;
+            if syn_count > 0 {
+                bed.arrive(setup.flow_count, u64::from(syn_count), SYN);
+                bed.play(u64::from(syn_count));
+            }
+            Ok(bed)
+        });
+        Self { bed, next: Cell::new(setup.flow_count + syn_count + 64) }
+    }
+
+    /// Times `count` packets with these flags, each of an unseen flow.
+    pub fn arrive(&self, count: u64, flags: u8) -> Duration {
+        let first = self.next.replace(self.next.get() + count as u32 + 64);
+        self.bed.with(|bed| {
+            bed.arrive(first, count, flags);
+            bed.play(count)
+        })
     }
 }
 

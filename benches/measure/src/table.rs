@@ -49,7 +49,7 @@ impl Table {
 ///
 /// # Errors
 /// If a file can't be written.
-pub fn publish(group: &str, table: &Table) -> std::io::Result<()> {
+pub fn publish(group: &str, table: &Table) -> Result<(), String> {
     table.print();
     write(group, "json", &table.json())?;
     write(group, "md", &markdown(table))
@@ -59,11 +59,12 @@ pub fn publish(group: &str, table: &Table) -> std::io::Result<()> {
 ///
 /// # Errors
 /// If the file can't be written.
-pub fn write(group: &str, extension: &str, text: &str) -> std::io::Result<()> {
-    std::fs::create_dir_all(folder())?;
+pub fn write(group: &str, extension: &str, text: &str) -> Result<(), String> {
     let path = folder().join(group).with_extension(extension);
-    std::fs::write(&path, text)?;
-    println!("written to {}", path.canonicalize()?.display());
+    let written = std::fs::create_dir_all(folder()).and_then(|()| std::fs::write(&path, text));
+    let written = written.and_then(|()| path.canonicalize());
+    let path = written.map_err(|error| format!("{} can't be written: {error}", path.display()))?;
+    println!("written to {}", path.display());
     Ok(())
 }
 
@@ -130,7 +131,7 @@ pub fn markdown(table: &Table) -> String {
 #[must_use]
 pub fn folder() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target");
+    let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target");
     target.unwrap_or_else(default).join("bench")
 }
 

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_ratio_is_that_of_the_figures() {
-        let ours = Figure::of_rounds(&[4.0, 4.0, 4.125, 3.0]);
+        let ours = Figure::of_rounds([4.0, 4.0, 4.125, 3.0]);
         let row = Row::rate("io", "peer", "Mpps", (&ours, &Figure::exact(2.0)), 2.0);
         assert_eq!((row.ours, row.theirs, row.ratio, row.result), (4.0, 2.0, 2.0, "met"));
         assert_eq!(row.spread, 0.03125);
@@ -145,21 +145,21 @@ mod tests {
 
     #[test]
     fn a_limit_is_met_from_below() {
-        let row = Row::limit("stage", "ns", &Figure::of_rounds(&[0.5, 0.5, 0.8, -0.1]), 1.0);
+        let row = Row::limit("stage", "ns", &Figure::of_rounds([0.5, 0.5, 0.8, -0.1]), 1.0);
         assert!(row.ratio > 1.0 && (row.spread - 0.3).abs() < 1e-9);
         assert_eq!(Row::limit("stage", "ns", &Figure::exact(1.2), 1.0).result, "missed");
     }
 
     #[test]
     fn a_run_whose_quarters_differ_is_no_claim() {
-        let ours = Figure::of_rounds(&[2.0, 2.0, 3.0, 1.0]);
+        let ours = Figure::of_rounds([2.0, 2.0, 3.0, 1.0]);
         let row = Row::rate("io", "peer", "Mpps", (&ours, &Figure::exact(1.0)), 2.0);
         assert_eq!((row.spread, row.result), (0.5, "unsettled"));
     }
 
     #[test]
     fn quarters_that_differ_decide_where_they_are_on_one_side_of_the_aim() {
-        let ours = Figure::of_rounds(&[2.0, 2.0, 3.0, 1.0]);
+        let ours = Figure::of_rounds([2.0, 2.0, 3.0, 1.0]);
         for (aim, expected) in
             [(1.0, "met"), (1.1, "unsettled"), (3.0, "unsettled"), (3.1, "missed")]
         {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_figure_of_too_few_rounds_is_no_claim() {
-        let ours = Figure::of_rounds(&[2.0, 2.0, 3.0]);
+        let ours = Figure::of_rounds([2.0, 2.0, 3.0]);
         for aim in [1.0, 2.0, 4.0] {
             let row = Row::rate("io", "peer", "Mpps", (&ours, &Figure::exact(1.0)), aim);
             assert_eq!(row.result, "unsettled");

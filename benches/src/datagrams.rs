@@ -2,7 +2,7 @@
 
 use hotloop::packet::build::udp;
 use hotloop_capture::write_frames;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Their destination port.
@@ -14,7 +14,14 @@ const FRAME_COUNT: u16 = 64;
 /// The payload: frames have 74 bytes.
 const PAYLOAD: [u8; 32] = [7; 32];
 
-/// A capture. Dropping this removes the file.
+/// A device that receives the frames of a capture over and over.
+#[must_use]
+pub fn playing(capture: &Path) -> String {
+    format!("net_pcap0,rx_pcap={},infinite_rx=1", capture.display())
+}
+
+/// A capture of datagrams. Dropping this removes the file.
+#[derive(Debug)]
 pub struct Frames {
     folder: TempDir,
 }
@@ -33,17 +40,20 @@ impl Frames {
     }
 
     /// The capture.
+    #[must_use]
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("datagrams.pcap")
     }
 
     /// A device that receives the capture.
+    #[must_use]
     pub fn device(&self) -> String {
-        format!("net_pcap0,rx_pcap={},infinite_rx=1", self.path().display())
+        playing(&self.path())
     }
 }
 
 /// A datagram of a flow.
+#[must_use]
 pub fn frame(flow: u16) -> Vec<u8> {
     let from = format!("192.0.2.1:{}", 10_000 + flow);
     udp().from(from).to(format!("192.0.2.2:{DATAGRAM_PORT}")).payload(PAYLOAD).build()

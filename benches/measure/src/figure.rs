@@ -1,5 +1,7 @@
 //! A figure and its reliability.
 
+use std::borrow::Borrow;
+
 /// The number of parts of a run, which are compared with each other.
 pub const QUARTER_COUNT: usize = 4;
 
@@ -55,7 +57,7 @@ impl Figure {
         let of_all = lower_quartile(&all);
         let quarters =
             parts.map(|part| if part.is_empty() { of_all } else { lower_quartile(&part) });
-        Self { value: median(&quarters), quarters, count: all.len(), settled }
+        Self { value: median(quarters), quarters, count: all.len(), settled }
     }
 
     /// The median of long rounds, each measured as a whole.
@@ -63,7 +65,8 @@ impl Figure {
     /// # Panics
     /// If there are no rounds.
     #[must_use]
-    pub fn of_rounds(rounds: &[f64]) -> Self {
+    pub fn of_rounds(rounds: impl IntoIterator<Item: Borrow<f64>>) -> Self {
+        let rounds = &values(rounds)[..];
         let bounds = |quarter: usize| quarter * rounds.len() / QUARTER_COUNT;
         let quarters = std::array::from_fn(|quarter| {
             let first = bounds(quarter);
@@ -96,7 +99,7 @@ impl Figure {
         let of = |at: usize| combine(self.quarters[at], other.quarters[at]);
         let quarters: [f64; QUARTER_COUNT] = std::array::from_fn(of);
         Self {
-            value: median(&quarters),
+            value: median(quarters),
             quarters,
             count: self.count.min(other.count),
             settled: self.settled && other.settled,
@@ -115,6 +118,10 @@ impl Figure {
     }
 }
 
+fn values(figures: impl IntoIterator<Item: Borrow<f64>>) -> Vec<f64> {
+    figures.into_iter().map(|it| *it.borrow()).collect()
+}
+
 /// The lower quartile; NaN if there are no figures.
 #[must_use]
 pub fn lower_quartile(figures: &[f64]) -> f64 {
@@ -128,8 +135,8 @@ pub fn lower_quartile(figures: &[f64]) -> f64 {
 /// # Panics
 /// If there are no figures.
 #[must_use]
-pub fn median(figures: &[f64]) -> f64 {
-    let mut sorted = figures.to_vec();
+pub fn median(figures: impl IntoIterator<Item: Borrow<f64>>) -> f64 {
+    let mut sorted = values(figures);
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
@@ -159,17 +166,17 @@ mod tests {
 
     #[test]
     fn quarters_are_those_of_the_rounds() {
-        let figure = Figure::of_rounds(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        let figure = Figure::of_rounds([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
         assert_eq!(figure.quarters, [1.5, 3.5, 5.5, 7.5]);
         assert_eq!((figure.value, figure.spread()), (4.5, 4.0));
-        assert_eq!(Figure::of_rounds(&[1.0, 3.0]).quarters, [1.0, 1.0, 3.0, 3.0]);
+        assert_eq!(Figure::of_rounds([1.0, 3.0]).quarters, [1.0, 1.0, 3.0, 3.0]);
     }
 
     #[test]
     fn one_quarter_may_be_far_away() {
-        let figure = Figure::of_rounds(&[2.0, 9.0, 3.0, 2.5]);
+        let figure = Figure::of_rounds([2.0, 9.0, 3.0, 2.5]);
         assert_eq!((figure.value, figure.spread()), (2.75, 1.0));
-        assert_eq!(Figure::of_rounds(&[2.0, 0.1, 3.0, 2.5]).spread(), 1.0);
-        assert_eq!(Figure::of_rounds(&[2.0, 9.0, 9.0, 2.5]).spread(), 6.5);
+        assert_eq!(Figure::of_rounds([2.0, 0.1, 3.0, 2.5]).spread(), 1.0);
+        assert_eq!(Figure::of_rounds([2.0, 9.0, 9.0, 2.5]).spread(), 6.5);
     }
 }

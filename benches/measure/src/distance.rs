@@ -2,6 +2,8 @@
 
 use crate::bare_lines::BareLines;
 use crate::cores::Pair;
+use crate::row::Row;
+use crate::table::Table;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -29,7 +31,7 @@ pub enum Distance {
 }
 
 impl Distance {
-    /// Both.
+    /// Both, in the order of their numbers.
     pub const ALL: [Self; 2] = [Self::Near, Self::Far];
 
     /// The distance of two cores, given the trip times before and after a slice: `None` if it
@@ -138,6 +140,26 @@ pub fn rounds<T>(
         rounds.push(around(&mut round)?);
     }
     Ok(rounds)
+}
+
+/// Adds the rows of the rounds at each distance to `table`. `name` names a distance's rows, and `rows`
+/// makes them. A distance without a round is listed as not shown.
+pub fn add_rows<T>(
+    rounds: &[(Seen, T)],
+    table: &mut Table,
+    name: impl Fn(Distance) -> String,
+    rows: impl Fn(&[&T], &str, Distance) -> Vec<Row>,
+) {
+    for distance in Distance::ALL {
+        let name = name(distance);
+        let at_it = rounds.iter().filter(|(seen, _)| seen.distance() == Some(distance));
+        let at_it: Vec<_> = at_it.map(|(_, round)| round).collect();
+        if at_it.is_empty() {
+            table.unshown.push(format!("{name}: the cores were never so far apart"));
+        } else {
+            table.rows.extend(rows(&at_it, &name, distance));
+        }
+    }
 }
 
 /// Number of rounds that have a distance.

@@ -10,15 +10,18 @@
 //! before each turn.
 
 use crate::figure::{Figure, KeptMin};
-use crate::forwarder::{CPU, Measured};
 use crate::instrument::{Instrument, Played};
 use crate::slices::{Slice, figure, level_ns};
 use crate::watch::calibration_ns;
 use core_affinity::CoreId;
 use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
 use std::process::Child;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
+
+/// The CPU that both processes forward on.
+pub const CPU: usize = 1;
 
 /// How long one process runs before the other does.
 const TURN: Duration = Duration::from_millis(5);
@@ -34,6 +37,23 @@ const ROUND_COUNT_MAX: usize = 80;
 
 /// Number of undisturbed rounds that is enough.
 const UNDISTURBED_COUNT: usize = 10;
+
+/// The measured results.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Measured {
+    /// Packets forwarded.
+    pub packets: u64,
+    /// CPU time for them.
+    pub cpu_ns: u64,
+}
+
+impl Measured {
+    /// Millions of packets per second of CPU time.
+    #[must_use]
+    pub fn mpps(self) -> f64 {
+        self.packets as f64 * 1e3 / self.cpu_ns as f64
+    }
+}
 
 /// A process that forwards.
 pub trait Forwarding: Send {

@@ -1,6 +1,6 @@
 //! A bar chart of rates.
 
-use crate::svg::{line, text};
+use crate::svg::{begin, line, text};
 
 /// Width of the chart, and margins from its edges to the bars.
 const WIDTH: f64 = 810.0;
@@ -16,10 +16,7 @@ const DECADES: [i32; 2] = [4, 9];
 #[must_use]
 pub fn svg(rates: &[(String, f64)]) -> String {
     let height = TOP + BAR * rates.len() as f64 + 30.0;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
-         font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"white\"/>\n"
-    );
+    let mut svg = begin(WIDTH, height);
     for power in DECADES[0]..=DECADES[1] {
         let (x, bottom) = (x(10_f64.powi(power)), height - 25.0);
         line(

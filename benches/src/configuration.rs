@@ -1,8 +1,8 @@
 //! The measured configuration.
 
+use crate::traffic::{SERVICE_PORT, SERVICES};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop_balancer::balance::{Egress, Egresses, Route};
-use hotloop_benches::traffic::{SERVICE_PORT, SERVICES};
 use ipip_lb::config::Config;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -11,9 +11,10 @@ use std::net::Ipv4Addr;
 pub const BACKEND_COUNT: u32 = 4;
 
 /// The backends have the addresses after this one.
-const BACKENDS: Ipv4Addr = Ipv4Addr::new(10, 100, 0, 0);
+pub const BACKENDS: Ipv4Addr = Ipv4Addr::new(10, 100, 0, 0);
 
-const NEXT_HOP: MacAddress = MacAddress::new([2, 0, 0, 0, 0, 3]);
+/// The station that packets are sent to.
+pub const NEXT_HOP: MacAddress = MacAddress::new([2, 0, 0, 0, 0, 3]);
 const OWN_MAC: MacAddress = MacAddress::new([2, 0, 0, 0, 0, 2]);
 
 /// A deployment in the configuration: one core does everything.
@@ -27,6 +28,9 @@ pub const PIPELINE: &str = "deployment = \"pipeline\"\ndispatchers = 1\nworkers 
 ///
 /// Established connections outlast the bench, and new connections are not limited in number per
 /// second.
+///
+/// # Panics
+/// If the numbers exceed the limits of a configuration.
 pub fn configuration(
     (service_count, backend_count): (u32, u32),
     connections_max: u32,

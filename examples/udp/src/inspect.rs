@@ -1,7 +1,7 @@
 //! Inspection of payloads: which datagrams came, and how long they took.
 
-use crate::sink::verify::{Verified, Verifier};
 use crate::stamp::Stamp;
+use crate::verify::{Verified, Verifier};
 use hdrhistogram::Histogram;
 use std::sync::{Mutex, PoisonError};
 

@@ -1,11 +1,9 @@
-//! State shared by all contests of a run: criterion, callgrind's counts, and the processes that
-//! play a part each.
+//! State shared by all contests of a run: callgrind's counts, and the processes that play a part
+//! each.
 
-use crate::contest::Outcome;
 use crate::figure::QUARTER_COUNT;
 use crate::slices::Slice;
-use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, Criterion, SamplingMode};
+use crate::table::{self, Table};
 use rustix::process::setpriority_process;
 use serde::{Deserialize, Serialize};
 use std::env;
@@ -15,13 +13,7 @@ use std::num::NonZero;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// Number of criterion's samples of a side, taken at regular intervals from its kept slices.
-const SAMPLE_COUNT: usize = 25;
-
-/// The length of a sample for criterion: the slices were played before.
-const SAMPLE: Duration = Duration::from_micros(1);
+use std::time::Duration;
 
 /// Number of operations that callgrind counts.
 const COUNTED_OPS: u64 = 16_384;
@@ -46,11 +38,10 @@ const COUNT_FLAG: &str = "--count=";
 const COUNT_COUNT: usize = 3;
 
 /// The function that callgrind counts.
-const COUNTED_FUNCTION: &str = "hotloop_benches::instrument::counted_ops";
+const COUNTED_FUNCTION: &str = "hotloop_measure::instrument::counted_ops";
 
-/// Criterion and the counts.
+/// The counts, and the parts.
 pub struct Instrument {
-    criterion: Criterion,
     /// The file for the names of sides, if this process counts instructions.
     counting: Option<PathBuf>,
     /// Counts from another process.
@@ -65,8 +56,7 @@ pub struct Instrument {
     file: Option<PathBuf>,
     /// Slices played by the processes before it.
     earlier: Vec<Played>,
-    /// Only contests and sides with a name that contains this are played, if criterion's arguments
-    /// set it.
+    /// Only contests with a side whose name contains this are played, if the command line sets it.
     filter: Option<String>,
     /// Contests with turns that begin with a pass, and the pass's number of operations.
     pub(crate) passes: Vec<String>,
@@ -82,7 +72,7 @@ pub(crate) struct Played {
 
 /// A side's instructions per operation.
 struct Counted {
-    /// Criterion's name of the side, including the contest's.
+    /// The name of the side, including the contest's.
     side: String,
     instructions: f64,
 }
@@ -101,12 +91,12 @@ pub fn is_first_process() -> bool {
 }
 
 impl Instrument {
-    /// Parses the command line, with criterion's arguments if `takes_criterions`. If the run is
+    /// Parses the command line, with a part of contests' names if it `takes_filter`. If the run is
     /// `in_parts`, other processes play all parts but the last before this returns.
     ///
     /// # Errors
     /// One of these processes has failed.
-    pub fn new(takes_criterions: bool, in_parts: bool) -> Result<Self, String> {
+    pub fn new(takes_filter: bool, in_parts: bool) -> Result<Self, String> {
         come_first();
         let words: Vec<_> = env::args().collect();
         let value = |flag| words.iter().find_map(|word| word.strip_prefix(flag));
@@ -121,15 +111,8 @@ impl Instrument {
         let part_count = if in_parts { QUARTER_COUNT * processes_a_quarter } else { 1 };
         let [file, counting] = [SLICES_FLAG, COUNT_FLAG].map(|flag| value(flag).map(PathBuf::from));
         let is_whole = counting.is_none() && file.is_none();
-        let criterion = Criterion::default()
-            .sample_size(SAMPLE_COUNT)
-            .warm_up_time(SAMPLE / 2)
-            .measurement_time(4 * SAMPLE * SAMPLE_COUNT as u32)
-            .nresamples(2_000);
-        let criterion =
-            if takes_criterions && is_whole { criterion.configure_from_args() } else { criterion };
         let filter = words.iter().skip(1).find(|word| !word.starts_with('-')).cloned();
-        let filter = filter.filter(|_| takes_criterions);
+        let filter = filter.filter(|_| takes_filter);
         let (mut earlier, mut counted, mut uncounted) = (Vec::new(), Vec::new(), None);
         if is_whole {
             match count_all(&words[1..]) {
@@ -139,7 +122,6 @@ impl Instrument {
             earlier = play_parts(part_count - 1, &words[1..])?;
         }
         Ok(Self {
-            criterion,
             counting,
             counted,
             uncounted,
@@ -199,10 +181,9 @@ impl Instrument {
         self.counting.is_some()
     }
 
-    /// Ends criterion's report. Returns notes about the run, to be shown with its rows.
+    /// Notes about the run, to be shown with its rows.
     #[must_use]
     pub fn finish(self) -> Vec<String> {
-        self.criterion.final_summary();
         let uncounted =
             self.uncounted.map(|reason| format!("no instructions are counted: {reason}"));
         let parts = match self.part.1 {
@@ -218,6 +199,19 @@ impl Instrument {
         [passes].into_iter().chain(uncounted).collect()
     }
 
+    /// Publishes the group's table with notes about the run. Does nothing in a process that only plays
+    /// a part of another one's run.
+    ///
+    /// # Errors
+    /// If a file can't be written.
+    pub fn publish(self, group: &str, mut table: Table) -> Result<(), String> {
+        if self.is_part() {
+            return Ok(());
+        }
+        table.notes.extend(self.finish());
+        table::publish(group, &table)
+    }
+
     /// Plays a side's operations for callgrind, after a few uncounted ones.
     pub(crate) fn count(&self, contest: &str, side: &str, play: &mut dyn FnMut(u64) -> Duration) {
         let file = self.counting.as_ref().expect("only a process that counts does this");
@@ -228,19 +222,9 @@ impl Instrument {
         }
     }
 
-    /// Whether a side with this name, in criterion's form, is selected.
+    /// Whether a side with this name, including the contest's, is selected.
     pub(crate) fn selects(&self, name: &str) -> bool {
         self.filter.as_ref().is_none_or(|filter| name.contains(filter))
-    }
-
-    /// Passes the samples of a contest to criterion.
-    pub(crate) fn sampled(&mut self, name: &str, sides: &[String], outcome: &Outcome) {
-        let mut group = self.criterion.benchmark_group(name);
-        group.sampling_mode(SamplingMode::Flat);
-        for (index, side) in sides.iter().enumerate() {
-            sample(&mut group, side, &outcome.samples_ns(index));
-        }
-        group.finish();
     }
 
     /// A side's instructions per operation, if counted.
@@ -279,20 +263,6 @@ fn play_parts(count: usize, words: &[String]) -> Result<Vec<Played>, String> {
         }
     }
     Ok(all)
-}
-
-/// Passes the times of one side to criterion.
-fn sample(group: &mut BenchmarkGroup<'_, WallTime>, side: &str, times_ns: &[f64]) {
-    let mut taken_count = 0;
-    group.bench_function(side, |bencher| {
-        let time_ns = times_ns[taken_count * times_ns.len() / SAMPLE_COUNT % times_ns.len()];
-        taken_count += 1;
-        bencher.iter_custom(|count| {
-            let start = Instant::now();
-            while start.elapsed() < SAMPLE {}
-            Duration::from_secs_f64(time_ns * count as f64 / 1e9)
-        });
-    });
 }
 
 /// Makes one process count the operations of all sides under callgrind, which writes a file for

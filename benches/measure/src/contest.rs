@@ -22,9 +22,10 @@ use crate::cores::Pair;
 use crate::distance::{Distance, Lines};
 use crate::figure::{Figure, KeptMin, QUARTER_COUNT, median};
 use crate::instrument::{Instrument, Played};
-use crate::peers::lines::Random;
+use crate::random::Random;
 use crate::row::Row;
 use crate::slices::{Slice, figure, level_ns};
+use crate::table::Table;
 use crate::watch::{Switches, calibration_ns};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -72,7 +73,7 @@ pub struct Outcome {
 }
 
 impl<'a> Contest<'a> {
-    /// A contest without sides. Criterion's name of a side is `NAME/SIDE`.
+    /// A contest without sides. On the command line and in callgrind's counts, a side is `NAME/SIDE`.
     #[must_use]
     pub fn new(name: &str) -> Self {
         let random = Random::seeded(5);
@@ -129,12 +130,8 @@ impl<'a> Contest<'a> {
         }
         let start = Instant::now();
         while {
-            let mut order: Vec<_> = (0..self.sides.len()).collect();
-            for last in (1..order.len()).rev() {
-                order.swap(last, self.random.below(last as u32 + 1) as usize);
-            }
-            for index in order {
-                self.play_turn(index, &switches, quarter);
+            for index in self.random.shuffled(self.sides.len() as u32) {
+                self.play_turn(index as usize, &switches, quarter);
             }
             start.elapsed() < time
         } {}
@@ -149,7 +146,7 @@ impl<'a> Contest<'a> {
         played.collect()
     }
 
-    /// Returns the outcome, and passes the kept slices to criterion.
+    /// The outcome, with the slices that other processes have played.
     fn end(mut self, instrument: &mut Instrument) -> Outcome {
         let (name, is_single_core) = (self.name.clone(), self.lines.is_none());
         let names: Vec<_> = self.sides.iter().map(|side| side.name.clone()).collect();
@@ -162,7 +159,6 @@ impl<'a> Contest<'a> {
             side.slices.extend(instrument.earlier(&name, &side.name));
         }
         let mut outcome = self.outcome();
-        instrument.sampled(&name, &names, &outcome);
         if is_single_core {
             let of_side = |side: &String| instrument.instructions(&name, side);
             outcome.instructions = names.iter().map(of_side).collect();
@@ -247,18 +243,10 @@ pub fn run_all(contests: Vec<Contest<'_>>, instrument: &mut Instrument) -> Vec<O
 }
 
 impl Outcome {
-    /// The nanoseconds per operation of each kept slice of a side, or of all slices if none was
-    /// kept.
-    pub(crate) fn samples_ns(&self, index: usize) -> Vec<f64> {
-        let slices = &self.sides[index].1;
-        let kept: Vec<_> = self.kept(slices).map(|slice| slice.op_ns).collect();
-        if kept.is_empty() { slices.iter().map(|slice| slice.op_ns).collect() } else { kept }
-    }
-
     /// The outcome of the slices played while the cores were this far apart; `None` if a side has
     /// no such kept slice.
     #[must_use]
-    pub fn at(&self, distance: Distance) -> Option<Self> {
+    fn at(&self, distance: Distance) -> Option<Self> {
         let outcome = Self {
             name: self.name.clone(),
             sides: self.sides.clone(),
@@ -268,6 +256,26 @@ impl Outcome {
         };
         let was_seen = outcome.sides.iter().all(|side| outcome.kept(&side.1).next().is_some());
         was_seen.then_some(outcome)
+    }
+
+    /// Adds the rows of the outcome at each distance to `table`. `name` names a distance's rows, and
+    /// `rows` makes them. A distance at which a side has no kept slice is listed as not shown.
+    pub fn add_by_distance(
+        &self,
+        table: &mut Table,
+        name: impl Fn(Distance) -> String,
+        rows: impl Fn(&Self, &str, Distance) -> Vec<Row>,
+    ) {
+        for distance in Distance::ALL {
+            let name = name(distance);
+            match self.at(distance) {
+                Some(outcome) => table.rows.extend(rows(&outcome, &name, distance)),
+                None => {
+                    let reason = format!("{name}: no slice with cores so far apart was kept");
+                    table.unshown.push(reason);
+                }
+            }
+        }
     }
 
     /// A side's nanoseconds per operation.
@@ -325,7 +333,7 @@ impl Outcome {
             bursts_ns.get(place).map_or(f64::NAN, |&ns| f64::from(ns))
         };
         let quarters: [f64; QUARTER_COUNT] = std::array::from_fn(of);
-        Figure { value: median(&quarters), quarters, ..self.figure(side) }
+        Figure { value: median(quarters), quarters, ..self.figure(side) }
     }
 
     fn kept<'s>(&self, slices: &'s [Slice]) -> impl Iterator<Item = &'s Slice> + use<'s> {
@@ -372,7 +380,7 @@ mod tests {
         let quarters: Vec<_> = contest.sides[0].slices.iter().map(|it| it.quarter).collect();
         assert_eq!(quarters, [0, 1, 2, 3]);
         let outcome = contest.outcome();
-        assert!((outcome.samples_ns(0)[0] - 100.0).abs() < 1e-6);
+        assert!((outcome.sides[0].1[0].op_ns - 100.0).abs() < 1e-6);
         assert!(play_count > QUARTER_COUNT);
     }
 
@@ -416,7 +424,7 @@ mod tests {
         assert_eq!((contest.sides[0].slice_ops, contest.sides[0].turn_slices), (4_000, 2));
         contest.play_turn(0, &Switches::of_this_thread(), 0);
         assert_eq!((reset_count.get(), ops.get()), (2, 9_000 + 2 * 4_000));
-        let slices = contest.outcome().samples_ns(0);
-        assert!(slices.iter().all(|op_ns| (op_ns - 100.0).abs() < 1e-6), "{slices:?}");
+        let slices = &contest.outcome().sides[0].1;
+        assert!(slices.iter().all(|it| (it.op_ns - 100.0).abs() < 1e-6), "{slices:?}");
     }
 }
