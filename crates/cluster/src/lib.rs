@@ -8,7 +8,7 @@
 //! - [`store`]: one configuration for all nodes, in etcd, which they prepare and then put in force in two phases; and
 //!   what the probes of each node find.
 //! - [`settings`]: the nodes and the store, as a configuration names them.
-//! - [`certificates`], [`file`], [`kept_file`], [`random`]: what both of them read, keep and draw.
+//! - [`certificates`], [`mod@file`], [`kept_file`], [`random`]: files and random numbers of both.
 //!
 //! It may use `hotloop-balancer` for the values that nodes exchange, and knows nothing of workers, of the
 //! configuration's file or of the command line.

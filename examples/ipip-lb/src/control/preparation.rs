@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How many times as long as [`prepare_ms_max`](crate::config::Cluster::prepare_ms_max) a change is prepared at most. In the
+/// How many times as long as [`prepare_ms_max`](hotloop_cluster::settings::Cluster::prepare_ms_max) a change is prepared at most. In the
 /// first part workers look through their connections; the others are for peers to enter what was found.
 pub const PREPARE_PARTS: u32 = 5;
 
