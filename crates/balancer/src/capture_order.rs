@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Number of times that a worker checks again at once, and then as many with its CPU yielded,
-/// before it sleeps between checks.
+/// Numbers of checks that a worker makes at once, and then with its CPU yielded, before it sleeps
+/// between checks.
 const SPIN_COUNT: u32 = 100;
 const YIELD_COUNT: u32 = 1000;
 

@@ -288,7 +288,7 @@ impl<'a> Control<'a> {
         self.shared.clock.now()
     }
 
-    /// What cores do when there is nothing to do.
+    /// The behaviour of cores without work.
     #[must_use]
     pub const fn idle(&self) -> Idle {
         self.shared.idle

@@ -10,8 +10,8 @@
 //!   [`Source`](hotloop_stage::Source) to a [`Sink`](hotloop_stage::Sink).
 //! - In steady state a core allocates nothing, takes no lock and makes no system call.
 //! - At every exit, also after a signal or a panic, every packet is accounted for: the [`Report`]
-//!   says whether received + created = sent + dropped, at each stage and against the devices' own
-//!   counters. Where it does not, the run is an error.
+//!   shows whether received + created = sent + dropped, at each stage and against the devices' own
+//!   counters. A difference is an error of the run.
 //! - While cores run, control hands them values by [`publish()`], queries them by [`mailbox()`], and reads
 //!   their counts by [`Control::snapshot`]; none of it makes a core wait.
 //! - Packets can be captured where they come in, go out and are dropped, by [`Control::taps`]: a capture

@@ -6,7 +6,7 @@ use hotloop_ring::{Consumer, Producer, ring};
 use std::fmt;
 
 /// Makes the two ends for requests from control to each core that runs `group`: a core's ring has
-/// room for `capacity` requests, and the ring back for as many answers.
+/// room for `capacity` requests, and the ring back for `capacity` answers.
 ///
 /// A core's stage owns its [`Mailbox`] and polls it between bursts. A request is returned only if
 /// there is room for its answer, so an answer never waits. Values are moved, not copied: a core

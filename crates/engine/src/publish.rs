@@ -15,8 +15,8 @@ use std::sync::Arc;
 /// subscriber has switched to the previous one and the superseded value is back.
 const ON_THE_WAY_MAX: usize = 1;
 
-/// Makes the two ends for publishing values of `T` from control to the cores that run `group`, all
-/// of which start with `first`.
+/// Makes the two ends for publishing values of `T` from control to the cores that run `group`.
+/// All cores start with `first`.
 ///
 /// A core's stage owns its [`Subscriber`] and switches to a newer value between bursts; the
 /// superseded value goes back to the [`Publisher`], which frees it. A core therefore never frees,

@@ -269,7 +269,7 @@ impl BurstStage<Parcel> for Split {
     }
 }
 
-/// Nine groups, two of which triple their packets.
+/// Nine groups; two triple their packets.
 fn nine_groups<'a>(world: &'a World, growth_max: usize) -> impl Graph + 'a {
     let split = move |_: &Core| Split { pool: Arc::clone(&world.nic.pool), growth_max };
     source(|core| Ok::<_, Error>(world.rx(core, 300)))

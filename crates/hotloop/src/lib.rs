@@ -51,7 +51,7 @@
 //!
 //! # Several boundaries, exits, and graphs in parts
 //!
-//! A graph has as many boundaries as its author wants, each with an item type of its own. The
+//! A graph can have any number of boundaries, each with an item type of its own. The
 //! section between two of them is a *group* of cores. [`handoff`](engine::Chain::handoff) is a
 //! boundary without a key: it keeps the order of packets. "Receive on one core, work on two, send
 //! on one" is therefore `pipeline([1, 2, 1])`. A stage that answers packets emits a

@@ -15,7 +15,7 @@
 //! # Guarantees
 //!
 //! - A thread that has called [`keep`] never gets a capability back, nor does a thread that it starts.
-//! - [`threads`] returns every thread of the process with the capabilities that it was to keep: a thread of
+//! - [`threads`] returns every thread of the process with the capabilities that it must keep: a thread of
 //!   a driver or library, which never called [`keep`], is found by those that it has.
 //!
 //! # Limits
@@ -35,7 +35,7 @@ use std::sync::{Mutex, PoisonError};
 /// Capabilities (capabilities(7)), as a set.
 pub type Capabilities = CapabilitySet;
 
-/// What each thread was to keep, by its number, of those that called [`keep`].
+/// The capabilities to keep of each thread that called [`keep`], by the number of the thread.
 static KEPT: Mutex<BTreeMap<i32, Capabilities>> = Mutex::new(BTreeMap::new());
 
 /// A thread of this process.
@@ -45,12 +45,12 @@ pub struct Thread {
     pub name: String,
     /// The capabilities that it has.
     pub has: Capabilities,
-    /// Those that it was to keep, by [`keep`]; empty if it never called that.
+    /// Those that it keeps by [`keep`]; empty if it never called that.
     pub kept: Capabilities,
 }
 
-/// Gives up every capability of the calling thread that is not in `kept`, for ever. What a thread
-/// starts later has no more. Each thread of a program that is started ahead of its run calls this.
+/// Gives up every capability of the calling thread that is not in `kept`, for ever. Threads
+/// that it starts later have no more. Each thread of a program that is started ahead of its run calls this.
 pub fn keep(kept: Capabilities) {
     if let Err(error) = try_keep(kept) {
         let thread = std::thread::current();

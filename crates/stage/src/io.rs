@@ -32,9 +32,9 @@ pub trait Source {
         Vec::new()
     }
 
-    /// Whether the source can wait, like a file: then it is polled only for as many packets as the
-    /// rings have room for, and each group of cores takes from its rings only as many as the next
-    /// group's rings have room for. So nothing is dropped as `ring_full`, unless a stage creates
+    /// Whether the source can wait, like a file: then it is polled only for packets that find room in
+    /// the rings, and each group of cores takes from its rings only packets that find room in the
+    /// next group's rings. So nothing is dropped as `ring_full`, unless a stage creates
     /// packets or releases held ones in its `tick` or `finish`, or more in `process` than its
     /// [`growth_max`](crate::BurstStage::growth_max).
     fn lossless(&self) -> bool {

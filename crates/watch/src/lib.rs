@@ -1,8 +1,8 @@
 //! Watching running cores from outside.
 //!
 //! An engine describes each core by its places and its turns, as [`CorePlaces`]. Any thread can
-//! then read the counts of the places ([`Snapshot`]) and the load of the core ([`LoadCounts`], from
-//! which [`LoadMeter`] computes figures for people), and capture the packets that pass ([`Taps`]).
+//! then read the counts of the places ([`Snapshot`]) and the load of the core ([`LoadCounts`];
+//! [`LoadMeter`] computes figures for people), and capture the packets that pass ([`Taps`]).
 //!
 //! - This crate is for engines and for programs that show the activity of their cores. It uses
 //!   rings and the vocabulary of stages, and knows neither graphs nor threads: an engine calls

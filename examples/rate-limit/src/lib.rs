@@ -72,7 +72,7 @@ fn source_of(frame: &[u8]) -> Option<SourceKey> {
     }
 }
 
-/// The limiter, from received packets to those that may pass. What carries no IP passes.
+/// The limiter, from received packets to those that may pass. Packets without IP pass.
 pub fn limited<P: PacketBuf + Send>(
     chain: impl Chain<Out = P>,
     limits: Limits,

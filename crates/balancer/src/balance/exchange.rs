@@ -74,7 +74,7 @@ pub struct Changes {
 /// Some of a worker's exceptions.
 #[derive(Debug)]
 pub struct Page {
-    /// Position from which the worker must continue; `None` once it has examined all of its
+    /// Position at which the worker must continue; `None` once it has examined all of its
     /// connections.
     pub walk: Option<Walk>,
     /// The exceptions found in a range of the tables' slots, up to the capacity.

@@ -29,8 +29,8 @@ const fn key(address: Ipv4Addr, protocol: u8, port: u16) -> u64 {
 }
 
 impl Exact {
-    /// Collects the exact services; `order` has the services' indices by prefix. An address with so
-    /// many services that its ports have pages is left out: there, two loads find the service.
+    /// Collects the exact services; `order` has the services' indices by prefix. An address
+    /// with pages of ports for its services is left out: there, two loads find the service.
     pub fn new(services: &[ServiceSpec], order: &[usize]) -> Self {
         let vips = order.chunk_by(|&a, &b| services[a].address == services[b].address);
         let few = vips.filter(|of_vip| of_vip.len() < PIECES_MAX).flatten();

@@ -205,7 +205,7 @@ impl PortTables {
 
 /// All ports, divided at each change of the most specific range, which is the first in `ranges`.
 fn pieces(ranges: &[(Ports, ServiceIndex)]) -> Vec<Piece> {
-    // Where a range begins, and where it has ended: the port, and the range's index.
+    // The first port of each range and the first port after it, each with the range's index.
     let (mut begins, mut ends) = (Vec::new(), Vec::new());
     for (rank, (ports, _)) in ranges.iter().enumerate() {
         let (first, last) = match *ports {

@@ -226,7 +226,7 @@ impl<S: Source<Item: Carries>> Input<S> {
         &mut self.burst
     }
 
-    /// Polls for at most as many packets as there is room for, and returns the number that came.
+    /// Polls for no more packets than there is room for, and returns the number that came.
     #[inline(always)]
     fn poll(&mut self, now: Instant) -> usize {
         let before = self.burst.len();

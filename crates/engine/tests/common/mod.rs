@@ -226,7 +226,7 @@ pub struct Rx {
     pub at_ns: fn(u64) -> Option<u64>,
     pub lossless: bool,
     pub burst_max: usize,
-    /// Number of packets by which it exaggerates, in the poll that delivers packet `lies_at`.
+    /// Number of packets that it reports too many, in the poll that delivers packet `lies_at`.
     pub said_more: isize,
     pub lies_at: u64,
     pub start_error: Option<&'static str>,
@@ -286,7 +286,7 @@ pub struct Tx {
     core: usize,
     /// Total number of packets that it takes before it is full.
     pub room: usize,
-    /// Number of packets by which it exaggerates, after it has sent packet `lies_at`.
+    /// Number of packets that it reports too many, after it has sent packet `lies_at`.
     pub said_more: isize,
     pub lies_at: u64,
     pub start_error: Option<&'static str>,

@@ -15,7 +15,7 @@ const TIMED_INTERVAL: u64 = 64;
 /// which makes the turn longer: the other turns are timed as a whole.
 const BY_PLACE_INTERVAL: u64 = 4;
 
-/// A timed turn that takes this many times longer than turns with as many packets is left out: the
+/// A timed turn that takes this many times longer than turns with the same number of packets is left out: the
 /// thread did not run all the time.
 const OUTLIER_FACTOR: u64 = 16;
 
