@@ -182,8 +182,8 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Plays bursts of one side without a walk and of the other with a walk, `count` times. A walk
-    /// finds the exceptions of a table, or that there are none any more, in turn.
+    /// Plays bursts of one side without a walk and of the other with a walk, `count` times. Every
+    /// other walk finds the exceptions of a table, and the next one finds that they are gone.
     pub fn walks(&mut self, round: usize, count: usize) -> Result<Walks, String> {
         let walker = round % SIDE_COUNT;
         let (mut took, mut handover, mut cpu_ms) = (Duration::ZERO, Duration::ZERO, [0.0; 2]);

@@ -13,7 +13,7 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// Makes sure that there are `count` pages, including those that others use.
+    /// Reserves pages until there are `count`, including pages in use.
     ///
     /// # Errors
     /// If there are fewer, and this process may not reserve the rest, or the kernel finds no room.

@@ -1,4 +1,4 @@
-//! DPDK's hash table with values beside it, in C loops.
+//! DPDK's hash table, driven by loops in C, with its values in an array of their own.
 //!
 //! Used in the best way for a C program: bursts of keys hashed with inlined CRC instructions;
 //! values in an array indexed by the key's position, each on a line of its own and prefetched for
@@ -112,7 +112,7 @@ impl Hash {
 
 impl Drop for Hash {
     fn drop(&mut self) {
-        // SAFETY: 1. `peer_hash_create` made it, and nobody uses it any more. 2. Its memory is
+        // SAFETY: 1. `peer_hash_create` made the table, and this is its last use. 2. Its memory is
         // still mapped: the arena is dropped after this.
         unsafe { peer_hash_free(self.raw.as_ptr()) }
     }

@@ -150,9 +150,9 @@ pub(crate) fn taken_bytes(layout: Layout) -> Option<usize> {
 }
 
 // SAFETY: 1. An allocation is a range of the mapping (`Region::free`) that is handed out once until
-// it is given back: it is valid, writable and nobody else's. 2. The mapping stays in place until
-// the last clone of the handle is dropped, wherever handles move. 3. All clones share one `Region`,
-// so one frees what another allocated. 4. Every layout with a size between the requested and the
+// it is given back: it is valid and writable, and overlaps no other allocation. 2. The mapping stays
+// in place until the last clone of the handle is dropped, wherever handles move. 3. All clones share
+// one `Region`, so one frees what another allocated. 4. Every layout with a size between the requested and the
 // returned one takes up the same bytes (`taken_bytes`), so it fits.
 unsafe impl Allocator for Arena {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {

@@ -68,7 +68,7 @@
 //! | where | what | relies on |
 //! |---|---|---|
 //! | `mapping.rs`, `map` | `mmap` | no address is requested, so no other mapping is replaced |
-//! | `mapping.rs`, `Mapping::guarded` | `mprotect` | the range lies in a mapping just made (two alignments longer, with at most one skipped), and nobody knows it yet |
+//! | `mapping.rs`, `Mapping::guarded` | `mprotect` | the range lies in a new mapping (two alignments longer, with at most one skipped) that no other code refers to yet |
 //! | `mapping.rs`, `Mapping::advise` | `madvise` | the range is cut to the mapping; the advice used doesn't change the memory's content |
 //! | `mapping.rs`, `Mapping::touch` | writing a zero to each page (kernels before 5.14) | the offset is below the length; nothing was allocated yet |
 //! | `mapping.rs`, `Mapping::lock` | `mlock2` | the range is the mapping; unmapping unlocks |

@@ -129,7 +129,7 @@ fn a_vector_becomes_one_where_it_lies() {
 
 #[test]
 fn a_forgotten_one_keeps_its_memory() {
-    // Keeps the memory behind the forgotten handles reachable for leak checkers.
+    // Keeps the memory of the forgotten handles reachable, so that leak checkers do not report it.
     static REGION: OnceLock<Arena> = OnceLock::new();
     let arena = REGION.get_or_init(|| small(4096));
     let leaked: &'static mut [u32] = ArenaBox::leak(arena.boxed_zeroed(16).unwrap());

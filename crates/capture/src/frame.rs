@@ -12,8 +12,8 @@ pub struct Frame<'a> {
     /// When it was captured, in nanoseconds since the epoch. A frame without a time has that of the
     /// frame before it, and the first one 0.
     pub timestamp_ns: u64,
-    /// Its bytes, as many as were captured.
+    /// The captured bytes.
     pub data: &'a [u8],
-    /// How many bytes it had on the wire.
+    /// Length of the frame on the wire, in bytes.
     pub original_bytes: u32,
 }

@@ -33,9 +33,9 @@ pub struct PcapNgPacket<'a> {
     pub interface: u32,
     /// When it was captured, in nanoseconds since the epoch.
     pub timestamp_ns: u64,
-    /// Its bytes, as many as were captured.
+    /// The captured bytes.
     pub data: &'a [u8],
-    /// How many bytes it had on the wire.
+    /// Length of the frame on the wire, in bytes.
     pub original_bytes: u32,
     /// Which way it went.
     pub direction: Direction,

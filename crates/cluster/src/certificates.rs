@@ -35,7 +35,7 @@ fn pem_words(error: rustls::pki_types::pem::Error) -> String {
     }
 }
 
-/// What a TLS error says to an operator.
+/// Describes a TLS error for an operator.
 pub fn why(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(error) => format!("certificate: {}", certificate_words(error)),
@@ -71,7 +71,7 @@ fn certificate_words(error: &CertificateError) -> String {
     }
 }
 
-/// What is in a name as the verifier writes it: `DnsName("lb.example")`, `IpAddress(0::1)`.
+/// Strips a name of the type that the verifier writes around it: `DnsName("lb.example")`, `IpAddress(0::1)`.
 fn bare(name: &str) -> String {
     let inner = name.split_once('(').map_or(name, |(_, inner)| inner.trim_matches(['"', ')']));
     inner.parse::<IpAddr>().map_or_else(|_| inner.to_owned(), |address| address.to_string())

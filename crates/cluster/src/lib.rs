@@ -1,7 +1,7 @@
 //! Nodes of a cluster of balancers: the connections that they share, and the store of their configuration.
 //!
-//! Several balancers of one configuration choose backends alike. What a node must know of the others is little, and
-//! this crate carries it:
+//! Several balancers of one configuration choose backends alike, so a node needs to know little of the others. This
+//! crate carries it:
 //!
 //! - [`sync`]: [exceptions](hotloop_balancer::exceptions), connections on another backend than the configuration chooses,
 //!   between each pair of nodes over TLS.
@@ -15,8 +15,7 @@
 //!
 //! # Guarantees
 //!
-//! - Nothing here is called on the packet path. Each part has a thread of its own, and never waits for the one that
-//!   calls it, nor has that one wait for the network.
+//! - Nothing here is called on the packet path. Each part has a thread of its own, so callers never wait for the network.
 //! - A peer that stops reading delays no other: what waits for it is bounded, and a new snapshot takes its place.
 //! - A configuration comes into force on all nodes or on none, unless an operator forces it.
 //!

@@ -1,4 +1,4 @@
-//! Random numbers that nobody can guess, from the system.
+//! Unpredictable random numbers from the system's generator.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The nodes of which this is one.
+/// This node of a cluster, and its peers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cluster {
     /// The name of this node.

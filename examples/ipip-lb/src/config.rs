@@ -111,7 +111,7 @@ pub struct Config {
     pub nested_backends: Vec<IpAddr>,
     /// How VIPs are announced, if they are.
     pub announce: Option<Announce>,
-    /// The nodes of which this is one, if there are others.
+    /// This node of a cluster and its peers, if it has any.
     pub cluster: Option<Cluster>,
     /// The store that has the configuration of all nodes of the cluster, if one has.
     pub store: Option<Store>,
