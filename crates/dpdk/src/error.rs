@@ -1,8 +1,7 @@
 //! Errors between this program and DPDK.
 
-use crate::mempool::{MempoolNeed, MempoolReport};
-use hotloop_dpdk_sys as sys;
-use std::ffi::{CStr, c_int};
+use crate::mbuf_count::{MempoolNeed, MempoolReport};
+use crate::stack;
 use std::fmt;
 
 /// Why DPDK or this crate refused a call. Each message has the request, the finding and the remedy.
@@ -52,12 +51,7 @@ pub enum Error {
 
     /// The calling thread's stack has too little room left for DPDK's drivers, or is not the one
     /// that the system gave the thread.
-    #[error(
-        "this thread has {found}, and DPDK's drivers need {room} bytes: give it a larger stack \
-         (std::thread::Builder::stack_size; ulimit -s for a program's first thread), or call from \
-         fewer functions deep",
-        room = crate::stack::ROOM_BYTES
-    )]
+    #[error("{}", stack::message(found))]
     Stack {
         /// Room left on the thread's stack, or why that is unknown.
         found: String,
@@ -269,21 +263,8 @@ impl fmt::Display for Direction {
     }
 }
 
-/// DPDK's error code of the calling thread's last failed call.
-pub(crate) fn errno() -> c_int {
-    // SAFETY: 1. Reads a thread-local variable.
-    unsafe { sys::sh_errno() }
-}
-
-/// An error code as text; DPDK returns some negated.
-pub(crate) fn errno_text(code: c_int) -> String {
-    let code = code.abs();
-    // SAFETY: 1. rte_errno.h: takes any number; the text lives until the thread's next call.
-    let text = unsafe { sys::rte_strerror(code) };
-    if text.is_null() {
-        return format!("error {code}");
+impl From<stack::NoRoom> for Error {
+    fn from(stack::NoRoom { found }: stack::NoRoom) -> Self {
+        Self::Stack { found }
     }
-    // SAFETY: 1. rte_errno.h: it is a C string, and is copied before anything else is called.
-    let text = unsafe { CStr::from_ptr(text) };
-    format!("{} (error {code})", text.to_string_lossy())
 }

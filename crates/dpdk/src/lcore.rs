@@ -5,13 +5,12 @@
 //! ends: a guard in thread-local storage returns the id, which EAL itself never does, and flushes
 //! the thread's caches to the mempools, where EAL would leave mbufs in them.
 
-use crate::{Eal, Error, log, mempool, stack};
+use crate::errno::{errno, errno_text};
+use crate::{Eal, Error, lcore_id, log, mempool, stack};
 use hotloop_dpdk_sys as sys;
 use std::cell::OnceCell;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Number of registered threads.
-static REGISTERED_COUNT: AtomicUsize = AtomicUsize::new(0);
+pub use crate::lcore_id::current;
 
 thread_local! {
     static REGISTRATION: OnceCell<Registration> = const { OnceCell::new() };
@@ -59,13 +58,13 @@ impl Registration {
             let found = format!(
                 "{} ({} threads of this program are registered); EAL has room for {} lcores, its own \
                  among them: start fewer threads that use queues, or give EAL fewer lcores (-l)",
-                crate::error::errno_text(crate::error::errno()),
-                REGISTERED_COUNT.load(Relaxed),
+                errno_text(errno()),
+                lcore_id::registered_count(),
                 sys::SH_LCORE_MAX
             );
             return Err(Error::NoLcore { found });
         }
-        REGISTERED_COUNT.fetch_add(1, Relaxed);
+        lcore_id::count_registered();
         Ok(Self { lcore: current().unwrap_or_default() })
     }
 }
@@ -79,20 +78,6 @@ impl Drop for Registration {
         // SAFETY: 1. This thread was registered by `new`, in `register`, which keeps the value in the
         // thread's own storage.
         unsafe { sys::rte_thread_unregister() };
-        REGISTERED_COUNT.fetch_sub(1, Relaxed);
+        lcore_id::count_unregistered();
     }
-}
-
-/// The lcore id of the calling thread, if it has one.
-#[must_use]
-pub fn current() -> Option<u32> {
-    // SAFETY: 1. Reads a thread-local variable.
-    let lcore = unsafe { sys::sh_lcore_id() };
-    (lcore != sys::SH_LCORE_ID_ANY).then_some(lcore)
-}
-
-/// Number of other registered threads, whose caches may hold mbufs.
-pub(crate) fn others_count() -> usize {
-    let own = REGISTRATION.try_with(|cell| cell.get().is_some()).unwrap_or_default();
-    REGISTERED_COUNT.load(Relaxed) - usize::from(own)
 }

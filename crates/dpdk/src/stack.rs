@@ -9,7 +9,6 @@
 //! The kernel guards the main thread's stack, which grows, with 1 MiB: no frame reaches beyond
 //! that.
 
-use crate::Error;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -19,7 +18,7 @@ use std::ops::Range;
 const FRAME_BYTES_MAX: usize = 64 << 10;
 
 /// Minimum room for calling a driver: frames add up along a call, and signal handlers come on top.
-pub(crate) const ROOM_BYTES: usize = 4 * FRAME_BYTES_MAX;
+const ROOM_BYTES: usize = 4 * FRAME_BYTES_MAX;
 
 thread_local! {
     /// The allowed range of this thread's stack pointer at a call: its start and its length. Length
@@ -48,17 +47,32 @@ pub(crate) fn require() {
 #[cold]
 #[inline(never)]
 fn look() {
-    if let Err(error) = check() {
-        panic!("{error}");
+    if let Err(NoRoom { found }) = check() {
+        panic!("{}", message(&found));
     }
 }
 
+/// There is too little room, or another stack than the one that the system gave the thread.
+pub(crate) struct NoRoom {
+    /// Room left on the thread's stack, or why that is unknown.
+    pub found: String,
+}
+
+/// What was found, and the remedy.
+pub(crate) fn message(found: &str) -> String {
+    format!(
+        "this thread has {found}, and DPDK's drivers need {ROOM_BYTES} bytes: give it a larger stack \
+         (std::thread::Builder::stack_size; ulimit -s for a program's first thread), or call from \
+         fewer functions deep"
+    )
+}
+
 /// [`require`] for calls that can fail.
-pub(crate) fn check() -> Result<(), Error> {
+pub(crate) fn check() -> Result<(), NoRoom> {
     if is_allowed() {
         return Ok(());
     }
-    let stack = limits().map_err(|error| Error::Stack {
+    let stack = limits().map_err(|error| NoRoom {
         found: format!("a stack whose limits the system does not tell ({error})"),
     })?;
     let start = stack.start.saturating_add(ROOM_BYTES);
@@ -71,7 +85,7 @@ pub(crate) fn check() -> Result<(), Error> {
     } else {
         "another stack than the system gave it".into()
     };
-    Err(Error::Stack { found })
+    Err(NoRoom { found })
 }
 
 /// The addresses of the calling thread's stack, without the guard page.

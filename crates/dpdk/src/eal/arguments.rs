@@ -3,7 +3,7 @@
 
 use super::options::{IGNORED, LOG_FORMATS, OPTIONS, REFUSED, REPEATED, Value};
 use crate::Error;
-use crate::port::DeviceString;
+use crate::device::DeviceString;
 use hotloop_dpdk_sys as sys;
 use std::collections::BTreeSet;
 use std::fmt;

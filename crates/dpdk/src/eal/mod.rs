@@ -4,12 +4,12 @@ mod arguments;
 mod options;
 mod threads;
 
+use crate::errno::{errno, errno_text};
 use crate::lock::{Control, lock};
-use crate::{Error, log};
+use crate::{Error, log, timestamp};
 use arguments::Arguments;
 use hotloop_dpdk_sys as sys;
 use std::ffi::{CString, c_char, c_int};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 
 pub use arguments::EMBEDDED_ARGUMENTS;
@@ -19,12 +19,6 @@ static STARTED: OnceLock<String> = OnceLock::new();
 
 /// The arguments with which EAL first failed to start.
 static FAILED: OnceLock<String> = OnceLock::new();
-
-/// Offset in bytes at which drivers store the time of arrival in an mbuf. 0 until EAL is
-/// initialised.
-static TIMESTAMP_OFFSET: AtomicU64 = AtomicU64::new(0);
-/// The flag of `ol_flags` that marks a stored time.
-static TIMESTAMP_FLAG: AtomicU64 = AtomicU64::new(0);
 
 /// Proof that EAL is initialised in this process. It stays initialised.
 ///
@@ -183,39 +177,19 @@ fn start(arguments: &Arguments) -> Result<(), Error> {
     // EALREADY the next time.
     let (result, said) = log::capture(|| unsafe { sys::sh_eal_init(count, argv) });
     if result < 0 {
-        let errno = crate::error::errno();
-        return Err(failed(arguments, errno, &said));
+        return Err(failed(arguments, errno(), &said));
     }
     if said.contains("not respected") {
         tracing::warn!("EAL's memory is not where --base-virtaddr asks for it; EAL said: {said}");
     }
     control.announced.extend(arguments.announced().iter().cloned());
-    register_timestamp();
+    timestamp::register();
     threads::visit().map_err(|code| failed(arguments, code, &said))
 }
 
 fn failed(arguments: &Arguments, code: c_int, said: &str) -> Error {
     let earlier = FAILED.get().map(String::as_str);
-    let error = arguments.failed(&crate::error::errno_text(code), said, earlier);
+    let error = arguments.failed(&errno_text(code), said, earlier);
     let _ = FAILED.set(arguments.to_string());
     error
-}
-
-/// Registers the place of timestamps in mbufs, once.
-fn register_timestamp() {
-    let (mut offset, mut flag) = (-1, 0);
-    // SAFETY: 1. An `int` and a `u64` to write to. 2. EAL is initialised: `start` calls this after it.
-    let result = unsafe { sys::rte_mbuf_dyn_rx_timestamp_register(&mut offset, &mut flag) };
-    let end = offset as usize + size_of::<u64>();
-    if result == 0 && offset > 0 && end <= size_of::<sys::RawMbuf>() {
-        TIMESTAMP_OFFSET.store(offset as u64, Relaxed);
-        TIMESTAMP_FLAG.store(flag, Relaxed);
-    }
-}
-
-/// Offset of the time of arrival in an mbuf, and the flag that marks it as present. The eight bytes
-/// at the offset lie within the mbuf. The flag is 0 if there are no timestamps.
-#[inline]
-pub(crate) fn timestamp_place() -> (usize, u64) {
-    (TIMESTAMP_OFFSET.load(Relaxed) as usize, TIMESTAMP_FLAG.load(Relaxed))
 }

@@ -1,10 +1,10 @@
 //! An mbuf as a packet in memory.
 
+use super::HEADROOM_BYTES;
 use super::Mbuf;
 use super::segment::{data, data_mut, last, tailroom};
 use super::shared::copy_part;
-use crate::eal::timestamp_place;
-use crate::mempool::HEADROOM_BYTES;
+use crate::timestamp;
 use hotloop_dpdk_sys as sys;
 use hotloop_packet::{NoRoom, PacketBuf, PortId, Room};
 use std::mem::offset_of;
@@ -143,7 +143,7 @@ impl PacketBuf for Mbuf {
     /// The time that net_pcap reads from its file, to the microsecond.
     #[inline]
     fn timestamp_ns(&self) -> Option<u64> {
-        let (offset, flag) = timestamp_place();
+        let (offset, flag) = timestamp::place();
         let head = ptr::from_ref(self.head());
         if self.head().ol_flags & flag == 0 {
             return None;

@@ -17,6 +17,9 @@ pub(crate) use segment::is_exclusive;
 pub use shared::SharedMbuf;
 pub(crate) use shared::copy;
 
+/// Free bytes before a packet's data in a fresh mbuf: `RTE_PKTMBUF_HEADROOM`.
+pub const HEADROOM_BYTES: u16 = sys::SH_PKTMBUF_HEADROOM as u16;
+
 /// A packet in an mbuf, or in a chain of them, with one owner, which may write to it. On drop, on
 /// any thread, the packet returns to its mempool; [`Burst::clear`](hotloop_stage::Burst::clear)
 /// returns many together.

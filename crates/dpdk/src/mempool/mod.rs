@@ -3,10 +3,11 @@
 mod memory;
 mod raw;
 mod report;
-mod size;
 
 use crate::lock::{Control, lock};
-use crate::{Eal, Error, Mbuf};
+use crate::mbuf::{HEADROOM_BYTES, Mbuf};
+use crate::mbuf_count::{MempoolNeed, MempoolReport};
+use crate::{Eal, Error};
 use hotloop_dpdk_sys as sys;
 use hotloop_stage::Burst;
 use raw::RawMempool;
@@ -14,11 +15,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 pub use memory::MempoolMemory;
-pub use report::MempoolReport;
-pub use size::MempoolNeed;
-
-/// Free bytes before a packet's data in a fresh mbuf: `RTE_PKTMBUF_HEADROOM`.
-pub const HEADROOM_BYTES: u16 = sys::SH_PKTMBUF_HEADROOM as u16;
 
 /// Pools without any handle. A pool is never freed: its mbufs may be anywhere, and even after all
 /// were counted, the last one may still be on its way in.

@@ -1,9 +1,9 @@
 //! A mempool of DPDK, which is never freed.
 
 use super::{MempoolConfig, MempoolMemory};
-use crate::error::{errno, errno_text};
+use crate::errno::{errno, errno_text};
 use crate::lock::Control;
-use crate::{Error, Mbuf, lcore, log};
+use crate::{Error, Mbuf, lcore_id, log};
 use hotloop_dpdk_sys as sys;
 use hotloop_stage::Burst;
 use std::ffi::{CStr, CString, c_int};
@@ -91,9 +91,9 @@ impl RawMempool {
 
     /// Flushes the calling thread's cache into the pool.
     pub(super) fn flush_own_cache(&self) {
-        let Some(lcore) = lcore::current() else { return };
+        let Some(lcore) = lcore_id::current() else { return };
         // SAFETY: 1. The pool lives, by the type's invariant. 2. rte_mempool.h: only its lcore's
-        // thread may use a cache, and this is that thread: `lcore::current`.
+        // thread may use a cache, and this is that thread: `lcore_id::current`.
         unsafe { sys::sh_mempool_flush_cache(self.0.as_ptr(), lcore) };
     }
 

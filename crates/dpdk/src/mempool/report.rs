@@ -1,49 +1,10 @@
 //! Checks whether a pool is whole.
 
 use super::raw::RawMempool;
-use crate::lcore;
+use crate::lcore_id;
 use crate::lock::lock;
-use std::fmt;
+use crate::mbuf_count::MempoolReport;
 use std::sync::Mutex;
-
-/// The result of taking every mbuf out of a pool.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct MempoolReport {
-    /// Number of mbufs that belong to the pool.
-    pub expected_count: u32,
-    /// Number of different mbufs found.
-    pub seen_count: u32,
-    /// Number of duplicates found: mbufs that somebody gave back twice.
-    pub duplicate_count: u32,
-    /// Number of other threads registered with EAL, whose caches may hold missing mbufs.
-    pub other_lcore_count: u32,
-}
-
-impl MempoolReport {
-    /// Whether every mbuf was there, each once.
-    #[must_use]
-    pub const fn is_whole(&self) -> bool {
-        self.seen_count == self.expected_count && self.duplicate_count == 0
-    }
-}
-
-impl fmt::Display for MempoolReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} of its {} mbufs are home, {} of them twice",
-            self.seen_count, self.expected_count, self.duplicate_count
-        )?;
-        if self.other_lcore_count > 0 && self.seen_count < self.expected_count {
-            write!(
-                f,
-                " (caches of {} threads that are still registered could not be looked into)",
-                self.other_lcore_count
-            )?;
-        }
-        Ok(())
-    }
-}
 
 /// Drains the pool, checks the addresses, and fills it again, with each mbuf once.
 pub(super) fn read(pool: &RawMempool, expected_count: u32) -> MempoolReport {
@@ -68,6 +29,6 @@ pub(super) fn read(pool: &RawMempool, expected_count: u32) -> MempoolReport {
         expected_count,
         seen_count: seen as u32,
         duplicate_count: (taken - seen) as u32,
-        other_lcore_count: lcore::others_count() as u32,
+        other_lcore_count: lcore_id::others_count() as u32,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::rss::RssFields;
 use crate::Mempool;
-use crate::mempool::HEADROOM_BYTES;
+use crate::mbuf::HEADROOM_BYTES;
 
 /// The symmetric RSS key of Woo and Park ("Scalable TCP Session Monitoring with Symmetric
 /// Receive-side Scaling", 2012): both directions of a flow hash to the same value. The key repeats

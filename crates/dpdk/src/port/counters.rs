@@ -1,9 +1,9 @@
 //! The counters of a port, its driver and the kernel.
 
-use super::driver::Missed;
 use super::inner::{Inner, Phase, State};
 use super::interface::Interface;
 use super::stats::{self, PortStats};
+use crate::device::driver::Missed;
 use crate::lock::lock;
 use crate::{Error, stack};
 use hotloop_stage::{Device, DeviceCounters, LinkState, Reopening};

@@ -15,14 +15,15 @@
 //! stopped it, the last owner's drop does.
 
 use super::config::{Capabilities, Link, PortConfig};
-use super::device::DeviceString;
-use super::driver::{self, Driver, Missed};
 use super::gate::Gate;
 use super::interface::Interface;
 use super::sockets::{self, Sockets};
 use super::stats::PortStats;
 use super::{plug, spare, start, stats};
-use crate::error::{Direction, errno_text};
+use crate::device::DeviceString;
+use crate::device::driver::{self, Driver, Missed};
+use crate::errno::errno_text;
+use crate::error::Direction;
 use crate::lock::{Control, lock};
 use crate::{Eal, Error, Mempool, stack};
 use hotloop_dpdk_sys as sys;

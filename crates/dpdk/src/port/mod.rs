@@ -2,13 +2,9 @@
 
 mod config;
 mod counters;
-mod device;
-mod driver;
 mod gate;
 mod inner;
 mod interface;
-#[cfg(any(test, feature = "fuzzing"))]
-mod kvargs;
 mod plug;
 mod reopen;
 mod rss;
@@ -18,8 +14,8 @@ mod spare;
 mod start;
 mod stats;
 mod tx;
-mod values;
 
+use crate::device::DeviceString;
 use crate::error::Direction;
 use crate::{Eal, Error, Mempool, lcore};
 use hotloop_packet::PortId;
@@ -30,9 +26,6 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use config::{Capabilities, Link, PortConfig, RSS_KEY_SYMMETRIC, RssConfig};
-pub(crate) use device::DeviceString;
-#[cfg(feature = "fuzzing")]
-pub use kvargs::check_device_string;
 pub use rss::RssFields;
 pub use rx::RxQueue;
 pub use stats::PortStats;

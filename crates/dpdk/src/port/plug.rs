@@ -1,10 +1,9 @@
 //! Plugging devices in and out. Every function here takes the proof of the control lock.
 
 use super::config::Capabilities;
-use super::device::DeviceString;
 use super::rss::RssFields;
-use super::values;
-use crate::error::errno_text;
+use crate::device::{DeviceString, check_captures};
+use crate::errno::errno_text;
 use crate::lock::Control;
 use crate::{Error, log};
 use hotloop_dpdk_sys as sys;
@@ -24,7 +23,7 @@ pub(super) fn plug(_: &mut Control, device: &DeviceString) -> Result<u16, Error>
     {
         return Ok(port_id);
     }
-    values::check_captures(device).map_err(|(problem, remedy)| Error::DeviceString {
+    check_captures(device).map_err(|(problem, remedy)| Error::DeviceString {
         device: device.text().into(),
         problem,
         remedy,

@@ -4,7 +4,7 @@
 use super::inner::{Inner, Phase, PluggedIn, State, plug_in};
 use super::{plug, start, stats};
 use crate::Error;
-use crate::error::errno_text;
+use crate::errno::errno_text;
 use crate::lock::{Control, lock};
 use hotloop_dpdk_sys as sys;
 use hotloop_stage::{Limits, LinkState, Reopening};

@@ -3,9 +3,11 @@
 use super::config::{PortConfig, RSS_KEY_SYMMETRIC};
 use super::inner::{Inner, State};
 use super::rss::RssFields;
-use crate::error::errno_text;
+use crate::errno::errno_text;
 use crate::lock::Control;
-use crate::mempool::{HEADROOM_BYTES, MempoolConfig, MempoolNeed};
+use crate::mbuf::HEADROOM_BYTES;
+use crate::mbuf_count::MempoolNeed;
+use crate::mempool::MempoolConfig;
 use crate::{Error, Mempool, log};
 use hotloop_dpdk_sys as sys;
 use hotloop_stage::Limits;

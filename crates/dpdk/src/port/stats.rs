@@ -1,6 +1,6 @@
 //! A port's counters.
 
-use crate::error::errno_text;
+use crate::errno::errno_text;
 use hotloop_dpdk_sys as sys;
 use std::ffi::CStr;
 

@@ -1,6 +1,6 @@
 //! Checks of argument values that the drivers themselves don't check.
 
-use super::device::DeviceString;
+use super::DeviceString;
 use hotloop_dpdk_sys as sys;
 use std::ffi::CString;
 use std::fs;
@@ -75,7 +75,7 @@ fn check_endless(device: &DeviceString) -> Result<(), Wrong> {
 ///
 /// The caller opens the device next: the driver reads the same files, unless somebody replaces them
 /// meanwhile.
-pub(super) fn check_captures(device: &DeviceString) -> Result<(), Wrong> {
+pub(crate) fn check_captures(device: &DeviceString) -> Result<(), Wrong> {
     if device.argument("infinite_rx") != Some("1") {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! Checks that DPDK parses device strings in the same way as this crate: for tests and the fuzzer.
 
-use super::device::DeviceString;
+use super::DeviceString;
 use hotloop_dpdk_sys as sys;
 use std::ffi::{CStr, c_char, c_void};
 

@@ -1,4 +1,4 @@
-//! The number of mbufs that a pool needs.
+//! Counts of a pool's mbufs: how many it needs, and how many are there.
 
 use std::fmt;
 
@@ -58,5 +58,44 @@ impl fmt::Display for MempoolNeed {
             self.cache_count,
             self.mbuf_count()
         )
+    }
+}
+
+/// The result of taking every mbuf out of a pool.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MempoolReport {
+    /// Number of mbufs that belong to the pool.
+    pub expected_count: u32,
+    /// Number of different mbufs found.
+    pub seen_count: u32,
+    /// Number of duplicates found: mbufs that somebody gave back twice.
+    pub duplicate_count: u32,
+    /// Number of other threads registered with EAL, whose caches may hold missing mbufs.
+    pub other_lcore_count: u32,
+}
+
+impl MempoolReport {
+    /// Whether every mbuf was there, each once.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        self.seen_count == self.expected_count && self.duplicate_count == 0
+    }
+}
+
+impl fmt::Display for MempoolReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} of its {} mbufs are home, {} of them twice",
+            self.seen_count, self.expected_count, self.duplicate_count
+        )?;
+        if self.other_lcore_count > 0 && self.seen_count < self.expected_count {
+            write!(
+                f,
+                " (caches of {} threads that are still registered could not be looked into)",
+                self.other_lcore_count
+            )?;
+        }
+        Ok(())
     }
 }

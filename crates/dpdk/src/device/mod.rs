@@ -1,11 +1,19 @@
 //! Device strings: a device, its bus, and its driver's arguments.
 
-use super::driver::{self, Driver};
-use super::values;
+pub(crate) mod driver;
+#[cfg(any(test, feature = "fuzzing"))]
+mod kvargs;
+mod values;
+
 use crate::Error;
+use driver::Driver;
 use hotloop_dpdk_sys as sys;
 use std::ffi::CString;
 use std::fmt;
+
+#[cfg(feature = "fuzzing")]
+pub use kvargs::check_device_string;
+pub(crate) use values::check_captures;
 
 /// A checked device string: `net_null0,size=64` or `0000:01:00.0`.
 ///
@@ -163,7 +171,7 @@ impl DeviceString {
     }
 
     /// Every argument and its value, in order.
-    pub(super) fn arguments(&self) -> impl Iterator<Item = (&str, &str)> {
+    fn arguments(&self) -> impl Iterator<Item = (&str, &str)> {
         self.arguments.iter().map(|argument| (argument.key.as_str(), argument.value.as_str()))
     }
 
