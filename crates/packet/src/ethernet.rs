@@ -5,7 +5,7 @@ use std::hint;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
 
 pub use crate::mac::{BadMacAddress, MacAddress};
-use crate::{Header, Malformed, NoRoom, PacketBuf, Room, ip::is_host};
+use crate::{Header, Malformed, NoRoom, PacketBuf, Room, ip_fields::is_host};
 
 /// Length in bytes of an Ethernet header without VLAN tags.
 pub const HEADER_BYTES: usize = 14;

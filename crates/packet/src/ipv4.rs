@@ -8,7 +8,7 @@ use crate::{
     Header, Malformed,
     checksum::{self, Change, Sum},
     ethernet::{self, ETHERTYPE_IPV4},
-    ip::{Ecn, Fragment},
+    ip_fields::{Ecn, Fragment},
 };
 
 /// Length in bytes of a header without options.

@@ -62,6 +62,7 @@ pub mod fragment;
 pub mod icmp;
 pub mod icmpv6;
 pub mod ip;
+mod ip_fields;
 pub mod ipip;
 pub mod ipv4;
 pub mod ipv6;

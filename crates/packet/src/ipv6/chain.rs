@@ -7,7 +7,7 @@ use zerocopy::{
 
 use crate::{
     Header, Malformed,
-    ip::{Fragment, protocol},
+    ip_fields::{Fragment, protocol},
 };
 
 /// The number of extension headers that are walked through; a packet with more is malformed. RFC

@@ -11,7 +11,7 @@ use zerocopy::{
 
 pub use self::chain::{Chain, walk};
 pub(crate) use self::chain::{EXTENSION_HEADERS_MAX, FragmentHeader, is_extension};
-use crate::{Header, Malformed, checksum::Change, ip::Ecn};
+use crate::{Header, Malformed, checksum::Change, ip_fields::Ecn};
 
 /// Length in bytes of the fixed header.
 pub const HEADER_BYTES: usize = 40;
