@@ -1,10 +1,13 @@
 //! A burst: up to 64 items that move through the engine together.
 
+mod carries;
 mod cold;
+mod tagged;
 
+pub use carries::Carries;
 pub use cold::IterMut;
+pub use tagged::Tagged;
 
-use crate::{Carries, Tagged};
 use cold::{Fetch, fetch_first, fetch_next};
 use hotloop_ring::{MoveIn, MoveOut};
 use std::convert::Infallible;

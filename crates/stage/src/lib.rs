@@ -40,22 +40,22 @@
 
 #[allow(unsafe_code, reason = "a burst owns slots that are not always initialised")]
 mod burst;
+mod classify;
 mod core;
 mod counters;
 mod error;
 mod instant;
 mod io;
 mod stage;
-mod tagged;
 pub mod tap;
 mod verdict;
 
-pub use burst::{BURST_CAPACITY, Burst, Drain, IterMut};
+pub use burst::{BURST_CAPACITY, Burst, Carries, Drain, IterMut, Tagged};
+pub use classify::{Classified, Classify};
 pub use core::{Core, Limits};
 pub use counters::{Counter, Counters};
 pub use error::Error;
 pub use instant::Instant;
 pub use io::{Device, DeviceCounters, LinkState, Reopening, Sink, Source};
 pub use stage::{BurstStage, Each, Output, Stage, Tally, each};
-pub use tagged::{Classified, Classify, Tagged};
-pub use verdict::{Carries, Cx, DropReason, Dropped, NoDrops, Outgoing, Verdict};
+pub use verdict::{Cx, DropReason, Dropped, NoDrops, Outgoing, Verdict};
