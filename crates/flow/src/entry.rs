@@ -137,6 +137,18 @@ impl<K: Copy, V> Entry<K, V> {
         self.seen.get() == now
     }
 
+    /// Marks the flow as seen, unless it has expired.
+    #[inline(always)]
+    pub(crate) fn see(&self, now: u32, idle_timeouts: &IdleTimeouts) -> Option<()> {
+        if !self.was_seen(now) {
+            if self.is_expired(now, idle_timeouts) {
+                return None;
+            }
+            self.touch(now);
+        }
+        Some(())
+    }
+
     #[inline(always)]
     pub(crate) fn key(&self) -> Option<&K> {
         // SAFETY: 1. An occupied entry's key is initialised.

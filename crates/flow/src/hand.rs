@@ -4,10 +4,7 @@
 //! to be worth keeping, and is skipped from then on. So a flood of worthless flows evicts its own,
 //! and each eviction reads one entry.
 
-use crate::Key;
-use crate::group::{GROUP_SLOTS, Lanes, Mask};
-use crate::prefetch::prefetch;
-use crate::view::{Hash, View};
+use crate::group::Mask;
 
 /// The hand of a group: two sets of its slots, with a bit for each slot.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,23 +40,5 @@ impl Hand {
     #[inline(always)]
     pub(crate) fn go_past(&mut self, slot: usize) {
         self.ahead = !1 << slot;
-    }
-}
-
-impl<K: Key, V> View<'_, K, V> {
-    /// Prefetches the hand of a group.
-    #[inline(always)]
-    pub(crate) fn prefetch_hand(self, group: usize) {
-        prefetch(self.hands.as_ptr().wrapping_add(group));
-    }
-
-    /// Prefetches the entry that a search for a flow to evict will visit first.
-    #[inline(always)]
-    pub(crate) fn prefetch_next_in_turn<L: Lanes>(self, hash: Hash) {
-        let (group, control) = self.first_group(hash);
-        let occupied = L::occupied(control);
-        if let Some(slot) = self.hand(group).next(occupied) {
-            self.prefetch_entry(group * GROUP_SLOTS + slot);
-        }
     }
 }

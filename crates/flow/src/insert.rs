@@ -6,8 +6,10 @@ use crate::Key;
 use crate::config::{Class, Refused};
 use crate::entry::Flow;
 use crate::group::{GROUP_SLOTS, Lanes};
+use crate::hints::BURST_KEYS_MAX;
 use crate::place::{Place, Situation};
-use crate::table::{BURST_KEYS_MAX, Handle, Table, by_backend};
+use crate::store::Handle;
+use crate::table::{Table, by_backend};
 use crate::view::Hash;
 
 /// The result of a search for a key's flow, or else for a place.

@@ -9,8 +9,7 @@ use crate::clock::IdleTimeouts;
 use crate::config::{Class, Full};
 use crate::entry::{Entry, Flow};
 use crate::group::{GROUP_SLOTS, Lanes};
-use crate::store::Store;
-use crate::table::Handle;
+use crate::store::{Handle, Store};
 use crate::view::{Hash, View};
 
 /// The most cache lines of a table that one operation touches, with entries of one line: two of

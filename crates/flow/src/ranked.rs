@@ -4,10 +4,11 @@ use crate::Key;
 use crate::config::{Class, Full, Refused};
 use crate::entry::Flow;
 use crate::group::{GROUP_SLOTS, Lanes};
+use crate::hints::Vacancy;
 use crate::insert::Spot;
-use crate::lookup::Vacancy;
 use crate::place::Place;
-use crate::table::{Handle, Table, by_backend};
+use crate::store::Handle;
+use crate::table::{Table, by_backend};
 use crate::view::Hash;
 
 /// Ranks the flows of a full table for [`Table::insert_ranked`], and is called with the one that

@@ -16,8 +16,19 @@ use crate::hand::Hand;
 use crate::key::HashSeed;
 #[cfg(test)]
 use crate::lines;
-use crate::table::Handle;
 use crate::view::{Hash, View};
+
+/// Identifies a flow by its place in its table.
+///
+/// A handle is valid for as long as the flow is there and isn't moved to make place for a new one.
+/// After that the handle is stale and stays so: with certainty until 2^27 others have come to the
+/// table, then except for a chance of 1 in 2^27 that a later flow in that place is mistaken for it.
+/// Handles of another table mean nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handle {
+    pub(crate) slot: u32,
+    pub(crate) generation: Generation,
+}
 
 /// A full table's ratio of flows to groups: 0.85 of the slots.
 const FULL_GROUPS: (usize, usize) = (51, 4);

@@ -11,25 +11,10 @@ use crate::clock::{Clock, IdleTimeouts};
 use crate::config::{CLASS_COUNT, Class, Config, FlowError, Full};
 use crate::entry::Generation;
 use crate::group::{Backend, Lanes};
-use crate::lookup::{Hint, Hints, Vacancy, see};
+use crate::hints::{Hint, Hints, Vacancy};
 use crate::stats::Stats;
-use crate::store::Store;
+use crate::store::{Handle, Store};
 use crate::view::Hash;
-
-/// Maximum number of keys in a burst.
-pub const BURST_KEYS_MAX: usize = 64;
-
-/// Identifies a flow by its place in its table.
-///
-/// A handle is valid for as long as the flow is there and isn't moved to make place for a new one.
-/// After that the handle is stale and stays so: with certainty until 2^27 others have come to the
-/// table, then except for a chance of 1 in 2^27 that a later flow in that place is mistaken for it.
-/// Handles of another table mean nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Handle {
-    pub(crate) slot: u32,
-    pub(crate) generation: Generation,
-}
 
 /// The flows of one core: keys of type `K`, each with a value of type `V`, in memory that is
 /// allocated once.
@@ -148,7 +133,7 @@ impl<K: Key, V> Table<K, V> {
         let view = self.store.view();
         let hash = view.hash(key);
         let (slot, entry) = by_backend!(self.backend, L => view.find::<L>(key, hash))?;
-        see(entry, now, &self.idle_timeouts)?;
+        entry.see(now, &self.idle_timeouts)?;
         entry.generation().map(|generation| Handle { slot: slot as u32, generation })
     }
 

@@ -159,6 +159,22 @@ impl<'a, K: Key, V> View<'a, K, V> {
         prefetch(&raw const self.entries[slot]);
     }
 
+    /// Prefetches the hand of a group.
+    #[inline(always)]
+    pub(crate) fn prefetch_hand(self, group: usize) {
+        prefetch(self.hands.as_ptr().wrapping_add(group));
+    }
+
+    /// Prefetches the entry that a search for a flow to evict will visit first.
+    #[inline(always)]
+    pub(crate) fn prefetch_next_in_turn<L: Lanes>(self, hash: Hash) {
+        let (group, control) = self.first_group(hash);
+        let occupied = L::occupied(control);
+        if let Some(slot) = self.hand(group).next(occupied) {
+            self.prefetch_entry(group * GROUP_SLOTS + slot);
+        }
+    }
+
     /// The slot of `key`, and its entry.
     #[inline(always)]
     pub(crate) fn find<L: Lanes>(self, key: &K, hash: Hash) -> Option<(usize, &'a Entry<K, V>)> {
