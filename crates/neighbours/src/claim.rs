@@ -1,6 +1,6 @@
 //! The claim that a frame makes about a neighbour.
 
-use crate::entry::Key;
+use crate::key::Key;
 use crate::link::Link;
 use hotloop_packet::arp::{self, ArpMessage};
 use hotloop_packet::ethernet::{

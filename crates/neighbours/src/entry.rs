@@ -1,9 +1,8 @@
 //! A slot for one neighbour, which cores read and write without a lock.
 
-use crate::link::LinkId;
+use crate::key::{Key, LinkId};
 use hotloop_packet::ethernet::MacAddress;
 use hotloop_stage::Instant;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 
@@ -15,50 +14,6 @@ pub(crate) const EXPIRY_NS: u64 = 60_000_000_000;
 
 /// The confirmation time of a neighbour that the system confirms.
 pub(crate) const BY_SYSTEM_NS: u64 = u64::MAX;
-
-/// A neighbour: an address on a link.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Key {
-    /// IPv4 addresses in mapped IPv6 form, the upper half first. No neighbour has the address `::`,
-    /// which marks a free slot.
-    halves: [u64; 2],
-    pub link: LinkId,
-}
-
-impl Key {
-    pub const fn new(link: LinkId, address: IpAddr) -> Self {
-        let bits = match address {
-            IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
-            IpAddr::V6(address) => address.to_bits(),
-        };
-        Self { halves: [(bits >> 64) as u64, bits as u64], link }
-    }
-
-    pub const fn address(&self) -> IpAddr {
-        self.v6().to_canonical()
-    }
-
-    /// The IPv4 address of a key that is known to have one.
-    pub const fn v4(&self) -> Ipv4Addr {
-        Ipv4Addr::from_bits(self.halves[1] as u32)
-    }
-
-    /// The IPv6 address of a key that is known to have one.
-    pub const fn v6(&self) -> Ipv6Addr {
-        Ipv6Addr::from_bits((self.halves[0] as u128) << 64 | self.halves[1] as u128)
-    }
-
-    pub const fn is_free(&self) -> bool {
-        self.halves[0] | self.halves[1] == 0
-    }
-
-    #[inline]
-    pub const fn hash(&self, seeds: &[u64; 2]) -> u64 {
-        let upper = self.halves[0] ^ seeds[0] ^ self.link.0 as u64;
-        let product = upper as u128 * (self.halves[1] ^ seeds[1]) as u128;
-        (product >> 64) as u64 ^ product as u64
-    }
-}
 
 /// The Ethernet address of a neighbour, in the low 48 bits, with flags. Zero means unknown.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

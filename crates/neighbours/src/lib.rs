@@ -63,13 +63,15 @@
 mod asked;
 mod claim;
 mod entry;
+mod key;
 mod learn;
 mod link;
 mod resolve;
 mod table;
 
 pub use hotloop_stage::Outgoing;
+pub use key::LinkId;
 pub use learn::Learn;
-pub use link::{Link, LinkId, NextHop, Question};
+pub use link::{Link, NextHop, Question};
 pub use resolve::{NeighbourDrop, Next, NextHops, Resolve};
 pub use table::{Lesson, Neighbour, NeighbourState, Neighbours};

@@ -1,45 +1,9 @@
 //! Links, and next hops on them.
 
-use crate::entry::Key;
+use crate::key::{Key, LinkId};
 use hotloop_packet::ethernet::{self, MacAddress};
 use hotloop_packet::{NoRoom, PacketBuf, PortId, arp, nd};
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-/// The link of an address: a neighbour on one link is unknown on every other.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct LinkId(pub(crate) u32);
-
-impl LinkId {
-    /// The neighbours that the [system](NextHop::of_system) resolves, on all its links: no frame changes
-    /// them.
-    pub const SYSTEM: Self = Self(u32::MAX);
-
-    /// The link of this port, or of one VLAN of it.
-    #[must_use]
-    pub const fn new(port: PortId, vlan: Option<u16>) -> Self {
-        let vlan = match vlan {
-            Some(vlan) => vlan & 0xfff,
-            None => 0,
-        };
-        Self((port.number() as u32) << 16 | vlan as u32)
-    }
-
-    /// The numbers of the port and of its VLAN, 0 for none.
-    pub(crate) const fn numbers(self) -> (u16, u16) {
-        ((self.0 >> 16) as u16, self.0 as u16)
-    }
-}
-
-impl fmt::Display for LinkId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.numbers() {
-            _ if *self == Self::SYSTEM => f.write_str("the system"),
-            (port, 0) => write!(f, "port {port}"),
-            (port, vlan) => write!(f, "port {port}, VLAN {vlan}"),
-        }
-    }
-}
 
 /// A link and the program's own station there. Frames have no tag of the link's VLAN here: it is
 /// removed before and added after.

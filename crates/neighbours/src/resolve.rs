@@ -1,6 +1,7 @@
 //! The stage that writes the Ethernet address of the next hop.
 
-use crate::link::{LinkId, NextHop};
+use crate::key::LinkId;
+use crate::link::NextHop;
 use crate::table::Neighbours;
 use hotloop_packet::{PacketBuf, ethernet};
 use hotloop_stage::{Burst, BurstStage, Counter, Cx, Instant, Outgoing, Output, drop_reasons};

@@ -2,8 +2,9 @@
 
 use crate::asked::Asked;
 use crate::claim::{Claim, Kind, is_forbidden};
-use crate::entry::{BY_SYSTEM_NS, Entry, Key, REFRESH_NS, Snapshot, Station};
-use crate::link::{Link, LinkId, NextHop, Question};
+use crate::entry::{BY_SYSTEM_NS, Entry, REFRESH_NS, Snapshot, Station};
+use crate::key::{Key, LinkId};
+use crate::link::{Link, NextHop, Question};
 use hotloop_packet::ethernet::MacAddress;
 use hotloop_stage::Instant;
 use std::fmt;
