@@ -51,6 +51,7 @@ mod planted;
 mod pool;
 mod port;
 mod port_queues;
+mod port_state;
 mod rng;
 pub mod simulator;
 mod steady;
@@ -66,7 +67,8 @@ pub use planted::{
     Plant, PlantedBurstStage, PlantedDrop, PlantedSink, PlantedSource, PlantedStage,
 };
 pub use pool::{NotWhole, PacketPool, PooledPacket};
-pub use port::{MemoryPort, PortConfig};
+pub use port::MemoryPort;
 pub use port_queues::{MemoryRx, MemoryTx};
+pub use port_state::PortConfig;
 pub use rng::Rng;
 pub use steady::{Steady, SteadyThread, Watched};

@@ -1,44 +1,12 @@
 //! A port with memory as its wire.
 
-use crate::port_queues::{MemoryRx, MemoryTx, RxWire, TxWire};
+use crate::port_queues::{MemoryRx, MemoryTx};
+use crate::port_state::{PortConfig, PortState, lock, wire};
 use crate::{Frame, PacketPool};
 use hotloop_packet::PortId;
-use hotloop_stage::{Core, Device, DeviceCounters, Error};
-use std::collections::BTreeMap;
+use hotloop_stage::{Core, Device, Error};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// The behaviour of a [`MemoryPort`].
-#[derive(Clone, Debug)]
-pub struct PortConfig {
-    /// The port's id, which its received packets have as their
-    /// [`ingress`](hotloop_packet::PacketBuf::ingress).
-    pub id: Option<PortId>,
-    /// The pool for packets of its RX queues. A frame that arrives when none is left is lost as
-    /// `rx_nombuf`, or waits if the port is lossless.
-    pub pool: PacketPool,
-    /// Whether frames can wait, as in a file.
-    pub lossless: bool,
-    /// Number of sent packets that each TX queue keeps until the port is stopped, as descriptors
-    /// do.
-    pub tx_kept_count: usize,
-    /// Whether sent frames are copied for [`MemoryPort::take_sent`]. Without that, sending
-    /// allocates nothing.
-    pub records_sent: bool,
-}
-
-impl Default for PortConfig {
-    /// No id, an unbounded pool, loss instead of waiting, 32 packets kept, all frames recorded.
-    fn default() -> Self {
-        Self {
-            id: None,
-            pool: PacketPool::unbounded(),
-            lossless: false,
-            tx_kept_count: 32,
-            records_sent: true,
-        }
-    }
-}
+use std::sync::{Arc, Mutex};
 
 /// A port in memory: a test feeds frames to its RX queues and takes the frames that its TX queues
 /// sent.
@@ -63,18 +31,6 @@ impl Default for PortConfig {
 /// ```
 #[derive(Clone)]
 pub struct MemoryPort(Arc<PortState>);
-
-pub(crate) struct PortState {
-    name: String,
-    pub(crate) config: PortConfig,
-    rx: Mutex<BTreeMap<usize, Queue<RxWire>>>,
-    tx: Mutex<BTreeMap<usize, Queue<TxWire>>>,
-}
-
-struct Queue<W> {
-    wire: Arc<W>,
-    claimed: bool,
-}
 
 impl MemoryPort {
     /// A port of this name with the default configuration. Names tell ports apart in reports.
@@ -191,52 +147,6 @@ impl MemoryPort {
     #[must_use]
     pub fn device(&self) -> Arc<dyn Device> {
         Arc::clone(&self.0) as Arc<dyn Device>
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The queue's wire; a queue exists once it is fed or claimed.
-fn wire<W: Default>(queues: &Mutex<BTreeMap<usize, Queue<W>>>, queue_index: usize) -> Arc<W> {
-    let mut queues = lock(queues);
-    Arc::clone(&queues.entry(queue_index).or_default().wire)
-}
-
-impl<W: Default> Default for Queue<W> {
-    fn default() -> Self {
-        Self { wire: Arc::default(), claimed: false }
-    }
-}
-
-impl Device for PortState {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn counters(&self) -> DeviceCounters {
-        let mut counters = DeviceCounters::default();
-        for queue in lock(&self.rx).values() {
-            counters.received += queue.wire.received_count();
-            counters.rx_nombuf += queue.wire.nombuf_count();
-        }
-        for queue in lock(&self.tx).values() {
-            counters.sent += queue.wire.sent_count();
-        }
-        counters
-    }
-
-    fn stop(&self) -> Result<(), Error> {
-        for queue in lock(&self.tx).values() {
-            queue.wire.free_kept();
-        }
-        Ok(())
-    }
-
-    fn check_pools(&self) -> Result<(), Error> {
-        let whole = self.config.pool.check_whole();
-        whole.map_err(|error| Error::message(format!("pool of port {}: {error}", self.name)))
     }
 }
 

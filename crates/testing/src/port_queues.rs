@@ -1,88 +1,11 @@
 //! The queues of a memory port.
 
-use crate::port::PortState;
-use crate::{Frame, PooledPacket};
+use crate::PooledPacket;
+use crate::port_state::{PortState, RxWire, TxWire};
 use hotloop_stage::{Burst, Device, Sink, Source};
-use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Makes the frame of a number; returns false if there is none.
-type Generate = Box<dyn FnMut(u64, &mut Frame) -> bool + Send>;
-
-/// The wire of an RX queue.
-#[derive(Default)]
-pub(crate) struct RxWire {
-    input: Mutex<Input>,
-    received: AtomicU64,
-    nombuf: AtomicU64,
-}
-
-#[derive(Default)]
-struct Input {
-    /// The next frame, if `loaded`.
-    next: Frame,
-    loaded: bool,
-    waiting: VecDeque<Frame>,
-    generate: Option<Generate>,
-    generated_count: u64,
-    ended: bool,
-}
-
-impl Input {
-    /// Whether there is a frame in `next`.
-    fn load(&mut self) -> bool {
-        if self.loaded {
-            return true;
-        }
-        if let Some(frame) = self.waiting.pop_front() {
-            (self.next, self.loaded) = (frame, true);
-        } else if let Some(generate) = &mut self.generate {
-            self.next.bytes.clear();
-            self.next.timestamp_ns = None;
-            self.loaded = generate(self.generated_count, &mut self.next);
-            if self.loaded {
-                self.generated_count += 1;
-            } else {
-                (self.generate, self.ended) = (None, true);
-            }
-        }
-        self.loaded
-    }
-}
-
-impl RxWire {
-    fn input(&self) -> MutexGuard<'_, Input> {
-        self.input.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn feed(&self, frames: &mut dyn Iterator<Item = Frame>) {
-        self.input().waiting.extend(frames);
-    }
-
-    pub(crate) fn generate(&self, generate: Generate) {
-        let mut input = self.input();
-        (input.generate, input.generated_count) = (Some(generate), 0);
-    }
-
-    pub(crate) fn end(&self) {
-        self.input().ended = true;
-    }
-
-    pub(crate) fn waiting_count(&self) -> usize {
-        let input = self.input();
-        input.waiting.len() + usize::from(input.loaded)
-    }
-
-    pub(crate) fn received_count(&self) -> u64 {
-        self.received.load(Relaxed)
-    }
-
-    pub(crate) fn nombuf_count(&self) -> u64 {
-        self.nombuf.load(Relaxed)
-    }
-}
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// An RX queue of a [`MemoryPort`](crate::MemoryPort): a [`Source`] of packets from its pool.
 pub struct MemoryRx {
@@ -138,37 +61,6 @@ impl Source for MemoryRx {
     fn finished(&self) -> bool {
         let input = self.wire.input();
         input.ended && !input.loaded && input.waiting.is_empty()
-    }
-}
-
-/// The wire of a TX queue.
-#[derive(Default)]
-pub(crate) struct TxWire {
-    output: Mutex<Output>,
-    sent: AtomicU64,
-}
-
-#[derive(Default)]
-struct Output {
-    frames: Vec<Frame>,
-    kept: VecDeque<PooledPacket>,
-}
-
-impl TxWire {
-    fn output(&self) -> MutexGuard<'_, Output> {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn take_sent(&self) -> Vec<Frame> {
-        std::mem::take(&mut self.output().frames)
-    }
-
-    pub(crate) fn sent_count(&self) -> u64 {
-        self.sent.load(Relaxed)
-    }
-
-    pub(crate) fn free_kept(&self) {
-        self.output().kept.clear();
     }
 }
 
