@@ -18,6 +18,8 @@ mod chains;
 #[allow(dead_code, reason = "as its program uses it")]
 #[path = "../../../examples/nat44/src/connections.rs"]
 mod connections;
+#[path = "../../../examples/nat44/src/drops.rs"]
+mod drops;
 #[allow(dead_code, reason = "as its program uses it")]
 #[path = "../../../examples/nat44/src/nat.rs"]
 mod nat;

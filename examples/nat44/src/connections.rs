@@ -1,7 +1,7 @@
 //! The connections of one core, and its share of the WAN address's ports.
 
-use crate::nat::{NatDrop, Side};
-use crate::seen::Seen;
+use crate::drops::NatDrop;
+use crate::seen::{Seen, Side};
 use hotloop::flow::{CLASS_COUNT, Class, Config, FlowError, Hints};
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use hotloop::packet::{ethernet::MacAddress, flow_key::FlowKeyV4, ip::protocol};

@@ -6,6 +6,7 @@
 //! - [`nat`]: the graph, and the stage that translates each packet.
 //! - [`seen`]: the fields of a packet that the stage reads before any change.
 //! - [`connections`]: the connections of one core, and its share of the WAN address's ports.
+//! - [`drops`]: the reasons to drop packets.
 //!
 //! # No lock, and no configuration of cores
 //!
@@ -39,5 +40,6 @@
 #![forbid(unsafe_code)]
 
 pub mod connections;
+pub mod drops;
 pub mod nat;
 pub mod seen;

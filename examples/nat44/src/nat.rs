@@ -2,6 +2,7 @@
 
 use crate::connections::Connections;
 use crate::seen::{Seen, outward_key};
+pub use crate::{drops::NatDrop, seen::Side};
 use hotloop::flow::{Hint, Hints};
 use hotloop::packet::arp::{self, ArpMessage, Neighbour};
 use hotloop::packet::ip::{is_host, protocol};
@@ -10,44 +11,9 @@ use hotloop::{engine::Shard, prelude::*, stage::Counter};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
-drop_reasons! {
-    /// Why the NAT drops packets.
-    pub enum NatDrop {
-        /// The frame is for another station.
-        OtherStation = "other_station",
-        /// Neither IPv4, nor an ARP request for the address of the port.
-        NotIpv4 = "not_ipv4",
-        /// A header is cut, or is inconsistent in itself or with the headers around it.
-        Malformed = "malformed",
-        /// The frame ends before its packet does.
-        Truncated = "truncated",
-        /// A fragment. Fragments are not reassembled, and only the first has ports.
-        Fragment = "fragment",
-        /// Neither TCP, UDP, an echo, nor an ICMP error.
-        Unsupported = "unsupported",
-        /// To or from an address that is not routed: the NAT's own, or not a single host's.
-        NotRouted = "not_routed",
-        /// Belongs to no connection, and cannot open one.
-        NoConnection = "no_connection",
-        /// All ports of the core are in use.
-        NoPort = "no_port",
-        /// The TTL has expired, and the packet may not be answered.
-        TtlExpired = "ttl_expired",
-    }
-}
-
 /// The seed of the hash that distributes LAN packets to cores. The hash is only computed if there
 /// is a choice.
 const SEED: Seed = Seed::new(0);
-
-/// The two sides of the NAT.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Side {
-    /// The side of the hosts that share an address.
-    Lan,
-    /// The side of all other hosts.
-    Wan,
-}
 
 /// The operator's settings.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,20 @@
 //! The fields of a packet that the NAT reads before any change.
 
-use crate::nat::{NatDrop, Side};
+use crate::drops::NatDrop;
 use hotloop::flow::Hint;
 use hotloop::packet::ip::{Fragment, is_truncated, protocol};
 use hotloop::packet::ipv4::{Ipv4Header, Ipv4View};
 use hotloop::packet::{classify::Kind, flow_key::FlowKeyV4, icmp::IcmpView, tcp::TcpView};
 use hotloop::prelude::*;
+
+/// The two sides of the NAT.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// The side of the hosts that share an address.
+    Lan,
+    /// The side of all other hosts.
+    Wan,
+}
 
 /// The facts about a packet that can be translated.
 #[derive(Clone, Copy, Debug)]
