@@ -8,6 +8,7 @@
 
 pub mod bed;
 pub mod beside_testpmd;
+pub mod buffer;
 pub mod configuration;
 pub mod datagrams;
 pub mod engines;

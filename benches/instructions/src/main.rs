@@ -12,7 +12,7 @@
 )]
 
 #[allow(dead_code, reason = "the graphs need a part of it")]
-#[path = "../../src/peers/buffer.rs"]
+#[path = "../../src/buffer.rs"]
 mod buffer;
 mod chains;
 #[allow(dead_code, reason = "as its program uses it")]

@@ -1,7 +1,6 @@
 //! The peers that aren't safe Rust: DPDK's structures in C, and code that reads memory as directly
 //! as possible.
 
-pub mod buffer;
 pub mod floor;
 pub mod forward;
 pub mod katran;

@@ -4,7 +4,7 @@
 //! balanced with the IPv4 identification and the TCP sequence number, so that all frames of a size
 //! have the same, correct checksums.
 
-use crate::peers::buffer::Buffer;
+use crate::buffer::Buffer;
 use hotloop::packet::checksum::{checksum, transport_v4};
 use hotloop::packet::ip::protocol;
 use std::net::Ipv4Addr;

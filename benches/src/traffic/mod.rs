@@ -7,7 +7,7 @@ mod frames;
 
 pub use frames::{ACK, FLOWS_MAX, SERVICE_PORT, SERVICES, SYN, Sizes, Writer};
 
-use crate::peers::buffer::Buffer;
+use crate::buffer::Buffer;
 use hotloop::ring::{Consumer, Producer, ring};
 use hotloop::stage::{BURST_CAPACITY, Burst, Core, Error, Sink, Source};
 use hotloop_measure::random::Random;

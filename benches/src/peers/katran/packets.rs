@@ -1,7 +1,7 @@
 //! The frames that both sides get, and the packets that Katran makes from them.
 
+use crate::buffer::Buffer;
 use crate::configuration::{BACKENDS, NEXT_HOP};
-use crate::peers::buffer::Buffer;
 use crate::traffic::{ACK, Sizes, Writer};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::ip::protocol;
