@@ -9,4 +9,5 @@ mod merge;
 mod record;
 
 pub use merge::{Existing, MOVES, Verdict, is_ahead, merge};
+pub(crate) use record::left_ms;
 pub use record::{Change, Record};

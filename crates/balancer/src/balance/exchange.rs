@@ -3,11 +3,11 @@
 //! never wait for a walk through the table.
 
 use super::Worker;
-use super::import::{Imported, claim};
+use super::import::Imported;
 use crate::connection::{Connection, State};
 use crate::connections::{Journal, NO_KEY, Walk, room_for};
 use crate::counts::WorkerCounts;
-use crate::exceptions::{Change, Record};
+use crate::exceptions::{Change, Record, left_ms};
 use crate::services::{ServiceTable, TargetId};
 use hotloop::engine::Mailbox;
 use hotloop::packet::flow_key::FlowKey;
@@ -319,4 +319,24 @@ impl<P> Worker<P> {
         let is_full = [found, entered].iter().any(|it| it.capacity() - it.len() < SLOTS_A_TURN);
         walk.is_none() || is_full || now.ns_since(begin) >= PAGE_NS_MAX
     }
+}
+
+/// This node's claim to a connection; `None` if its backend is gone.
+fn claim(
+    services: &ServiceTable,
+    key: &FlowKey,
+    (connection, silent_ns): (&Connection, u64),
+    now: Instant,
+) -> Option<Record> {
+    let target = services.active(connection.target)?;
+    let idle_ns = services.settings.idle_ns[connection.state() as usize];
+    Some(Record {
+        key: *key,
+        backend: target.address(),
+        state: connection.state(),
+        age_ms: connection.age_ms(now),
+        left_ms: left_ms(idle_ns, silent_ns),
+        moves: connection.moves(),
+        wins_ties: false,
+    })
 }

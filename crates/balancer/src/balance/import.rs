@@ -7,7 +7,7 @@ use super::schedule::{ServicePair, is_exception};
 use crate::connection::Connection;
 use crate::connections::{Kept, Place};
 use crate::counts::WorkerCounts;
-use crate::exceptions::{Existing, Record, Verdict, merge};
+use crate::exceptions::{Existing, Record, Verdict, left_ms, merge};
 use crate::services::{ServiceTable, TargetId};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::Instant;
@@ -22,8 +22,6 @@ pub(super) enum Imported {
     /// The backend is gone, or the table has no room.
     Refused,
 }
-
-const NS_PER_MS: u64 = 1_000_000;
 
 impl<P> Worker<P> {
     /// Takes a peer's claim to a connection, which is on `target`, unless this node's own entry
@@ -55,7 +53,7 @@ impl<P> Worker<P> {
             Verdict::Renew => {
                 let mut renewed = here;
                 renewed.renew(&claim);
-                self.connections.set_remote(place, renewed, left_ns(record));
+                self.connections.set_remote(place, renewed, record.left_ns());
                 Imported::Taken
             }
             Verdict::Reclaim | Verdict::Known => {
@@ -71,7 +69,7 @@ impl<P> Worker<P> {
                 Imported::Taken
             }
             Verdict::Replace => {
-                self.replace_by_remote(counts, (place, here), claim, left_ns(record));
+                self.replace_by_remote(counts, (place, here), claim, record.left_ns());
                 Imported::Taken
             }
         }
@@ -138,7 +136,7 @@ impl<P> Worker<P> {
         let Some(place) = connections.insert((vacancy, kept), claim, now, on_removed) else {
             return Imported::Refused;
         };
-        connections.set_remote(place, claim, left_ns(record));
+        connections.set_remote(place, claim, record.left_ns());
         schedule.connection_added(claim.target, counts.target(claim.target));
         Imported::Taken
     }
@@ -154,32 +152,4 @@ impl<P> Worker<P> {
         self.schedule.connection_added(claim.target, counts.target(claim.target));
         self.connections.set_remote(place, claim, left_ns);
     }
-}
-
-/// This node's claim to a connection; `None` if its backend is gone.
-pub(super) fn claim(
-    services: &ServiceTable,
-    key: &FlowKey,
-    (connection, silent_ns): (&Connection, u64),
-    now: Instant,
-) -> Option<Record> {
-    let target = services.active(connection.target)?;
-    let idle_ns = services.settings.idle_ns[connection.state() as usize];
-    Some(Record {
-        key: *key,
-        backend: target.address(),
-        state: connection.state(),
-        age_ms: connection.age_ms(now),
-        left_ms: left_ms(idle_ns, silent_ns),
-        moves: connection.moves(),
-        wins_ties: false,
-    })
-}
-
-fn left_ms(idle_ns: u64, silent_ns: u64) -> u32 {
-    u32::try_from(idle_ns.saturating_sub(silent_ns) / NS_PER_MS).unwrap_or(u32::MAX)
-}
-
-const fn left_ns(record: &Record) -> u64 {
-    record.left_ms as u64 * NS_PER_MS
 }

@@ -4,6 +4,8 @@ use crate::state::State;
 use hotloop::packet::flow_key::FlowKey;
 use std::net::IpAddr;
 
+const NS_PER_MS: u64 = 1_000_000;
+
 /// A connection on another backend than the configuration chooses, in the form that another node
 /// can enter. Times are lengths, so that no clocks are compared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -36,6 +38,17 @@ impl Record {
             ..self
         }
     }
+
+    /// Time until it is forgotten if no packet comes, in nanoseconds.
+    pub(crate) const fn left_ns(&self) -> u64 {
+        self.left_ms as u64 * NS_PER_MS
+    }
+}
+
+/// Time in milliseconds until a connection is forgotten that times out after `idle_ns`, and was
+/// last seen `silent_ns` ago.
+pub(crate) fn left_ms(idle_ns: u64, silent_ns: u64) -> u32 {
+    u32::try_from(idle_ns.saturating_sub(silent_ns) / NS_PER_MS).unwrap_or(u32::MAX)
 }
 
 /// A change that the other nodes need to know.
