@@ -2,26 +2,19 @@
 //! of the current burst; shared with no other thread. Every change that other nodes need goes
 //! through the journal.
 
-mod family;
+mod burst;
 mod journal;
 mod kept;
-mod shared;
 
 use crate::connection::{ABANDONED_NS, Connection, State};
-use crate::services::{ServiceTable, TargetId};
-use family::Family;
-pub(crate) use family::new_table;
+use crate::services::TargetId;
 use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{
-    self, BURST_KEYS_MAX, CLASS_COUNT, Classes, Config, Cursor, Full, Handle, Hint, Hints, SeenAt,
-    Table,
+    self, BURST_KEYS_MAX, CLASS_COUNT, Class, Classes, Config, Cursor, Eviction, FlowError, Full,
+    Handle, Hint, Hints, Key, Table,
 };
-use hotloop::packet::PacketBuf;
-use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
-use hotloop::packet::ip::protocol;
-use hotloop::packet::ipv6;
-use hotloop::stage::{Classified, Error, Instant};
+use hotloop::stage::{Error, Instant};
 pub use journal::Journal;
 pub(crate) use journal::{NO_KEY, room_for};
 pub use kept::Kept;
@@ -49,16 +42,6 @@ pub struct Connections {
     /// The index after the last packet that a slot was prefetched for.
     prefetched_end: usize,
     obtained: Obtained,
-}
-
-/// Prefetch distance for slots of new connections, in packets. Prefetching those of a whole burst
-/// at once is slower: that is more lines than a core can have in flight.
-const AHEAD: usize = 8;
-
-/// Whether a packet belongs to the connection of its key, whatever its kind.
-#[inline(always)]
-const fn is_followed(layout: Layout, protocol: u8) -> bool {
-    layout.is_plain() && matches!(protocol, protocol::TCP | protocol::UDP)
 }
 
 /// A connection's position in the tables.
@@ -144,120 +127,6 @@ impl Connections {
         self.idle_ns = idle_ns;
     }
 
-    /// Prefetches the memory of the connections of a burst of at most 64 packets, before they are
-    /// looked up. `key_of` stores each packet's layout in the packet, and returns its key if the
-    /// [fast path](Layout::is_fast_v4) takes it. Returns whether the caller must call
-    /// [`hint_burst_v6`](Self::hint_burst_v6) next.
-    #[inline]
-    #[must_use]
-    pub fn hint_burst<'a, P: PacketBuf + 'a>(
-        &mut self,
-        burst: impl ExactSizeIterator<Item = &'a mut Classified<P>>,
-        mut key_of: impl FnMut(&mut Classified<P>) -> Option<FlowKeyV4>,
-    ) -> bool {
-        (self.burst_len, self.prefetched_end) = (burst.len(), 0);
-        let mut any_v6 = false;
-        let Family { table, hints, .. } = &mut self.v4;
-        let v4_keys = burst.zip(&mut self.keys).map(|(packet, place)| match key_of(packet) {
-            Some(key) => {
-                *place = key;
-                Some(key)
-            }
-            None => has_any_v4(packet, place, &mut any_v6).then_some(*place),
-        });
-        table.hint_burst(v4_keys, hints);
-        any_v6
-    }
-
-    /// The rest of [`hint_burst`](Self::hint_burst), which must stay small because it is inlined.
-    #[inline(never)]
-    pub fn hint_burst_v6<P: PacketBuf>(&mut self, burst: &[Classified<P>]) {
-        let v6_keys = burst.iter().map(|packet| {
-            let key = packet.tag().fast_key_v6(packet.packet.data());
-            key.or_else(|| any_key_v6(packet))
-        });
-        self.v6.table.hint_burst(v6_keys, &mut self.v6.hints);
-    }
-
-    /// Prefetches slots for new IPv4 connections among the next few packets of the burst that hints
-    /// were made for, starting at `index`.
-    #[inline]
-    pub fn prefetch_new(&mut self, index: usize) {
-        // Half of the prefetch distance at a time.
-        if self.prefetched_end <= index + AHEAD / 2 {
-            self.prefetch_next(index);
-        }
-    }
-
-    /// Separate from [`prefetch_new`](Self::prefetch_new), which usually has nothing to do.
-    #[cold]
-    #[inline(never)]
-    fn prefetch_next(&mut self, index: usize) {
-        let end = self.burst_len.min(index + AHEAD);
-        let Family { table, hints, .. } = &mut self.v4;
-        for index in self.prefetched_end.max(index)..end {
-            if let Some(key) = self.keys.get(index) {
-                table.prefetch_insert(key, hints, index);
-            }
-        }
-        // At the end of the burst nothing is left to prefetch.
-        self.prefetched_end = if end == self.burst_len { usize::MAX } else { end };
-    }
-
-    /// The probable target of the packet at `index` of the burst that hints were made for, to
-    /// prefetch it.
-    #[must_use]
-    pub fn likely_target(&self, index: usize, layout: Layout) -> Option<TargetId> {
-        match layout.kind() {
-            Kind::Ipv6 => self.v6.likely_target(index),
-            _ => self.v4.likely_target(index),
-        }
-    }
-
-    /// Sets the clock of the IPv4 connections to the time of a burst, for [`found_fast`](Self::found_fast).
-    #[inline(always)]
-    pub fn seen_at(&mut self, now: Instant) -> SeenAt {
-        self.v4.table.seen_at(now.as_ns())
-    }
-
-    /// The connection of the packet at `index` of the burst that hints were made for, and the value
-    /// stored with it. The [fast path](Layout::is_fast_v4) must take the packet. The connection
-    /// counts as seen now. A connection that an earlier packet of the burst began may be left to
-    /// [`find`](Self::find).
-    #[inline(always)]
-    pub fn found_fast(&mut self, index: usize, seen_at: SeenAt) -> Option<&(Connection, Kept)> {
-        let found =
-            self.v4.table.find_seen_at(self.keys.get(index)?, self.v4.hints.at(index), seen_at);
-        found.map(|(_, connection)| connection)
-    }
-
-    /// The connection of the packet at `index` of the burst that hints were made for, which counts
-    /// as seen now. Only for whole TCP and UDP packets outside tunnels: other packets may not
-    /// belong to their key's connection, and looking it up would keep it from being forgotten. Also
-    /// `None` for a packet with extension headers, which may state an encapsulation limit.
-    #[inline]
-    #[must_use]
-    pub fn found(
-        &mut self,
-        index: usize,
-        layout: Layout,
-        frame: &[u8],
-        now: Instant,
-    ) -> Option<&Connection> {
-        if let Some(key) = layout.fast_key_v6(frame) {
-            return self.v6.found(&key, index, now);
-        }
-        match layout.key(frame).filter(|key| is_followed(layout, key.protocol()))? {
-            FlowKey::V4(key) => self.v4.found(&key, index, now),
-            FlowKey::V6(key) => {
-                // The packet still belongs to its connection, which counts as seen.
-                let connection = self.v6.found(&key, index, now)?;
-                let header_end = layout.l3_offset() + ipv6::HEADER_BYTES;
-                (layout.l4_offset(frame)? <= header_end).then_some(connection)
-            }
-        }
-    }
-
     /// The connection of a key, which counts as seen now, and its silence before, in nanoseconds:
     /// exact enough to compare with [`ABANDONED_NS`].
     ///
@@ -308,42 +177,6 @@ impl Connections {
         match place {
             Place::V4(handle) => self.v4.table.value(handle).map(|it| it.0),
             Place::V6(handle) => self.v6.table.value(handle).map(|it| it.0),
-        }
-    }
-
-    /// Renews the header that a connection keeps. `frame` is one of its packets, which the [fast
-    /// path](Layout::is_fast_v4) must take.
-    #[cold]
-    #[inline(never)]
-    pub fn renew_header(
-        &mut self,
-        services: &ServiceTable,
-        (layout, frame): (Layout, &[u8]),
-        now: Instant,
-    ) {
-        let Some(key) = layout.fast_key_v4(frame) else { return };
-        let Some(handle) = self.v4.table.peek(&key, now.as_ns()) else { return };
-        let (connection, kept) = &mut self.v4.table[handle];
-        kept.renew(services, connection.target);
-    }
-
-    /// Changes the connection of a key in its place. Its last packet came at `seen`. Changes that
-    /// other nodes need are journalled.
-    ///
-    /// # Panics
-    /// If the connection has left the place.
-    pub fn set(
-        &mut self,
-        (place, key): (Place, &FlowKey),
-        mut connection: Connection,
-        seen: Instant,
-    ) {
-        if self.journal.is_kept() {
-            self.journal_change((place, key), &mut connection, seen);
-        }
-        match place {
-            Place::V4(handle) => self.v4.set(handle, connection, Kept::forget_header),
-            Place::V6(handle) => self.v6.set(handle, connection, |()| ()),
         }
     }
 
@@ -423,29 +256,139 @@ impl Connections {
     }
 }
 
-/// Whether a packet of any kind has the key of an IPv4 connection, which is then stored in `place`;
-/// notes if it has one of IPv6.
-#[cold]
-#[inline(never)]
-fn has_any_v4<P: PacketBuf>(
-    packet: &Classified<P>,
-    place: &mut FlowKeyV4,
-    any_v6: &mut bool,
-) -> bool {
-    let layout = packet.tag();
-    if layout.kind() == Kind::Ipv6 {
-        *any_v6 = true;
-        return false;
-    }
-    let Some(FlowKey::V4(key)) = layout.key(packet.packet.data()) else { return false };
-    *place = key;
-    is_followed(layout, key.protocol())
+/// The connections of an IP version, and the value stored with each.
+#[derive(Debug)]
+struct Family<K: Key, H> {
+    table: Table<K, (Connection, H)>,
+    /// Positions of a burst's connections, by index in the burst: see
+    /// [`Connections::hint_burst`].
+    hints: Hints,
+    /// Number of protected eviction candidates in a row. At the capacity, the sample suggests that
+    /// the table is full of protected connections, and one of them is evicted.
+    protected_count: usize,
 }
 
-/// The key of an IPv6 connection from a packet of any kind.
-#[inline(never)]
-fn any_key_v6<P: PacketBuf>(packet: &Classified<P>) -> Option<FlowKeyV6> {
-    let layout = packet.tag();
-    let FlowKey::V6(key) = layout.key(packet.packet.data())? else { return None };
-    is_followed(layout, key.protocol()).then_some(key)
+impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
+    fn new(arena: Arena, config: Config, table_seed: Option<u64>) -> Result<Self, Error> {
+        let table = new_table(arena, config, table_seed)?;
+        Ok(Self { table, hints: Hints::new(), protected_count: 0 })
+    }
+
+    /// The connection of a key. A connection that an earlier packet of the burst began may be left
+    /// to [`Connections::find`].
+    #[inline(always)]
+    fn found(&mut self, key: &K, index: usize, now: Instant) -> Option<&Connection> {
+        let found = self.table.find(key, self.hints.at(index), now.as_ns());
+        found.map(|(_, (connection, _))| connection)
+    }
+
+    #[inline(always)]
+    fn likely_target(&self, index: usize) -> Option<TargetId> {
+        let (connection, _) = self.table.likely_value(self.hints.at(index))?;
+        Some(connection.target)
+    }
+
+    fn peek(&self, key: &K, now: Instant) -> Option<Connection> {
+        self.table.peek(key, now.as_ns()).map(|handle| self.table[handle].0)
+    }
+
+    /// Replaces a connection. If its target changes, calls `on_moved` on the value stored with it.
+    fn set(&mut self, handle: Handle, connection: Connection, on_moved: impl FnOnce(&mut H)) {
+        self.table.set_class(handle, class(&connection));
+        let (before, kept) = &mut self.table[handle];
+        if before.target != connection.target {
+            on_moved(kept);
+        }
+        *before = connection;
+    }
+
+    #[inline(always)]
+    fn insert(
+        &mut self,
+        vacancy: flow::Vacancy<K>,
+        value: (Connection, H),
+        (now, opening_ns): (Instant, u64),
+        journal: &mut Journal,
+        on_removed: impl FnMut(TargetId),
+    ) -> Option<Handle> {
+        let class = class(&value.0);
+        let leaving = &mut Leaving { now, opening_ns, journal, on_removed, protected_count: 0 };
+        let placed = self.table.insert_ranked(vacancy, value, class, now.as_ns(), leaving);
+        if placed.is_ok() {
+            self.protected_count = 0;
+            return placed.ok();
+        }
+        self.protected_count += leaving.protected_count;
+        self.insert_among_protected(vacancy.key(), value, class, leaving)
+    }
+
+    /// Inserts a connection in the place of a protected one, if enough candidates were protected.
+    #[cold]
+    #[inline(never)]
+    fn insert_among_protected(
+        &mut self,
+        key: K,
+        value: (Connection, H),
+        class: Class,
+        leaving: &mut Leaving<'_, impl FnMut(TargetId)>,
+    ) -> Option<Handle> {
+        if self.protected_count < self.table.capacity() {
+            return None;
+        }
+        self.protected_count = 0;
+        let now_ns = leaving.now.as_ns();
+        let rank = |_: &(Connection, H), _: Class, _| Some(0);
+        let leaves = |key: &K, value: &(Connection, H)| leaving.leaves(key, value);
+        self.table.insert_ranked(key, value, class, now_ns, &mut (rank, leaves)).ok()
+    }
+}
+
+/// Ranks connections, and chooses one to evict for another.
+struct Leaving<'a, F> {
+    now: Instant,
+    opening_ns: u64,
+    journal: &'a mut Journal,
+    on_removed: F,
+    /// Number of candidates that must stay.
+    protected_count: usize,
+}
+
+// Always inlined. The compiler would make these functions calls for each new connection in a full
+// table, because rare cases call them, too.
+impl<K: Copy + Into<FlowKey>, H, F: FnMut(TargetId)> Eviction<K, (Connection, H)>
+    for Leaving<'_, F>
+{
+    #[inline(always)]
+    fn rank(&mut self, (it, _): &(Connection, H), _: Class, silent_ns: u64) -> Option<u8> {
+        let rank = it.rank(silent_ns, self.now, self.opening_ns);
+        if rank.is_none() {
+            self.protected_count += 1;
+        }
+        rank
+    }
+
+    #[inline(always)]
+    fn leaves(&mut self, key: &K, (connection, _): &(Connection, H)) {
+        if connection.is_own_exception() && self.journal.is_kept() {
+            self.journal.note((*key).into());
+        }
+        (self.on_removed)(connection.target);
+    }
+}
+
+/// Makes a table that hashes with `seed`, or with its own random seed.
+pub(crate) fn new_table<K: Key, V>(
+    arena: Arena,
+    config: Config,
+    seed: Option<u64>,
+) -> Result<Table<K, V>, FlowError> {
+    match seed {
+        Some(seed) => Table::with_seed(arena, config, seed),
+        None => Table::new(arena, config),
+    }
+}
+
+/// The class of a connection's entry.
+const fn class(connection: &Connection) -> Class {
+    Class::new(connection.state() as usize)
 }
