@@ -1,12 +1,11 @@
 //! One connection, from its first byte: first greetings, then frames.
 
-use super::channel::Channel;
 use super::peers::{Peers, SessionId, refused};
 use super::tls::{Tls, check_name, why_io};
 use super::wire::{FRAME_BYTES_MAX, Frame, GREETING_BYTES_MAX, Hello, Message, decode};
 use super::{PeerId, transport::lock};
 use mio::net::TcpStream;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::IpAddr;
 use std::sync::Mutex;
 
@@ -300,5 +299,95 @@ impl Connection {
         };
         self.output.drain(..written);
         done.map(|()| written).map_err(|error| why_io(&error))
+    }
+}
+
+/// A TCP connection to another node, with TLS or without, that never blocks.
+#[derive(Debug)]
+struct Channel {
+    stream: TcpStream,
+    tls: Option<Box<rustls::Connection>>,
+}
+
+impl Channel {
+    /// Whether the connection is established, by connect(2)'s rule for sockets that don't block.
+    ///
+    /// # Errors
+    /// If it can't be established.
+    fn is_connected(&self) -> io::Result<bool> {
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error);
+        }
+        match self.stream.peer_addr() {
+            Err(error) if error.kind() == ErrorKind::NotConnected => Ok(false),
+            connected => connected.map(|_| true),
+        }
+    }
+
+    /// Reads the available bytes, up to the length of `buffer`. Returns their number.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldBlock`] if there is nothing, and [`ErrorKind::UnexpectedEof`] at the end.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = match &mut self.tls {
+            None => self.stream.read(buffer)?,
+            Some(tls) => read_tls(tls, &mut self.stream, buffer)?,
+        };
+        if count == 0 { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(count) }
+    }
+
+    /// Writes as much of `bytes` as there is room for. Returns the number of bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldBlock`] if there is no room.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else {
+            return if bytes.is_empty() { Ok(0) } else { self.stream.write(bytes) };
+        };
+        let mut written = 0;
+        loop {
+            while tls.wants_write() {
+                match tls.write_tls(&mut self.stream) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock && written > 0 => {
+                        return Ok(written);
+                    }
+                    done => done?,
+                };
+            }
+            if tls.is_handshaking() || written == bytes.len() {
+                return Ok(written);
+            }
+            written += tls.writer().write(&bytes[written..])?;
+        }
+    }
+
+    /// Whether the kernel has all written bytes.
+    fn is_flushed(&self) -> bool {
+        self.tls.as_ref().is_none_or(|tls| !tls.wants_write())
+    }
+}
+
+fn read_tls(
+    tls: &mut rustls::Connection,
+    stream: &mut TcpStream,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
+    loop {
+        match tls.reader().read(buffer) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            read => return read,
+        }
+        if !tls.wants_read() {
+            // The channel must write first.
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        if tls.read_tls(stream)? == 0 {
+            return Ok(0);
+        }
+        if let Err(error) = tls.process_new_packets() {
+            // The alert with the reason. Nothing comes after it, so a failure doesn't matter.
+            let _ = tls.write_tls(stream);
+            return Err(io::Error::new(ErrorKind::InvalidData, error));
+        }
     }
 }

@@ -14,8 +14,8 @@
 //!
 //! # What the owner has to do
 //! - Offer changes, and supply pages, in the order in which a worker reported them.
-//! - When a packet makes a peer's connection this node's own: offer a [`Claim`](Change::Claim) if
-//!   the connection is an exception here, else an [`End`](Change::End). In both cases the
+//! - When a packet makes a peer's connection this node's own: offer a [`Claim`] if
+//!   the connection is an exception here, else an [`End`]. In both cases the
 //!   connection has moved once more: add 1 to [`Record::moves`], modulo
 //!   [`MOVES`](hotloop_balancer::exceptions::MOVES). So all nodes agree on its owner, whatever
 //!   their clocks show and however late messages are. A connection ends when no node claims it any
@@ -71,14 +71,16 @@
 //! - Nodes lose contact before all of them have learned of the new connection.
 //! - A packet of it came to a node that did not know it and compared connections with two tables:
 //!   that node may have made a wrong claim that no node ends.
+//!
+//! [`Change`]: hotloop_balancer::exceptions::Change
+//! [`Claim`]: hotloop_balancer::exceptions::Change::Claim
+//! [`End`]: hotloop_balancer::exceptions::Change::End
+//! [`Record::moves`]: hotloop_balancer::exceptions::Record::moves
 
-mod channel;
 mod connection;
-mod held;
 mod owners;
 mod peer;
 mod peers;
-mod session;
 mod tls;
 mod transport;
 pub mod wire;
@@ -86,14 +88,13 @@ pub mod wire;
 use crate::random::random_bytes;
 use crate::settings::Cluster;
 use hotloop::packet::flow_key::FlowKey;
-use hotloop_balancer::exceptions::{Change, Record};
 use hotloop_balancer::hashes::HashKey;
 use hotloop_balancer::spec::Balancer;
 use mio::Waker;
 pub use peer::{Counts, PeerState, PeerStatus};
+pub use peers::sending::QUEUE_MAX;
 pub use peers::{Entered, Local, Peers, SessionId, Walk, Watermark};
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
-pub use session::QUEUE_MAX;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -212,12 +213,6 @@ impl Sync {
         lock(&self.shared.peers).set_epoch(epoch);
     }
 
-    /// Sets the revision of the configuration that all workers use: ends that waited for it are
-    /// released. A worker with an older configuration still needs the connections that they end.
-    pub fn enter_epoch(&self, epoch: u64) {
-        lock(&self.shared.peers).enter_epoch(epoch);
-    }
-
     /// Whether a connected peer uses a newer configuration. A node that has just started must get
     /// no packets then: it would not know which of its connections its peers would place elsewhere.
     #[must_use]
@@ -236,53 +231,6 @@ impl Sync {
     #[must_use]
     pub fn entered(&self, watermark: &Watermark) -> Entered {
         lock(&self.shared.peers).entered(watermark)
-    }
-
-    /// Queues changes of this node's own exceptions for all peers. Never waits: a peer with more
-    /// waiting changes than the queue holds gets a new snapshot.
-    pub fn offer(&self, changes: &[Change]) {
-        let now_ms = self.shared.now_ms();
-        lock(&self.shared.peers).offer(changes, now_ms);
-        self.wake();
-    }
-
-    /// Appends up to `count_max` changes of peers to `imports`, for this node to enter. The changes
-    /// of the previous call count as entered, and are acknowledged: call this even if there is
-    /// nothing to take.
-    pub fn take_imports(&self, imports: &mut Vec<Change>, count_max: usize) {
-        if lock(&self.shared.peers).take_imports(imports, count_max) {
-            self.wake();
-        }
-    }
-
-    /// The walk that a peer needs the next page of now, if any. A walk with a new number begins at
-    /// the beginning, with changes that workers report from now on.
-    #[must_use]
-    pub fn snapshot_wanted(&self) -> Option<Walk> {
-        let now_ms = self.shared.now_ms();
-        lock(&self.shared.peers).snapshot_wanted(now_ms)
-    }
-
-    /// Whether the peer has room for the next page of a walk: if not, wait. `None` if the walk is
-    /// over, because its connection is over or its queue overflowed.
-    #[must_use]
-    pub fn has_room_for(&self, walk: Walk) -> Option<bool> {
-        lock(&self.shared.peers).has_room_for(walk)
-    }
-
-    /// Begins a new snapshot for each peer: call this if changes of this node's own exceptions were
-    /// lost.
-    pub fn resync(&self) {
-        lock(&self.shared.peers).resync();
-    }
-
-    /// Supplies the next page of a walk: this node's exceptions (`own`), and all remote connections
-    /// that it has `entered` for peers, exceptions or not. Does nothing if the walk is no longer
-    /// wanted.
-    pub fn give_page(&self, walk: Walk, own: &[Record], entered: &[Record], is_last: bool) {
-        let now_ms = self.shared.now_ms();
-        lock(&self.shared.peers).give_page(walk, (own, entered), is_last, now_ms);
-        self.wake();
     }
 
     /// The state of all peers, in the order of the configuration.

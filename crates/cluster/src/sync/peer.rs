@@ -2,7 +2,7 @@
 
 use super::PeerId;
 use super::owners::Owner;
-use super::session::{Session, Snapshot};
+use super::peers::sending::{Session, Snapshot};
 use super::wire::NodeState;
 use std::collections::VecDeque;
 

@@ -49,7 +49,7 @@ impl Peers {
 
 #[cfg(test)]
 mod tests {
-    use crate::sync::session::{QUEUE_MAX, Session};
+    use crate::sync::peers::sending::{QUEUE_MAX, Session};
     use hotloop::packet::flow_key::FlowKey;
     use hotloop_balancer::exceptions::Change;
 

@@ -1,10 +1,14 @@
-//! Messages to one peer, and its acknowledgements, from the greeting of a connection to its end.
+//! Messages to peers, and their acknowledgements, from the greeting of a connection to its end.
 //!
-//! Everything goes through one bounded queue, in order: the pages of a snapshot, and changes that
-//! happen meanwhile. When the queue overflows, it is emptied and a new snapshot is due, which
-//! covers its contents. A window of frames that have left the queue waits for acknowledgement.
+//! Everything for a peer goes through one bounded queue, in order: the pages of a snapshot, and
+//! changes that happen meanwhile. When the queue overflows, it is emptied and a new snapshot is due,
+//! which covers its contents. A window of frames that have left the queue waits for acknowledgement.
 
-use super::wire::{Frame, Gathered, Message, NodeState};
+use super::{Peer, Peers, Walk};
+use crate::sync::transport::lock;
+use crate::sync::wire::{Frame, Gathered, Message, NodeState};
+use crate::sync::{PeerId, Sync};
+use hotloop::packet::flow_key::FlowKey;
 use hotloop_balancer::exceptions::{Change, Record};
 use std::collections::VecDeque;
 
@@ -279,5 +283,142 @@ impl Item {
             | (Self::SnapshotEnd, Self::SnapshotEnd) => true,
             _ => false,
         }
+    }
+}
+
+impl Sync {
+    /// Queues changes of this node's own exceptions for all peers. Never waits: a peer with more
+    /// waiting changes than the queue holds gets a new snapshot.
+    pub fn offer(&self, changes: &[Change]) {
+        let now_ms = self.shared.now_ms();
+        lock(&self.shared.peers).offer(changes, now_ms);
+        self.wake();
+    }
+
+    /// The walk that a peer needs the next page of now, if any. A walk with a new number begins at
+    /// the beginning, with changes that workers report from now on.
+    #[must_use]
+    pub fn snapshot_wanted(&self) -> Option<Walk> {
+        let now_ms = self.shared.now_ms();
+        lock(&self.shared.peers).snapshot_wanted(now_ms)
+    }
+
+    /// Whether the peer has room for the next page of a walk: if not, wait. `None` if the walk is
+    /// over, because its connection is over or its queue overflowed.
+    #[must_use]
+    pub fn has_room_for(&self, walk: Walk) -> Option<bool> {
+        lock(&self.shared.peers).has_room_for(walk)
+    }
+
+    /// Begins a new snapshot for each peer: call this if changes of this node's own exceptions were
+    /// lost.
+    pub fn resync(&self) {
+        lock(&self.shared.peers).resync();
+    }
+
+    /// Supplies the next page of a walk: this node's exceptions (`own`), and all remote connections
+    /// that it has `entered` for peers, exceptions or not. Does nothing if the walk is no longer
+    /// wanted.
+    pub fn give_page(&self, walk: Walk, own: &[Record], entered: &[Record], is_last: bool) {
+        let now_ms = self.shared.now_ms();
+        lock(&self.shared.peers).give_page(walk, (own, entered), is_last, now_ms);
+        self.wake();
+    }
+}
+
+impl Peers {
+    /// Appends the messages due to a peer, up to `bytes_max` bytes plus one frame.
+    pub fn output(&mut self, peer: PeerId, out: &mut Vec<u8>, bytes_max: usize, now_ms: u64) {
+        let epoch = self.epoch;
+        let before_bytes = out.len();
+        let Some(mut session) = self.peers[peer.0].session.take() else { return };
+        if let Some(sequence) = self.peers[peer.0].acknowledgement() {
+            Frame { epoch, sequence, message: Message::Ack }.encode(out);
+        }
+        let names = |number: usize| &*self.peers[number].name;
+        session.say(self.state);
+        while out.len() < bytes_max && session.next_frame(out, epoch, names, now_ms) {}
+        let peer = &mut self.peers[peer.0];
+        peer.session = Some(session);
+        peer.counts.sent_bytes += (out.len() - before_bytes) as u64;
+    }
+
+    /// Queues changes of this node's own exceptions for all peers.
+    pub fn offer(&mut self, changes: &[Change], now_ms: u64) {
+        for change in changes {
+            if let Change::Claim(Record { key, .. }) = change
+                && self.owners.forget_entered(key, self.imports.entered_count())
+            {
+                self.held.forget(key);
+            }
+            for peer in &mut self.peers {
+                let Some(session) = &mut peer.session else { continue };
+                peer.counts.overflows += u64::from(!session.offer(*change, now_ms));
+            }
+        }
+    }
+
+    /// The walk that a peer needs the next page of now, if any.
+    pub fn snapshot_wanted(&mut self, now_ms: u64) -> Option<Walk> {
+        let wants = |peer: &Peer| peer.session.as_ref().is_some_and(|it| it.has_room_for_page());
+        let peer = PeerId(self.peers.iter().position(wants)?);
+        let session = self.peers[peer.0].session.as_mut()?;
+        if session.snapshot() == Snapshot::Due {
+            session.begin_snapshot(now_ms);
+            self.walk_count += 1;
+            self.walks[peer.0] = self.walk_count;
+        }
+        Some(Walk { peer, number: self.walks[peer.0] })
+    }
+
+    /// Whether a peer has room for the next page of a walk; `None` if the walk is over.
+    pub fn has_room_for(&self, walk: Walk) -> Option<bool> {
+        let session = self.peers[walk.peer.0].session.as_ref()?;
+        let is_current = self.walks[walk.peer.0] == walk.number;
+        (is_current && session.snapshot() == Snapshot::Begun).then(|| session.has_room_for_page())
+    }
+
+    /// Begins a new snapshot for each peer: changes of this node's own exceptions were lost.
+    pub fn resync(&mut self) {
+        let sessions = self.peers.iter_mut().filter_map(|peer| peer.session.as_mut());
+        sessions.for_each(Session::restart);
+    }
+
+    /// Adds a page to a snapshot: this node's exceptions (`own`), and all connections that it has
+    /// `entered` for peers. Does nothing if the walk is over, because the connection is over.
+    pub fn give_page(
+        &mut self,
+        walk: Walk,
+        (own, entered): (&[Record], &[Record]),
+        is_last: bool,
+        now_ms: u64,
+    ) {
+        let Walk { peer: id, number } = walk;
+        let is_current = self.walks[id.0] == number;
+        let Some(mut session) = self.peers[id.0].session.take() else { return };
+        if is_current && session.snapshot() == Snapshot::Begun {
+            let mut is_whole = own.iter().all(|record| session.add(*record, None, now_ms));
+            for record in entered {
+                let owner = self.relayed_for(id, &record.key);
+                is_whole = is_whole && (owner.is_none() || session.add(*record, owner, now_ms));
+            }
+            is_whole = is_whole && (!is_last || session.end_snapshot(now_ms));
+            let counts = &mut self.peers[id.0].counts;
+            counts.overflows += u64::from(!is_whole);
+            counts.snapshots_sent += u64::from(is_whole && is_last);
+        }
+        self.peers[id.0].session = Some(session);
+    }
+
+    /// The number and incarnation of the owner for which this node relays an entered connection to
+    /// a peer; `None` if the owner is the peer, or sends the connection itself.
+    pub(super) fn relayed_for(&self, peer: PeerId, key: &FlowKey) -> Option<(usize, u64)> {
+        let (owner, _) = self.owners.of(key)?;
+        let its = &self.peers[owner.peer.0];
+        if owner.lifetime != its.lifetime {
+            return Some((owner.peer.0, 0));
+        }
+        let is_sent = owner.peer == peer || its.is_heard();
+        (!is_sent).then(|| (owner.peer.0, its.incarnation.unwrap_or(0)))
     }
 }
