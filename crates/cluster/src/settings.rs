@@ -10,55 +10,56 @@ use std::str::FromStr;
 pub struct Cluster {
     /// The name of this node.
     pub node: String,
-    /// Where it listens for those of its peers that connect to it.
+    /// The address that it listens at for peers that connect to it.
     pub listen: SocketAddr,
-    /// The others; no name and no address twice.
+    /// The other nodes; no name and no address twice.
     pub peers: Vec<ClusterPeer>,
-    /// How it knows that they are who they say.
+    /// How peers are authenticated.
     pub security: Security,
-    /// For how many seconds at most it waits for their snapshots before it announces.
+    /// Maximum time to wait for the peers' snapshots before the node announces VIPs, in seconds.
     pub ready_timeout_s: u32,
-    /// In how many milliseconds workers look through all connections when a change is prepared. Peers then have
-    /// several times as long, from its beginning, to enter what was found.
+    /// Time in which workers examine all connections when a change is prepared, in milliseconds.
+    /// From the beginning of the change, peers have several times as long to enter the results.
     pub prepare_ms_max: u32,
 }
 
 /// One of the other nodes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClusterPeer {
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// Where it listens.
+    /// The address that it listens at.
     pub address: SocketAddr,
 }
 
-/// How nodes know that their peers are who they say.
+/// How nodes authenticate their peers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Security {
-    /// They believe it: nobody else can send to the network that they talk over, or read it.
+    /// Not at all: no other host can send to the network between them, or read it.
     TrustedNetwork,
-    /// By TLS, with certificates on both sides. Each file is PEM.
+    /// TLS, with certificates on both sides. Each file is PEM.
     Tls {
-        /// This node's certificate, for its name, and those between it and the authority.
+        /// This node's certificate, for its name, and the certificates between it and the
+        /// authority.
         certificate: PathBuf,
-        /// The private key of it.
+        /// The certificate's private key.
         key: PathBuf,
         /// The certificates of the authorities that sign the nodes' certificates.
         authority: PathBuf,
     },
 }
 
-/// The prefix of keys where an address names none.
+/// The prefix of keys if an address has no prefix.
 const PREFIX_DEFAULT: &str = "/ipip-lb/";
 
-/// The longest prefix of keys, in bytes.
+/// Maximum length of a prefix of keys, in bytes.
 const PREFIX_BYTES_MAX: usize = 200;
 
-/// What is wrong with an address, and what to write instead.
+/// The end of each error message: the text to write instead.
 const EXAMPLE: &str =
     "write etcd://HOST:PORT, with more HOST:PORT after commas and /PREFIX at its end as you need";
 
-/// Where the configuration of all nodes is: an etcd, and the prefix of its keys there.
+/// The address of the configuration of all nodes: an etcd, and the prefix of the keys there.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct StoreAddress {
     /// `HOST:PORT` of each member, tried in turn.
@@ -73,7 +74,7 @@ impl StoreAddress {
         &self.endpoints
     }
 
-    /// What all keys begin with: it begins and ends with a slash.
+    /// The prefix of all keys, which begins and ends with a slash.
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix

@@ -12,6 +12,7 @@ const FOLDERS: &[&str] = &[
     "benches",
     "crates/arena",
     "crates/balancer",
+    "crates/cluster",
     "crates/dpdk",
     "crates/dpdk-sys",
     "crates/engine",

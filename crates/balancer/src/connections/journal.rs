@@ -1,5 +1,5 @@
-//! What a cluster needs of a worker's connections: the journal of changes that other nodes must
-//! learn of, walks, and remote entries. Uses the packet path's tables, and memory allocated at the
+//! A cluster's access to a worker's connections: the journal of changes that other nodes must learn
+//! of, walks, and remote entries. Uses the packet path's tables, and memory allocated at the
 //! start. A key that finds no room in the journal is lost, and the loss is remembered. Nothing here
 //! counts as a packet of a connection.
 

@@ -2,7 +2,7 @@
 
 use crate::settings::StoreAddress;
 
-/// What went wrong with a store. It prints as one line that says what to do.
+/// An error of a store. Its text is one line, with a remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{store}: {problem}")]
 pub struct StoreError {
@@ -38,7 +38,7 @@ impl StoreError {
     }
 }
 
-/// That a store has no configuration.
+/// The error of a store without a configuration.
 #[must_use]
 pub fn nothing_in(address: &StoreAddress) -> StoreError {
     let problem = "has no configuration; write one by `ipip-lb cluster apply`";

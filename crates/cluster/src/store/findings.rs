@@ -29,7 +29,7 @@ const READ_INTERVAL: Duration = Duration::from_millis(200);
 /// readable, or too long.
 type Known = BTreeMap<String, (i64, Option<Arc<HashSet<String>>>)>;
 
-/// What another node's probes find.
+/// The results of another node's probes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finding {
     /// The node's name.
@@ -38,7 +38,7 @@ pub struct Finding {
     pub down: Arc<HashSet<String>>,
 }
 
-/// What this node finds, as far as the store has it, and what the others do.
+/// The findings of this node, which the store gets, and those of the other nodes, from the store.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     /// Nothing until the probes have begun.
@@ -55,7 +55,7 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// This is what this node's probes find down from now on.
+    /// Sets the probes of this node that find a backend down.
     pub fn find(&mut self, own: Arc<HashSet<String>>) {
         self.own = Some(own);
         (self.is_written, self.is_refused) = (false, false);
@@ -162,7 +162,7 @@ impl Findings {
     }
 }
 
-/// What the store has of this; nothing where that is too long.
+/// The store's value for these names; `None` if it is too long.
 fn text(names: &HashSet<String>) -> Option<String> {
     let mut names: Vec<_> = names.iter().collect();
     names.sort();

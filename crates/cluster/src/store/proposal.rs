@@ -53,7 +53,7 @@ impl Proposal<'_> {
     ///
     /// # Errors
     /// The store's error. If the store became unreachable after the change was proposed, it is
-    /// unknown whether the change is in force, and the message says so.
+    /// unknown whether the change is in force, and the message states that.
     pub fn carry_out(
         self,
         etcd: &Etcd,

@@ -30,8 +30,8 @@
 //! - List in the pages of a walk all of this node's own exceptions, and all connections that it
 //!   entered for peers. Those of nodes that are away, or have restarted, are then sent to the peer.
 //! - Enter an end only if the local entry is remote, and decide on claims by
-//!   [`merge`](hotloop_balancer::exceptions::merge). The same holds for a closing entry: the end
-//!   from a node that the connection has left says nothing about its last packets. Remote
+//!   [`merge`](hotloop_balancer::exceptions::merge). The same holds for a closing entry: the
+//!   node that sends the end has not seen the last packets of a connection that has left it. Remote
 //!   connections stay when the configuration chooses the same backend: their owners end them.
 //! - If a SYN begins a connection in the place of a peer's, and the new one is no exception, offer
 //!   a claim before the end: other nodes may have the peer's connection, too, possibly as closing.
