@@ -5,9 +5,9 @@
 //! and each answer a maximum length.
 
 use super::error::{StoreError, StoreErrorKind};
+use super::etcd_watch::EtcdWatch;
 use super::gateway::{self, Answer, Key};
 pub use super::gateway::{Condition, KeyValue, Operation, Page};
-use super::watching::Watching;
 use crate::settings::StoreAddress;
 use hotloop_balancer::excerpt::excerpt;
 use serde_json::{Value, json};
@@ -137,7 +137,7 @@ impl Etcd {
         keys: Key<'_>,
         revision: i64,
         duration: Duration,
-    ) -> Result<Watching, StoreError> {
+    ) -> Result<EtcdWatch, StoreError> {
         let mut create = keys.to_json();
         create["start_revision"] = revision.to_string().into();
         let request = json!({ "create_request": create });
@@ -148,7 +148,7 @@ impl Etcd {
         })?;
         let body = response.map(Response::into_body);
         let body = body.ok_or_else(|| self.unreachable("nobody answered"))?;
-        Ok(Watching::new(self.address.clone(), body))
+        Ok(EtcdWatch::new(self.address.clone(), body))
     }
 
     /// Calls one member after the other, until one answers.

@@ -2,21 +2,21 @@
 
 mod error;
 pub mod etcd;
+mod etcd_watch;
 mod findings;
-mod follower;
 mod gateway;
 mod generation;
 pub mod layout;
 mod lease;
+mod phase_thread;
 pub mod phases;
 mod proposal;
-mod watch;
-mod watching;
+mod store_watch;
 
 pub use error::{StoreError, StoreErrorKind, nothing_in};
+pub use etcd_watch::{EtcdWatch, WatchEvent};
 pub use findings::Finding;
 pub use gateway::Key;
 pub use generation::Generation;
 pub use proposal::{Carried, Open, PROPOSAL_S, Proposal};
-pub use watch::{Pace, StoreState, StoreWatch, Task};
-pub use watching::{Watched, Watching};
+pub use store_watch::{Pace, StoreState, StoreWatch, Task};

@@ -5,7 +5,7 @@ use super::shared;
 use hotloop_cluster::store::etcd::{Bounds, Condition, Etcd, Operation};
 use hotloop_cluster::store::layout::{read, read_at};
 use hotloop_cluster::store::phases::Outcome;
-use hotloop_cluster::store::{Key, StoreErrorKind, Watched};
+use hotloop_cluster::store::{Key, StoreErrorKind, WatchEvent};
 use std::time::Duration;
 
 #[test]
@@ -94,12 +94,12 @@ fn a_watch_sees_changes_and_says_when_it_began_too_early() {
     let one = server.write(&shared(1));
     let key = Key::One("/ipip-lb/current");
     let mut watch = etcd.watch(key, one + 1, Duration::from_secs(60)).unwrap();
-    assert_eq!(watch.wait().unwrap(), Watched::Begun);
+    assert_eq!(watch.wait().unwrap(), WatchEvent::Begun);
     let two = server.write(&shared(2));
-    assert_eq!(watch.wait().unwrap(), Watched::Changed);
+    assert_eq!(watch.wait().unwrap(), WatchEvent::Changed);
     let mut short = etcd.watch(key, two + 1, Duration::from_millis(300)).unwrap();
-    assert_eq!(short.wait().unwrap(), Watched::Begun);
-    assert_eq!(short.wait().unwrap(), Watched::Over);
+    assert_eq!(short.wait().unwrap(), WatchEvent::Begun);
+    assert_eq!(short.wait().unwrap(), WatchEvent::Over);
     server.compact();
     let mut early = etcd.watch(key, one, Duration::from_secs(60)).unwrap();
     let compacted = early.wait().and_then(|_| early.wait()).unwrap_err();

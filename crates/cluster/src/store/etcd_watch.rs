@@ -14,7 +14,7 @@ const MESSAGE_BYTES_MAX: u64 = 4 << 20;
 
 /// The result of a wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Watched {
+pub enum WatchEvent {
     /// The store's watch has begun.
     Begun,
     /// Keys have changed.
@@ -24,12 +24,12 @@ pub enum Watched {
 }
 
 /// A watch of keys.
-pub struct Watching {
+pub struct EtcdWatch {
     address: StoreAddress,
     lines: BufReader<BodyReader<'static>>,
 }
 
-impl Watching {
+impl EtcdWatch {
     pub(super) fn new(address: StoreAddress, body: Body) -> Self {
         let lines = BufReader::new(body.into_reader());
         Self { address, lines }
@@ -40,11 +40,11 @@ impl Watching {
     /// # Errors
     /// [`StoreErrorKind::Compacted`] if the first revision of the watch is no longer kept, and any
     /// error that ends the connection or comes in place of a message.
-    pub fn wait(&mut self) -> Result<Watched, StoreError> {
+    pub fn wait(&mut self) -> Result<WatchEvent, StoreError> {
         let mut line = Vec::new();
         let read = (&mut self.lines).take(MESSAGE_BYTES_MAX).read_until(b'\n', &mut line);
         match read {
-            Err(error) if is_over(&error) => return Ok(Watched::Over),
+            Err(error) if is_over(&error) => return Ok(WatchEvent::Over),
             Err(error) => return Err(self.lost(&error.to_string())),
             Ok(0) => return Err(self.lost("the member has closed the connection")),
             Ok(_) => {}
@@ -57,8 +57,8 @@ impl Watching {
             return Err(StoreError::new(StoreErrorKind::Compacted, &self.address, problem));
         }
         match (result["events"].as_array(), result["created"].as_bool()) {
-            (Some(events), _) if !events.is_empty() => Ok(Watched::Changed),
-            (_, Some(true)) => Ok(Watched::Begun),
+            (Some(events), _) if !events.is_empty() => Ok(WatchEvent::Changed),
+            (_, Some(true)) => Ok(WatchEvent::Begun),
             _ => Err(self.lost(&format!("the watch has ended: {message}"))),
         }
     }
@@ -75,8 +75,8 @@ fn is_over(error: &io::Error) -> bool {
     matches!(error, Some(ureq::Error::Timeout(Timeout::Global)))
 }
 
-impl fmt::Debug for Watching {
+impl fmt::Debug for EtcdWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watching").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("EtcdWatch").field("address", &self.address).finish_non_exhaustive()
     }
 }

@@ -11,13 +11,13 @@
 
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd::{Bounds, Etcd};
+use super::etcd_watch::WatchEvent;
 use super::findings::Finding;
 use super::findings::HEALTH;
-use super::follower::Follower;
 use super::gateway::Key;
 use super::layout::Stored;
+use super::phase_thread::PhaseThread;
 use super::phases::{NodeState, PHASES};
-use super::watching::Watched;
 use crate::settings::StoreAddress;
 use hotloop_privileges::Capabilities;
 use std::collections::HashSet;
@@ -146,10 +146,10 @@ impl StoreWatch {
         let found = Arc::new(Mutex::new(Found::default()));
         let (signals, inbox) = mpsc::channel();
         let etcd = Etcd::new(address.clone(), pace.bounds);
-        let follower = Follower::new(etcd, node, in_force, pace, Arc::clone(&found))?;
+        let phases = PhaseThread::new(etcd, node, in_force, pace, Arc::clone(&found))?;
         thread::Builder::new().name("lb-store".into()).spawn(move || {
             hotloop_privileges::keep(Capabilities::empty());
-            follower.follow(&inbox);
+            phases.follow(&inbox);
         })?;
         let watch_prefix = |thread: &str, prefix: &'static str, say: fn() -> Signal| {
             let (etcd, watcher) = (Etcd::new(address.clone(), pace.bounds), signals.clone());
@@ -254,12 +254,12 @@ fn watch_once(
     let mut watch = etcd.watch(keys, 0, duration)?;
     loop {
         match watch.wait() {
-            Ok(Watched::Begun | Watched::Changed) => {
+            Ok(WatchEvent::Begun | WatchEvent::Changed) => {
                 if !look() {
                     return Ok(());
                 }
             }
-            Ok(Watched::Over) => return Ok(()),
+            Ok(WatchEvent::Over) => return Ok(()),
             Err(error) if error.kind() == StoreErrorKind::Compacted => return Ok(()),
             Err(error) => return Err(error),
         }

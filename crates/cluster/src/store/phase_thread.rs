@@ -7,7 +7,7 @@ use super::findings::Findings;
 use super::layout::{self, Stored};
 use super::lease::Lease;
 use super::phases::{Action, CURRENT, Member, PREPARED, Snapshot, Store};
-use super::watch::{Found, Pace, Signal, StoreState, Task, lock};
+use super::store_watch::{Found, Pace, Signal, StoreState, Task, lock};
 use crate::random::random_name;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -25,7 +25,7 @@ struct Unread {
 }
 
 /// A node's side of a store.
-pub(super) struct Follower {
+pub(super) struct PhaseThread {
     etcd: Etcd,
     node: String,
     pace: Pace,
@@ -43,7 +43,7 @@ pub(super) struct Follower {
     found: Arc<Mutex<Found>>,
 }
 
-impl Follower {
+impl PhaseThread {
     pub fn new(
         etcd: Etcd,
         node: &str,
