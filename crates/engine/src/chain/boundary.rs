@@ -5,7 +5,7 @@ use super::node::Node;
 use crate::deployment::Deployment;
 use crate::panic_origin::record;
 use crate::part::Part;
-use crate::passage::{Passage, abandon_received, settle};
+use crate::settle::{BurstCounts, abandon_received, settle};
 use crate::turn::TurnContext;
 use hotloop_ring::{Mesh, Producers};
 use hotloop_stage::tap::{Sight, Way, show};
@@ -242,7 +242,11 @@ impl<T: Carries> Out<T> {
         burst.clear();
         let (received, emitted) = (received as u64, pushed as u64);
         counters.crossed.add(emitted);
-        settle(counters, Passage { received, emitted, dropped, ..Passage::default() }, false);
+        settle(
+            counters,
+            BurstCounts { received, emitted, dropped, ..BurstCounts::default() },
+            false,
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::node::Node;
 use crate::part::Part;
-use crate::passage::abandon_emitted;
+use crate::settle::abandon_emitted;
 use crate::turn::TurnContext;
 use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, Instant};
 use hotloop_watch::{Place, PlaceKind};

@@ -3,7 +3,7 @@
 use super::node::Node;
 use crate::panic_origin::record;
 use crate::part::Part;
-use crate::passage::abandon_emitted;
+use crate::settle::abandon_emitted;
 use crate::turn::TurnContext;
 use crate::worker::Worker;
 use hotloop_ring::Consumers;

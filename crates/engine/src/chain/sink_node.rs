@@ -3,7 +3,7 @@
 use super::node::Node;
 use crate::panic_origin::{attribute, record};
 use crate::part::Part;
-use crate::passage::{Passage, abandon_received, settle};
+use crate::settle::{BurstCounts, abandon_received, settle};
 use crate::turn::TurnContext;
 use hotloop_stage::tap::{Sight, Way, show};
 use hotloop_stage::{
@@ -78,8 +78,8 @@ impl<S: Sink<Item: Carries>> SinkNode<S> {
     #[inline(always)]
     fn settle(&self, received: usize, emitted: usize, dropped: u64, unwinding: bool) {
         let (received, emitted) = (received as u64, emitted as u64);
-        let passage = Passage { received, emitted, dropped, ..Passage::default() };
-        settle(&self.counters, passage, unwinding);
+        let counts = BurstCounts { received, emitted, dropped, ..BurstCounts::default() };
+        settle(&self.counters, counts, unwinding);
     }
 
     /// Settles the packets that a panicking sink has taken.

@@ -3,7 +3,7 @@
 use super::node::{Node, pass_on};
 use crate::panic_origin::record;
 use crate::part::Part;
-use crate::passage::{Passage, abandon_emitted, settle};
+use crate::settle::{BurstCounts, abandon_emitted, settle};
 use crate::turn::TurnContext;
 use hotloop_stage::{
     BURST_CAPACITY, Burst, BurstStage, Counter, Counters, Cx, DropReason, Output, Stage, Tally,
@@ -137,7 +137,7 @@ impl<In, A: BurstStage<In>> Call<'_, In, A> {
     fn settle(&mut self, received: usize, dropped: u64, unwinding: bool) {
         let work = &mut *self.work;
         let held = work.stage.held() as u64;
-        let passage = Passage {
+        let counts = BurstCounts {
             received: received as u64,
             emitted: self.tally.emitted,
             created: self.tally.created,
@@ -146,14 +146,14 @@ impl<In, A: BurstStage<In>> Call<'_, In, A> {
             held_after: held,
         };
         work.dropped_seen += dropped;
-        if passage.created != 0 {
-            work.counters.created.add(passage.created);
+        if counts.created != 0 {
+            work.counters.created.add(counts.created);
         }
         if held != work.held_seen {
             work.held_seen = held;
             work.counters.held.set(held);
         }
-        settle(&work.counters, passage, unwinding);
+        settle(&work.counters, counts, unwinding);
     }
 }
 

@@ -4,7 +4,7 @@ use hotloop_stage::{Burst, Counters};
 
 /// The packets that passed a place since it last settled.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Passage {
+pub struct BurstCounts {
     /// Packets that the place took.
     pub received: u64,
     /// Packets that the place emitted.
@@ -19,15 +19,15 @@ pub struct Passage {
     pub held_after: u64,
 }
 
-/// Adds a passage to the counters of a place, including any discrepancy: received + created + held
+/// Adds these counts to the counters of a place, including any discrepancy: received + created + held
 /// before must equal emitted + dropped + held after. If the place is `unwinding`, its panic is the
 /// reason for missing packets.
 #[inline(always)]
-pub fn settle(counters: &Counters, passage: Passage, unwinding: bool) {
-    counters.received.add(passage.received);
-    counters.emitted.add(passage.emitted);
-    let entered = passage.received + passage.created + passage.held_before;
-    let left = passage.emitted + passage.dropped + passage.held_after;
+pub fn settle(counters: &Counters, counts: BurstCounts, unwinding: bool) {
+    counters.received.add(counts.received);
+    counters.emitted.add(counts.emitted);
+    let entered = counts.received + counts.created + counts.held_before;
+    let left = counts.emitted + counts.dropped + counts.held_after;
     if entered != left || unwinding {
         settle_imbalance(counters, entered, left, unwinding);
     }
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn what_does_not_add_up_is_counted() {
         let counters = Counters::new(&[]);
-        let whole = Passage {
+        let whole = BurstCounts {
             received: 10,
             emitted: 8,
             created: 1,
@@ -75,11 +75,11 @@ mod tests {
         };
         settle(&counters, whole, false);
         assert_eq!((counters.unattributed.count(), counters.uncreated.count()), (0, 0));
-        settle(&counters, Passage { received: 3, emitted: 1, ..Passage::default() }, false);
+        settle(&counters, BurstCounts { received: 3, emitted: 1, ..BurstCounts::default() }, false);
         assert_eq!((counters.unattributed.count(), counters.uncreated.count()), (2, 0));
-        settle(&counters, Passage { received: 1, emitted: 4, ..Passage::default() }, false);
+        settle(&counters, BurstCounts { received: 1, emitted: 4, ..BurstCounts::default() }, false);
         assert_eq!((counters.unattributed.count(), counters.uncreated.count()), (2, 3));
-        settle(&counters, Passage { received: 5, dropped: 4, ..Passage::default() }, true);
+        settle(&counters, BurstCounts { received: 5, dropped: 4, ..BurstCounts::default() }, true);
         assert_eq!((counters.unattributed.count(), counters.panicked.count()), (2, 1));
         assert_eq!((counters.received.count(), counters.emitted.count()), (19, 13));
     }
