@@ -1,8 +1,8 @@
 //! The work of one core. Threads, a simulator and tests all drive the same worker.
 
 use crate::deployment::Deployment;
+use crate::node_info::NodeInfo;
 use crate::panic_origin::Panic;
-use crate::part::Part;
 use crate::turn::TurnContext;
 use hotloop_stage::tap::{Tap, enter};
 use hotloop_stage::{Core, Device, Error, Instant, Limits};
@@ -31,7 +31,7 @@ pub trait Worker {
     fn room(&mut self) -> usize;
 
     /// Calls `see` with every part, in the order of a packet.
-    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part));
+    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn NodeInfo));
 }
 
 /// A turn of `worker` at `now`, counted by `watch`. Returns the number of packets that came.

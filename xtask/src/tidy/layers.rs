@@ -15,7 +15,7 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
     ("crates/watch/src", &[&["place"], &["load"], &["snapshot"], &["tap"]]),
     ("crates/engine/src", &[
         // Plain values, and the trait of a part of a graph.
-        &["clock", "deployment", "idle", "panic_origin", "part", "settle", "sources", "topology", "turn"],
+        &["clock", "deployment", "idle", "node_info", "panic_origin", "settle", "sources", "topology", "turn"],
         &["placement", "per_core", "wait", "worker"],
         // Between cores, and from control to cores.
         &["ledger", "mailbox", "publish"],

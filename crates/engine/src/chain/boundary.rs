@@ -3,8 +3,8 @@
 use super::group::{Group, Input, Rings};
 use super::node::Node;
 use crate::deployment::Deployment;
+use crate::node_info::NodeInfo;
 use crate::panic_origin::record;
-use crate::part::Part;
 use crate::settle::{BurstCounts, abandon_received, settle};
 use crate::turn::TurnContext;
 use hotloop_ring::{Mesh, Producers};
@@ -287,7 +287,7 @@ impl<T: Carries + Send, K: Key<T>, D: Node<T>> Node<T> for Boundary<'_, T, K, D>
         rings.min(own)
     }
 
-    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part)) {
+    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn NodeInfo)) {
         see(&mut self.out);
         if let Some((_, group)) = &mut self.own {
             group.visit(see);
@@ -295,7 +295,7 @@ impl<T: Carries + Send, K: Key<T>, D: Node<T>> Node<T> for Boundary<'_, T, K, D>
     }
 }
 
-impl<T: Carries> Part for Out<T> {
+impl<T: Carries> NodeInfo for Out<T> {
     fn place(&self) -> Place {
         Place::new(PlaceKind::Boundary, self.group, &self.name, &self.counters)
     }

@@ -1,7 +1,7 @@
 //! A side exit: some packets leave the chain through their own sinks.
 
 use super::node::Node;
-use crate::part::Part;
+use crate::node_info::NodeInfo;
 use crate::settle::abandon_emitted;
 use crate::turn::TurnContext;
 use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, Instant};
@@ -115,14 +115,14 @@ impl<On, Exit, X: Node<Exit>, D: Node<On>> Node<Fork<On, Exit>> for ExitNode<On,
         self.down.room()
     }
 
-    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part)) {
+    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn NodeInfo)) {
         see(&mut self.parting);
         self.exit.visit(see);
         self.down.visit(see);
     }
 }
 
-impl<On, Exit> Part for Parting<On, Exit> {
+impl<On, Exit> NodeInfo for Parting<On, Exit> {
     fn place(&self) -> Place {
         Place::new(PlaceKind::Stage, self.group, &self.name, &self.counters)
     }

@@ -1,8 +1,8 @@
 //! One core's share of a group: the source of its packets, and the nodes that they run through.
 
 use super::node::Node;
+use crate::node_info::NodeInfo;
 use crate::panic_origin::record;
-use crate::part::Part;
 use crate::settle::abandon_emitted;
 use crate::turn::TurnContext;
 use crate::worker::Worker;
@@ -134,7 +134,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
         self.down.room().saturating_sub(self.input.burst.len())
     }
 
-    pub fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part)) {
+    pub fn visit(&mut self, see: &mut dyn FnMut(&mut dyn NodeInfo)) {
         see(&mut self.input);
         self.down.visit(see);
     }
@@ -166,7 +166,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Worker for Group<S, D> {
         self.down.room()
     }
 
-    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part)) {
+    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn NodeInfo)) {
         Self::visit(self, see);
     }
 }
@@ -292,7 +292,7 @@ impl<S: Source<Item: Carries>> Drop for Poll<'_, S> {
     }
 }
 
-impl<S: Source<Item: Carries>> Part for Input<S> {
+impl<S: Source<Item: Carries>> NodeInfo for Input<S> {
     fn place(&self) -> Place {
         Place::new(self.kind, self.group, &self.name, &self.counters)
     }

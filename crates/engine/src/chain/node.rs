@@ -1,6 +1,6 @@
 //! The running form of a chain: nodes that pass bursts on, each owning the nodes after it.
 
-use crate::part::Part;
+use crate::node_info::NodeInfo;
 use crate::turn::TurnContext;
 use hotloop_stage::Burst;
 
@@ -22,7 +22,7 @@ pub trait Node<In> {
     fn room(&mut self) -> usize;
 
     /// Calls `see` with every part of the chain from here on, in the order of a packet.
-    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part));
+    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn NodeInfo));
 }
 
 /// Calls [`Node::accept`] in rare cases. All later nodes are inlined into a call: with more than

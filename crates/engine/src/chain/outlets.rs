@@ -2,7 +2,7 @@
 
 use super::node::Node;
 use super::sink_node::{Collected, Outlet};
-use crate::part::Part;
+use crate::node_info::NodeInfo;
 use crate::turn::TurnContext;
 use hotloop_stage::tap::{Sight, Way, show_one};
 use hotloop_stage::{
@@ -156,13 +156,13 @@ impl<R: Eq, S: Sink<Item: Carries>> Node<Routed<S::Item, R>> for OutletsNode<R, 
         usize::MAX
     }
 
-    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part)) {
+    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn NodeInfo)) {
         self.sinks.iter_mut().for_each(|(_, sink)| see(sink));
         see(&mut self.unrouted);
     }
 }
 
-impl Part for Unrouted {
+impl NodeInfo for Unrouted {
     fn place(&self) -> Place {
         Place::new(PlaceKind::Sink, self.group, "no outlet", &self.counters)
     }

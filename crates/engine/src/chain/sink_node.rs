@@ -1,8 +1,8 @@
 //! The end of a chain: the only place that handles packets which a sink leaves over.
 
 use super::node::Node;
+use crate::node_info::NodeInfo;
 use crate::panic_origin::{attribute, record};
-use crate::part::Part;
 use crate::settle::{BurstCounts, abandon_received, settle};
 use crate::turn::TurnContext;
 use hotloop_stage::tap::{Sight, Way, show};
@@ -176,12 +176,12 @@ impl<S: Sink<Item: Carries>> Node<S::Item> for SinkNode<S> {
         usize::MAX
     }
 
-    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part)) {
+    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn NodeInfo)) {
         see(self);
     }
 }
 
-impl<S: Sink<Item: Carries>> Part for SinkNode<S> {
+impl<S: Sink<Item: Carries>> NodeInfo for SinkNode<S> {
     fn place(&self) -> Place {
         Place::new(PlaceKind::Sink, self.group, &self.name, &self.counters)
     }
@@ -233,7 +233,7 @@ impl<S: Sink<Item: Carries>> Collected<S> {
     }
 }
 
-impl<S: Sink<Item: Carries>> Part for Collected<S> {
+impl<S: Sink<Item: Carries>> NodeInfo for Collected<S> {
     fn place(&self) -> Place {
         self.node.place()
     }

@@ -1,8 +1,8 @@
 //! A stage as a node of a chain.
 
 use super::node::{Node, pass_on};
+use crate::node_info::NodeInfo;
 use crate::panic_origin::record;
-use crate::part::Part;
 use crate::settle::{BurstCounts, abandon_emitted, settle};
 use crate::turn::TurnContext;
 use hotloop_stage::{
@@ -193,13 +193,13 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> Node<In> for StageNode<In, A, D> {
         self.down.room() / self.work.stage.growth_max().max(1)
     }
 
-    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part)) {
+    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn NodeInfo)) {
         see(&mut self.work);
         self.down.visit(see);
     }
 }
 
-impl<In, A: BurstStage<In>> Part for Work<In, A> {
+impl<In, A: BurstStage<In>> NodeInfo for Work<In, A> {
     fn place(&self) -> Place {
         let gauges = self.stage.gauges();
         Place { gauges, ..Place::new(PlaceKind::Stage, self.group, &self.name, &self.counters) }

@@ -5,7 +5,7 @@ use hotloop_watch::Place;
 use std::sync::Arc;
 
 /// A part of a chain that counts packets and may hold some, as seen from outside the packet path.
-pub trait Part {
+pub trait NodeInfo {
     /// The part's place in the report.
     fn place(&self) -> Place;
 
