@@ -31,8 +31,8 @@ impl<'a> Assembly<'a> {
 
     pub(crate) fn add(&mut self, core: Core, worker: Box<dyn Worker + 'a>) {
         let mut running = Running::new(self.deployment, core, worker, self.clock.clone());
-        if let Some(lane) = running.lane.take() {
-            self.taps.add(lane, running.places());
+        if let Some(tap_control) = running.tap_control.take() {
+            self.taps.add(tap_control, running.places());
         }
         self.cores.push(running);
         self.paces.push(Pace::default());

@@ -8,7 +8,7 @@ use crate::ledger::Baseline;
 use crate::monitor::Monitor;
 use crate::worker::{Devices, Running};
 use hotloop_stage::{Device, Error, Limits};
-use hotloop_watch::{CorePlaces, Lane, LoadCounts, Snapshot, Taps};
+use hotloop_watch::{CorePlaces, LoadCounts, Snapshot, TapControl, Taps};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ pub(crate) struct Built {
     core: CorePlaces,
     devices: Devices,
     is_lossless: bool,
-    lane: Option<Lane>,
+    tap_control: Option<TapControl>,
 }
 
 impl std::fmt::Debug for Built {
@@ -65,7 +65,12 @@ impl std::fmt::Debug for Built {
 impl Built {
     pub(crate) fn of(running: &mut Running<'_>) -> Self {
         let (devices, is_lossless) = (running.worker.devices(), running.worker.is_lossless());
-        Self { core: running.places(), devices, is_lossless, lane: running.lane.take() }
+        Self {
+            core: running.places(),
+            devices,
+            is_lossless,
+            tap_control: running.tap_control.take(),
+        }
     }
 }
 
@@ -140,8 +145,8 @@ impl Shared {
     /// Notes that a core has built its worker. Returns the limits for starting devices and whether
     /// one of the sources can wait, or `None` if the start failed elsewhere.
     pub(crate) fn built(&self, mut built: Built) -> Option<(Limits, bool)> {
-        if let Some(lane) = built.lane.take() {
-            self.taps.add(lane, built.core.clone());
+        if let Some(tap_control) = built.tap_control.take() {
+            self.taps.add(tap_control, built.core.clone());
         }
         self.lock().built.push(built);
         self.changed.notify_all();

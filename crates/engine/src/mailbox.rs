@@ -39,23 +39,23 @@ pub fn mailbox<Q: Send, A: Send>(
     group: usize,
     capacity: usize,
 ) -> (Asker<Q, A>, PerCore<Mailbox<Q, A>>) {
-    let mut lanes = Vec::new();
+    let mut workers = Vec::new();
     let mailboxes = PerCore::new(deployment, group, || {
         let (requests_tx, requests) = ring(capacity);
         let (answers, answers_rx) = ring(capacity);
-        lanes.push(Lane { requests: requests_tx, answers: answers_rx });
+        workers.push(WorkerRings { requests: requests_tx, answers: answers_rx });
         Mailbox { requests, answers, owed_count: 0 }
     });
-    (Asker { lanes }, mailboxes)
+    (Asker { workers }, mailboxes)
 }
 
 /// Control's end of [`mailbox`].
 pub struct Asker<Q, A> {
-    lanes: Vec<Lane<Q, A>>,
+    workers: Vec<WorkerRings<Q, A>>,
 }
 
 /// The rings to one core and back.
-struct Lane<Q, A> {
+struct WorkerRings<Q, A> {
     requests: Producer<Q>,
     answers: Consumer<A>,
 }
@@ -67,8 +67,8 @@ impl<Q: Send, A: Send> Asker<Q, A> {
     /// Returns the request if the core's ring is full, if its mailbox was dropped, or if there is
     /// no such core.
     pub fn ask(&mut self, core: usize, request: Q) -> Result<(), Q> {
-        match self.lanes.get_mut(core) {
-            Some(lane) if !lane.requests.is_closed() => lane.requests.push(request),
+        match self.workers.get_mut(core) {
+            Some(rings) if !rings.requests.is_closed() => rings.requests.push(request),
             _ => Err(request),
         }
     }
@@ -77,7 +77,7 @@ impl<Q: Send, A: Send> Asker<Q, A> {
     /// there is none yet. Once the core's mailbox is dropped, at the end of the run, no more
     /// answers come.
     pub fn answer(&mut self, core: usize) -> Option<A> {
-        self.lanes.get_mut(core)?.answers.pop()
+        self.workers.get_mut(core)?.answers.pop()
     }
 }
 
@@ -125,7 +125,7 @@ impl<Q, A> Mailbox<Q, A> {
 
 impl<Q, A> fmt::Debug for Asker<Q, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asker").field("cores", &self.lanes.len()).finish_non_exhaustive()
+        f.debug_struct("Asker").field("cores", &self.workers.len()).finish_non_exhaustive()
     }
 }
 

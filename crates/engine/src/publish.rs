@@ -47,11 +47,11 @@ pub fn publish<T: Send + Sync>(
     deployment: Deployment,
     group: usize,
 ) -> (Publisher<T>, PerCore<Subscriber<T>>) {
-    let mut lanes = Vec::new();
+    let mut rings = Vec::new();
     let subscribers = PerCore::new(deployment, group, || {
         let (newer_tx, newer) = ring(ON_THE_WAY_MAX);
         let (superseded, superseded_rx) = ring(ON_THE_WAY_MAX);
-        lanes.push(Lane {
+        rings.push(SubscriberRings {
             newer: newer_tx,
             superseded: superseded_rx,
             is_out: false,
@@ -59,19 +59,19 @@ pub fn publish<T: Send + Sync>(
         });
         Subscriber { current: Arc::clone(&first), superseded, newer }
     });
-    (Publisher { newest: first, lanes }, subscribers)
+    (Publisher { newest: first, rings }, subscribers)
 }
 
 /// Control's end of [`publish`]. If it is dropped first, subscribers keep the last value that they
 /// received.
 pub struct Publisher<T> {
     newest: Arc<T>,
-    /// A lane for each subscriber that is not known to be gone.
-    lanes: Vec<Lane<T>>,
+    /// The rings of each subscriber that is not known to be gone.
+    rings: Vec<SubscriberRings<T>>,
 }
 
 /// The rings to one subscriber and back.
-struct Lane<T> {
+struct SubscriberRings<T> {
     newer: Producer<Arc<T>>,
     superseded: Consumer<Arc<T>>,
     /// Whether a value was sent and the superseded one is not back yet.
@@ -86,7 +86,7 @@ impl<T: Send + Sync> Publisher<T> {
     /// skipped. Never blocks, and frees returned values.
     pub fn publish(&mut self, value: Arc<T>) {
         self.newest = value;
-        self.lanes.iter_mut().for_each(|lane| lane.is_newest = false);
+        self.rings.iter_mut().for_each(|its| its.is_newest = false);
         self.collect();
     }
 
@@ -97,17 +97,17 @@ impl<T: Send + Sync> Publisher<T> {
     /// A dropped subscriber no longer counts; one that no factory has taken counts until the
     /// [`PerCore`] is dropped.
     pub fn collect(&mut self) -> bool {
-        let Self { newest, lanes } = self;
-        lanes.retain_mut(|lane| lane.settle(newest));
-        lanes.iter().all(|lane| lane.is_newest && !lane.is_out)
+        let Self { newest, rings } = self;
+        rings.retain_mut(|its| its.settle(newest));
+        rings.iter().all(|its| its.is_newest && !its.is_out)
     }
 }
 
-impl<T> Lane<T> {
-    /// Takes a returned value, then sends the newest if the lane is free. Returns false once the
+impl<T> SubscriberRings<T> {
+    /// Takes a returned value, then sends the newest unless another is on its way. Returns false once the
     /// subscriber is gone.
     fn settle(&mut self, newest: &Arc<T>) -> bool {
-        // Values still on the way are freed with the lane.
+        // Values still on the way are freed with the rings.
         if self.newer.is_closed() {
             return false;
         }
@@ -166,7 +166,9 @@ impl<T> Subscriber<T> {
 
 impl<T> fmt::Debug for Publisher<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Publisher").field("lanes", &self.lanes.len()).finish_non_exhaustive()
+        f.debug_struct("Publisher")
+            .field("subscribers", &self.rings.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::panic_origin::Panic;
 use crate::turn::TurnContext;
 use hotloop_stage::tap::{Tap, enter};
 use hotloop_stage::{Core, Device, Error, Instant, Limits};
-use hotloop_watch::{CorePlaces, CoreTap, Lane, Place, PlaceKind, TimeSource, Watch};
+use hotloop_watch::{CorePlaces, CoreTap, Place, PlaceKind, TapControl, TimeSource, Watch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -153,7 +153,7 @@ pub(crate) struct Running<'a> {
     pub(crate) is_done: bool,
     pub(crate) tap: Rc<CoreTap>,
     /// Control's end of the captures, until control takes it.
-    pub(crate) lane: Option<Lane>,
+    pub(crate) tap_control: Option<TapControl>,
 }
 
 impl<'a> Running<'a> {
@@ -171,8 +171,17 @@ impl<'a> Running<'a> {
         });
         let watch = Arc::new(Watch::new(number as usize, clock));
         let name = deployment.core_name(core.group(), core.index()).into();
-        let (tap, lane) = CoreTap::new();
-        Self { core, name, worker, watch, panic: None, is_done: false, tap, lane: Some(lane) }
+        let (tap, tap_control) = CoreTap::new();
+        Self {
+            core,
+            name,
+            worker,
+            watch,
+            panic: None,
+            is_done: false,
+            tap,
+            tap_control: Some(tap_control),
+        }
     }
 
     /// Calls `work` with this core's captures active on this thread.

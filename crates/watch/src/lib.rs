@@ -58,6 +58,6 @@ pub use load::{
 pub use place::{Place, PlaceKind};
 pub use snapshot::{CorePlaces, PlaceCounts, PlaceSnapshot, Snapshot};
 pub use tap::{
-    Capture, CaptureConfig, CaptureError, CoreTap, Drops, Interface, Lane, PAGE_BYTES, Points,
-    Record, SNAP_BYTES_MAX, Taps, Totals,
+    Capture, CaptureConfig, CaptureError, CoreTap, Drops, Interface, PAGE_BYTES, Points, Record,
+    SNAP_BYTES_MAX, TapControl, Taps, Totals,
 };

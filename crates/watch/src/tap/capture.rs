@@ -1,6 +1,6 @@
 //! Control's side of captures.
 
-use super::core::{Change, Lane, Probe, ProbeCounts};
+use super::core::{Change, Probe, ProbeCounts, TapControl};
 use super::page::Page;
 use super::{CaptureConfig, Drops, PAGE_BYTES, Points, Record, SNAP_BYTES_MAX};
 use crate::load::TimeSource;
@@ -27,15 +27,15 @@ pub struct Taps {
 
 #[derive(Default)]
 struct Registry {
-    /// The lanes of the cores, in the order of the deployment.
-    cores: Vec<CoreLane>,
+    /// The cores, in the order of the deployment.
+    cores: Vec<ControlledCore>,
     /// The numbers of captures that are not over, a bit for each.
     used: u8,
 }
 
 /// A core from the view of captures.
-struct CoreLane {
-    lane: Lane,
+struct ControlledCore {
+    control: TapControl,
     places: CorePlaces,
     /// The captures that have a probe on the core, a bit for each.
     probes: u8,
@@ -92,11 +92,11 @@ impl Taps {
     }
 
     /// For an engine: adds the next core, in the order of the deployment.
-    pub fn add(&self, lane: Lane, places: CorePlaces) {
+    pub fn add(&self, control: TapControl, places: CorePlaces) {
         for (place, number) in places.places.iter().zip(0..) {
             place.counters.set_place(number);
         }
-        self.lock().cores.push(CoreLane { lane, places, probes: 0 });
+        self.lock().cores.push(ControlledCore { control, places, probes: 0 });
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
@@ -194,9 +194,10 @@ impl Registry {
         let core = &mut self.cores[core];
         let bit = 1 << probe.number;
         // There is room: there are never more changes on the way than captures begin and end.
-        if !core.lane.home.is_closed() && core.lane.changes.push(Change::Begin(probe)).is_ok() {
+        if !core.control.home.is_closed() && core.control.changes.push(Change::Begin(probe)).is_ok()
+        {
             core.probes |= bit;
-            core.lane.probe_count.fetch_add(1, Relaxed);
+            core.control.probe_count.fetch_add(1, Relaxed);
         }
     }
 
@@ -223,7 +224,7 @@ impl Registry {
             }
             if core.probes & bit != 0 {
                 // There is room, as in `begin`.
-                let _ = core.lane.changes.push(Change::End(number));
+                let _ = core.control.changes.push(Change::End(number));
             }
         }
         self.used &= !bit;
@@ -233,10 +234,10 @@ impl Registry {
     /// Frees the returned probes.
     fn collect(&mut self) {
         for core in &mut self.cores {
-            while let Some(probe) = core.lane.home.pop() {
+            while let Some(probe) = core.control.home.pop() {
                 core.probes &= !(1 << probe.number);
             }
-            if core.lane.home.is_closed() {
+            if core.control.home.is_closed() {
                 core.probes = 0;
             }
         }
@@ -405,7 +406,7 @@ impl Capture {
         // In this order: a core that has ended sends nothing any more. If it ended before it began
         // the capture, nothing more comes from it.
         let is_over = |core: &CoreRecords| {
-            let is_gone = registry.cores[core.index].lane.home.is_closed();
+            let is_gone = registry.cores[core.index].control.home.is_closed();
             core.full.is_finished() || (is_gone && core.full.is_empty())
         };
         self.cores.iter().all(is_over)

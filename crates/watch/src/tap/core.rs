@@ -19,7 +19,7 @@ pub(super) enum Change {
 }
 
 /// Control's end of a core's captures, for [`Taps::add`](super::Taps::add).
-pub struct Lane {
+pub struct TapControl {
     pub(super) changes: Producer<Change>,
     /// The probes of captures that have ended, for control to free.
     pub(super) home: Consumer<Box<Probe>>,
@@ -45,15 +45,15 @@ struct State {
 impl CoreTap {
     /// A core's captures, and control's end of them.
     #[must_use]
-    pub fn new() -> (Rc<Self>, Lane) {
+    pub fn new() -> (Rc<Self>, TapControl) {
         // A capture of a core begins and ends before the next capture with its number begins.
         let (changes_tx, changes) = ring(2 * CAPTURE_COUNT_MAX);
         let (home, home_rx) = ring(CAPTURE_COUNT_MAX);
         let probe_count = Arc::<AtomicUsize>::default();
         let count = || Arc::clone(&probe_count);
         let state = State { probes: Default::default(), changes, home, probe_count: count() };
-        let lane = Lane { changes: changes_tx, home: home_rx, probe_count: count() };
-        (Rc::new(Self { state: RefCell::new(state), probe_count }), lane)
+        let control = TapControl { changes: changes_tx, home: home_rx, probe_count: count() };
+        (Rc::new(Self { state: RefCell::new(state), probe_count }), control)
     }
 
     /// Whether a capture of this core runs or is about to begin: otherwise the core has nothing to
@@ -80,9 +80,9 @@ impl fmt::Debug for CoreTap {
     }
 }
 
-impl fmt::Debug for Lane {
+impl fmt::Debug for TapControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane").finish_non_exhaustive()
+        f.debug_struct("TapControl").finish_non_exhaustive()
     }
 }
 

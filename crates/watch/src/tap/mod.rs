@@ -13,7 +13,7 @@ mod core;
 mod page;
 
 pub use capture::{Capture, CaptureError, Interface, Taps, Totals};
-pub use core::{CoreTap, Lane};
+pub use core::{CoreTap, TapControl};
 pub use page::PAGE_BYTES;
 
 use hotloop_stage::Instant;
