@@ -166,9 +166,7 @@ impl<T> Subscriber<T> {
 
 impl<T> fmt::Debug for Publisher<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Publisher")
-            .field("subscribers", &self.rings.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Publisher").field("subscribers", &self.rings.len()).finish_non_exhaustive()
     }
 }
 

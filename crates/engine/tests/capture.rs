@@ -4,7 +4,7 @@ use hotloop_engine::{
     Assembly, Capture, CaptureConfig, CaptureError, Chain, Deployment, Drops, Engine, Graph,
     Points, Record, SNAP_BYTES_MAX, source,
 };
-use hotloop_stage::tap::{Filter, Seen, Way};
+use hotloop_stage::tap::{Filter, Seen, TapPoint};
 use hotloop_stage::{
     Burst, Carries, Cx, Error, Instant, Sink, Source, Stage, Verdict, drop_reasons,
 };
@@ -112,13 +112,13 @@ fn graph(count: u64) -> impl Graph {
         .sink(|_| Ok::<_, Infallible>(Taker::default()))
 }
 
-/// One record of a capture: the way, the number and the bytes.
-type Copied = (Way, Vec<u8>, u32);
+/// One record of a capture: the point, the number and the bytes.
+type Copied = (TapPoint, Vec<u8>, u32);
 
 fn drain(capture: &mut Capture) -> Vec<Copied> {
     let mut copied = Vec::new();
     let mut take = |record: &Record<'_>| {
-        copied.push((record.way, record.data.to_vec(), record.total_bytes));
+        copied.push((record.point, record.data.to_vec(), record.total_bytes));
         Ok::<_, Infallible>(())
     };
     while capture.drain(&mut take).unwrap() {}
@@ -153,10 +153,10 @@ fn plan_and<R>(count: u64, work: impl FnOnce(&mut Assembly<'_>) -> R) -> R {
     result
 }
 
-fn way_of(number: u64) -> Option<Way> {
+fn way_of(number: u64) -> Option<TapPoint> {
     match number {
-        number if number.is_multiple_of(3) => Some(Way::Drop("third")),
-        number if number.is_multiple_of(7) => Some(Way::Drop("seventh")),
+        number if number.is_multiple_of(3) => Some(TapPoint::Drop("third")),
+        number if number.is_multiple_of(7) => Some(TapPoint::Drop("seventh")),
         _ => None,
     }
 }
@@ -176,25 +176,26 @@ fn a_capture_equals_what_passed() {
         assert_eq!(capture.totals().seen, copied.len() as u64);
         copied
     });
-    let of = |wanted: fn(Way) -> bool| {
-        let of = copied.iter().filter(move |(way, ..)| wanted(*way));
-        of.map(|(way, data, total)| {
+    let of = |wanted: fn(TapPoint) -> bool| {
+        let of = copied.iter().filter(move |(point, ..)| wanted(*point));
+        of.map(|(point, data, total)| {
             assert_eq!(data.len(), *total as usize);
-            (*way, data.clone())
+            (*point, data.clone())
         })
         .collect::<Vec<_>>()
     };
-    let received: Vec<_> = (0..COUNT).map(|number| (Way::Receive, whole(number, false))).collect();
-    assert!(of(|way| way == Way::Receive) == received);
+    let received: Vec<_> =
+        (0..COUNT).map(|number| (TapPoint::Receive, whole(number, false))).collect();
+    assert!(of(|point| point == TapPoint::Receive) == received);
     let sent = (0..COUNT).filter(|number| way_of(*number).is_none());
-    let sent: Vec<_> = sent.map(|number| (Way::Send, whole(number, true))).collect();
-    assert!(of(|way| way == Way::Send) == sent);
+    let sent: Vec<_> = sent.map(|number| (TapPoint::Send, whole(number, true))).collect();
+    assert!(of(|point| point == TapPoint::Send) == sent);
     let dropped = (0..COUNT).filter_map(|number| Some((way_of(number)?, whole(number, false))));
     let dropped: Vec<_> = dropped.collect();
-    let by_stage = |way| matches!(way, Way::Drop("third" | "seventh"));
+    let by_stage = |point| matches!(point, TapPoint::Drop("third" | "seventh"));
     assert!(of(by_stage) == dropped);
     // A packet that the sink leaves holds up the packets after it in its burst.
-    assert!(of(|way| way == Way::Drop("tx_full")).len() > 100);
+    assert!(of(|point| point == TapPoint::Drop("tx_full")).len() > 100);
 }
 
 /// Wants even numbers.
@@ -222,14 +223,15 @@ fn filter_reason_snap_length_and_sampling_choose() {
         step_all(assembly, || ());
         capture.stop();
         assembly.step(0, Instant::from_ns(2));
-        let seen: Vec<_> =
-            (0..COUNT).filter(|number| way_of(*number) == Some(Way::Drop("seventh"))).collect();
+        let seen: Vec<_> = (0..COUNT)
+            .filter(|number| way_of(*number) == Some(TapPoint::Drop("seventh")))
+            .collect();
         let wanted: Vec<_> = seen.iter().filter(|number| number.is_multiple_of(2)).collect();
         let copied = drain(&mut capture);
         let expected = wanted.iter().step_by(4).map(|&&number| {
             let whole = whole(number, false);
             let total = whole.len() as u32;
-            (Way::Drop("seventh"), whole[..whole.len().min(12)].to_vec(), total)
+            (TapPoint::Drop("seventh"), whole[..whole.len().min(12)].to_vec(), total)
         });
         assert_eq!(copied, expected.collect::<Vec<_>>());
         let totals = capture.totals();
@@ -295,7 +297,10 @@ fn several_captures_run_at_a_time_and_numbers_come_back() {
             for capture in &mut captures {
                 let copied = drain(capture);
                 assert!(capture.is_over());
-                assert_eq!(copied.iter().filter(|(way, ..)| *way == Way::Receive).count(), 64);
+                assert_eq!(
+                    copied.iter().filter(|(point, ..)| *point == TapPoint::Receive).count(),
+                    64
+                );
             }
         }
     });
@@ -364,20 +369,20 @@ fn cores_on_threads_are_captured_again_and_again() {
             for round in 0..5 {
                 let config = CaptureConfig { points: Points::ALL, ..CaptureConfig::default() };
                 let mut capture = control.taps().capture(&config).unwrap();
-                let ways = [const { Cell::new(0_u64) }; 3];
+                let points = [const { Cell::new(0_u64) }; 3];
                 let mut count = |record: &Record<'_>| {
                     assert_eq!(record.data.len(), record.total_bytes as usize);
-                    let way = match record.way {
-                        Way::Receive => 0,
-                        Way::Send => 1,
-                        Way::Drop(_) => 2,
+                    let point = match record.point {
+                        TapPoint::Receive => 0,
+                        TapPoint::Send => 1,
+                        TapPoint::Drop(_) => 2,
                     };
-                    ways[way].set(ways[way].get() + 1);
+                    points[point].set(points[point].get() + 1);
                     Ok::<_, Infallible>(())
                 };
                 within("some of each", || {
                     capture.drain(&mut count).unwrap();
-                    ways.iter().all(|count| count.get() > 1000)
+                    points.iter().all(|count| count.get() > 1000)
                 });
                 capture.stop();
                 within("the end", || {
@@ -387,7 +392,7 @@ fn cores_on_threads_are_captured_again_and_again() {
                 let totals = capture.totals();
                 assert_eq!(
                     totals.seen,
-                    ways.iter().map(Cell::get).sum::<u64>() + totals.lost,
+                    points.iter().map(Cell::get).sum::<u64>() + totals.lost,
                     "{round}"
                 );
             }

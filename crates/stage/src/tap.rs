@@ -12,9 +12,9 @@ use std::rc::Rc;
 /// Maximum number of captures of one place at a time.
 pub const CAPTURE_COUNT_MAX: usize = 8;
 
-/// The event at which a capture sees a packet.
+/// A point of the packet path at which a capture sees packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Way {
+pub enum TapPoint {
     /// The packet came from a source.
     Receive,
     /// The packet goes to a sink, which may still refuse it.
@@ -23,13 +23,13 @@ pub enum Way {
     Drop(&'static str),
 }
 
-/// The place and time at which packets are seen.
+/// The event of packets at a point: its place and time.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight<'a> {
+pub struct TapEvent<'a> {
     /// The counters of the place, which hold the captures that see it.
     pub counters: &'a Counters,
-    /// The event.
-    pub way: Way,
+    /// The point.
+    pub point: TapPoint,
     /// The time of their burst.
     pub now: Instant,
 }
@@ -144,11 +144,11 @@ pub struct Interest {
 /// allocate, lock or make a system call.
 pub trait Tap {
     /// The captures that look at packets of this place now, and their needs.
-    fn interest(&self, sight: &Sight<'_>) -> Interest;
+    fn interest(&self, event: &TapEvent<'_>) -> Interest;
 
     /// Shows packets, at most 64, in order: of `count` packets, the ones that the `interest` at
-    /// this sight may want.
-    fn see(&self, sight: &Sight<'_>, interest: Interest, packets: &[Seen<'_>], count: usize);
+    /// this event may want.
+    fn see(&self, event: &TapEvent<'_>, interest: Interest, packets: &[Seen<'_>], count: usize);
 }
 
 /// Selects the packets that a capture wants. It is called on the cores, so it may not block,
@@ -177,10 +177,10 @@ pub fn enter(tap: Option<Rc<dyn Tap>>) -> Option<Rc<dyn Tap>> {
 /// For an engine: shows the items of `burst` from `first` on.
 #[cold]
 #[inline(never)]
-pub fn show<T: Carries>(sight: Sight<'_>, burst: &Burst<T>, first: usize) {
+pub fn show<T: Carries>(event: TapEvent<'_>, burst: &Burst<T>, first: usize) {
     let items = &burst.as_slice()[first..];
     with_tap(|tap| {
-        let interest = tap.interest(&sight);
+        let interest = tap.interest(&event);
         let mut packets = Burst::new();
         match interest.needs {
             Some(needs) => {
@@ -192,7 +192,7 @@ pub fn show<T: Carries>(sight: Sight<'_>, burst: &Burst<T>, first: usize) {
             }
             None => packets.extend(items.iter().map(Seen::of)),
         }
-        tap.see(&sight, interest, packets.as_slice(), items.len());
+        tap.see(&event, interest, packets.as_slice(), items.len());
     });
 }
 
@@ -216,8 +216,8 @@ fn meeting<T: Carries>(needs: Needs, items: &[T]) -> u64 {
 /// For an engine: shows one packet, by value, so that the packet path need not keep it in memory.
 #[cold]
 #[inline(never)]
-pub fn show_one<T: Carries>(sight: Sight<'_>, packet: T) -> T {
-    with_tap(|tap| tap.see(&sight, tap.interest(&sight), &[Seen::of(&packet)], 1));
+pub fn show_one<T: Carries>(event: TapEvent<'_>, packet: T) -> T {
+    with_tap(|tap| tap.see(&event, tap.interest(&event), &[Seen::of(&packet)], 1));
     packet
 }
 
@@ -258,10 +258,10 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Notes(RefCell<Vec<(Way, Vec<u8>)>>, Cell<usize>);
+    struct Notes(RefCell<Vec<(TapPoint, Vec<u8>)>>, Cell<usize>);
 
     impl Tap for Notes {
-        fn interest(&self, _: &Sight<'_>) -> Interest {
+        fn interest(&self, _: &TapEvent<'_>) -> Interest {
             let need = Need { offset: 1, mask: 0xFFFF, value: 0x0706 };
             Interest {
                 captures: 1,
@@ -269,10 +269,10 @@ mod tests {
             }
         }
 
-        fn see(&self, sight: &Sight<'_>, _: Interest, packets: &[Seen<'_>], count: usize) {
+        fn see(&self, event: &TapEvent<'_>, _: Interest, packets: &[Seen<'_>], count: usize) {
             self.1.set(self.1.get() + count);
             for seen in packets {
-                self.0.borrow_mut().push((sight.way, seen.bytes.to_vec()));
+                self.0.borrow_mut().push((event.point, seen.bytes.to_vec()));
             }
         }
     }
@@ -294,7 +294,7 @@ mod tests {
         counters.set_captures(1);
         let _: Verdict<()> = cx.drop(packet(5), WhyDrop::Late);
         let seen = notes.0.borrow();
-        assert_eq!(*seen, [(Way::Drop("late"), vec![2]), (Way::Drop("odd"), vec![3])]);
+        assert_eq!(*seen, [(TapPoint::Drop("late"), vec![2]), (TapPoint::Drop("odd"), vec![3])]);
         assert_eq!((cx.dropped_count(), counters.dropped_sum()), (5, 5));
     }
 
@@ -307,7 +307,7 @@ mod tests {
         let mut burst = Burst::new();
         burst.extend(frames.map(MemPacket::new));
         let (counters, now) = (Counters::new(&[]), Instant::default());
-        show(Sight { counters: &counters, way: Way::Send, now }, &burst, 1);
+        show(TapEvent { counters: &counters, point: TapPoint::Send, now }, &burst, 1);
         enter(None);
         // Two packets are too short to decide.
         let seen: Vec<_> = notes.0.borrow().iter().map(|(_, bytes)| bytes[0]).collect();

@@ -1,6 +1,6 @@
 //! The outcome of a packet: one output, or one counted drop.
 
-use crate::tap::{Sight, Way, show_one};
+use crate::tap::{TapEvent, TapPoint, show_one};
 use crate::{Carries, Counters, Instant};
 use hotloop_packet::PacketBuf;
 use std::marker::PhantomData;
@@ -101,8 +101,8 @@ impl<P: PacketBuf> Outgoing for P {
 fn dispose<I: Carries, D: DropReason>(counters: &Counters, reason: D, now: Instant, packet: I) {
     counters.count_drop(reason.index());
     if counters.is_tapped() {
-        let way = Way::Drop(D::NAMES[reason.index()]);
-        drop(show_one(Sight { counters, way, now }, packet));
+        let point = TapPoint::Drop(D::NAMES[reason.index()]);
+        drop(show_one(TapEvent { counters, point, now }, packet));
     }
 }
 
@@ -180,8 +180,8 @@ impl<'a, D: DropReason> Cx<'a, D> {
         if !self.counters.is_tapped() {
             return packet;
         }
-        let way = Way::Drop(D::NAMES[reason.index()]);
-        show_one(Sight { counters: self.counters, way, now: self.now }, packet)
+        let point = TapPoint::Drop(D::NAMES[reason.index()]);
+        show_one(TapEvent { counters: self.counters, point, now: self.now }, packet)
     }
 
     /// The time of this burst.

@@ -4,7 +4,7 @@
 use crate::deployed::{Running, in_all, preamble, service};
 use hotloop::engine::{Capture, CaptureConfig, Drops, Points, Record};
 use hotloop::packet::build::{PacketBuilder, tcp};
-use hotloop::stage::tap::Way;
+use hotloop::stage::tap::TapPoint;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ fn request(number: u16) -> PacketBuilder {
 }
 
 /// The records, sorted by their bytes: there is no order between cores.
-fn taken(running: &mut Running<'_>, capture: &mut Capture) -> Vec<(Way, Vec<u8>)> {
+fn taken(running: &mut Running<'_>, capture: &mut Capture) -> Vec<(TapPoint, Vec<u8>)> {
     capture.stop();
     running.advance(Duration::ZERO);
     let mut taken = Vec::new();
     let mut take = |record: &Record<'_>| {
-        taken.push((record.way, record.data.to_vec()));
+        taken.push((record.point, record.data.to_vec()));
         Ok::<_, Infallible>(())
     };
     while capture.drain(&mut take).unwrap() {}
@@ -48,11 +48,12 @@ fn what_was_received_and_then_encapsulated_reads_as_it_was_received() {
         left.sort_by(|one, other| one.frame.cmp(&other.frame));
         let received = taken(running, &mut receiving);
         let sent = taken(running, &mut sending);
-        let left = left.into_iter().map(|sent| (Way::Send, sent.frame));
+        let left = left.into_iter().map(|sent| (TapPoint::Send, sent.frame));
         assert_eq!(sent, left.collect::<Vec<_>>());
         (received, sent.len())
     });
-    let mut expected: Vec<_> = frames.iter().map(|frame| (Way::Receive, frame.clone())).collect();
+    let mut expected: Vec<_> =
+        frames.iter().map(|frame| (TapPoint::Receive, frame.clone())).collect();
     expected.sort_by(|(_, one), (_, other)| one.cmp(other));
     assert_eq!((received, sent), (expected, 100));
 }
@@ -70,14 +71,14 @@ fn what_is_dropped_is_captured_by_its_reason() {
         running.feed_spread(&frames);
         (taken(running, &mut one), taken(running, &mut all))
     });
-    let way = |reason, frames: &[Vec<u8>]| {
-        frames.iter().map(|frame| (Way::Drop(reason), frame.clone())).collect::<Vec<_>>()
+    let point = |reason, frames: &[Vec<u8>]| {
+        frames.iter().map(|frame| (TapPoint::Drop(reason), frame.clone())).collect::<Vec<_>>()
     };
-    let sorted = |mut all: Vec<(Way, Vec<u8>)>| {
+    let sorted = |mut all: Vec<(TapPoint, Vec<u8>)>| {
         all.sort_by(|(_, one), (_, other)| one.cmp(other));
         all
     };
-    assert_eq!(one, sorted(way("no_service", &strange)));
-    let reasons = [way("ttl_expired", &expired), way("no_service", &strange)].concat();
+    assert_eq!(one, sorted(point("no_service", &strange)));
+    let reasons = [point("ttl_expired", &expired), point("no_service", &strange)].concat();
     assert_eq!(all, sorted(reasons), "{report}");
 }

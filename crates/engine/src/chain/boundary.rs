@@ -8,7 +8,7 @@ use crate::panic_origin::record;
 use crate::settle::{BurstCounts, abandon_received, settle};
 use crate::turn::TurnContext;
 use hotloop_ring::{Mesh, Producers};
-use hotloop_stage::tap::{Sight, Way, show};
+use hotloop_stage::tap::{TapEvent, TapPoint, show};
 use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, DropReason, Instant, drop_reasons};
 use hotloop_watch::{Place, PlaceKind};
 use std::marker::PhantomData;
@@ -234,8 +234,8 @@ impl<T: Carries> Out<T> {
         let received = burst.len();
         let pushed = rings.as_mut().map_or(0, |rings| rings.push_from(worker, burst));
         if !burst.is_empty() && counters.is_tapped() {
-            let way = Way::Drop(BoundaryDrop::NAMES[BoundaryDrop::RingFull.index()]);
-            show(Sight { counters, way, now }, burst, 0);
+            let point = TapPoint::Drop(BoundaryDrop::NAMES[BoundaryDrop::RingFull.index()]);
+            show(TapEvent { counters, point, now }, burst, 0);
         }
         let dropped = burst.len() as u64;
         counters.count_drops(BoundaryDrop::RingFull.index(), dropped);

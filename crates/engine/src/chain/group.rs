@@ -7,7 +7,7 @@ use crate::settle::abandon_emitted;
 use crate::turn::TurnContext;
 use crate::worker::Worker;
 use hotloop_ring::Consumers;
-use hotloop_stage::tap::{Sight, Way, show};
+use hotloop_stage::tap::{TapEvent, TapPoint, show};
 use hotloop_stage::{
     BURST_CAPACITY, Burst, Carries, Counters, Device, Error, Instant, Limits, Source,
 };
@@ -243,8 +243,8 @@ impl<S: Source<Item: Carries>> Input<S> {
         poll.input.count(claimed, found);
         std::mem::forget(poll);
         if self.counters.is_tapped() {
-            let sight = Sight { counters: &self.counters, way: Way::Receive, now };
-            show(sight, &self.burst, before);
+            let event = TapEvent { counters: &self.counters, point: TapPoint::Receive, now };
+            show(event, &self.burst, before);
         }
         found
     }

@@ -4,7 +4,7 @@ use super::node::Node;
 use super::sink_node::{Collected, Outlet};
 use crate::node_info::NodeInfo;
 use crate::turn::TurnContext;
-use hotloop_stage::tap::{Sight, Way, show_one};
+use hotloop_stage::tap::{TapEvent, TapPoint, show_one};
 use hotloop_stage::{
     Burst, Carries, Counters, Drain, DropReason, Instant, Outgoing, Sink, drop_reasons,
 };
@@ -115,8 +115,8 @@ impl Unrouted {
         self.counters.received.add(1);
         self.counters.count_drop(reason);
         if self.counters.is_tapped() {
-            let way = Way::Drop(UnroutedDrop::NAMES[reason]);
-            show_one(Sight { counters: &self.counters, way, now }, packet);
+            let point = TapPoint::Drop(UnroutedDrop::NAMES[reason]);
+            show_one(TapEvent { counters: &self.counters, point, now }, packet);
         }
     }
 }

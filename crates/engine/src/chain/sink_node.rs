@@ -5,7 +5,7 @@ use crate::node_info::NodeInfo;
 use crate::panic_origin::{attribute, record};
 use crate::settle::{BurstCounts, abandon_received, settle};
 use crate::turn::TurnContext;
-use hotloop_stage::tap::{Sight, Way, show};
+use hotloop_stage::tap::{TapEvent, TapPoint, show};
 use hotloop_stage::{
     BURST_CAPACITY, Burst, Carries, Counters, Device, DropReason, Error, Instant, Limits, Sink,
     drop_reasons,
@@ -63,7 +63,7 @@ impl<S: Sink<Item: Carries>> SinkNode<S> {
         context.watch.enter(self.number);
         let offered = burst.len();
         if self.counters.is_tapped() {
-            show(self.sight(Way::Send, context.now), burst, 0);
+            show(self.event(TapPoint::Send, context.now), burst, 0);
         }
         let mut sending = Sending { node: self, burst, offered, sent: 0 };
         sending.offer();
@@ -91,8 +91,8 @@ impl<S: Sink<Item: Carries>> SinkNode<S> {
     }
 
     /// The view of captures here.
-    fn sight(&self, way: Way, now: Instant) -> Sight<'_> {
-        Sight { counters: &self.counters, way, now }
+    fn event(&self, point: TapPoint, now: Instant) -> TapEvent<'_> {
+        TapEvent { counters: &self.counters, point, now }
     }
 }
 
@@ -134,7 +134,7 @@ impl<S: Sink<Item: Carries>> Sending<'_, S> {
         }
         if !self.burst.is_empty() && self.node.counters.is_tapped() {
             let reason = SinkDrop::NAMES[SinkDrop::TxFull.index()];
-            show(self.node.sight(Way::Drop(reason), now), self.burst, 0);
+            show(self.node.event(TapPoint::Drop(reason), now), self.burst, 0);
         }
         let dropped = self.burst.len() as u64;
         self.node.counters.count_drops(SinkDrop::TxFull.index(), dropped);

@@ -7,7 +7,7 @@ use hotloop_engine::{
     Capture, CaptureConfig, Drops, Interface, Points, Record, SNAP_BYTES_MAX, Taps,
 };
 use hotloop_privileges::{Capabilities, keep};
-use hotloop_stage::tap::{Filter, Way};
+use hotloop_stage::tap::{Filter, TapPoint};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use std::fmt;
@@ -362,10 +362,10 @@ impl Output<'_> {
         let interface = self.number(record.interface)?;
         let timestamp_ns = u64::try_from(i128::from(record.at.as_ns()) + offset_ns).unwrap_or(0);
         let comment = self.comment(record);
-        let direction = match record.way {
-            Way::Receive => Direction::Inbound,
-            Way::Send => Direction::Outbound,
-            Way::Drop(_) => Direction::Unknown,
+        let direction = match record.point {
+            TapPoint::Receive => Direction::Inbound,
+            TapPoint::Send => Direction::Outbound,
+            TapPoint::Drop(_) => Direction::Unknown,
         };
         let before = self.writer.file_mut().len();
         self.writer.write(&PcapNgPacket {
@@ -389,9 +389,9 @@ impl Output<'_> {
 
     /// The reason for which a packet was dropped, and what the program knows of it.
     fn comment(&self, record: &Record<'_>) -> Option<String> {
-        let dropped = match record.way {
-            Way::Drop(reason) => Some(format!("dropped as {reason}")),
-            Way::Receive | Way::Send => None,
+        let dropped = match record.point {
+            TapPoint::Drop(reason) => Some(format!("dropped as {reason}")),
+            TapPoint::Receive | TapPoint::Send => None,
         };
         let known = self.annotate.as_ref().and_then(|annotate| annotate(record));
         match (dropped, known) {

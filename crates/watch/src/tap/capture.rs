@@ -7,7 +7,7 @@ use crate::load::TimeSource;
 use crate::place::PlaceKind;
 use crate::snapshot::CorePlaces;
 use hotloop_ring::{Consumer, Producer, ring};
-use hotloop_stage::tap::{CAPTURE_COUNT_MAX, Way};
+use hotloop_stage::tap::{CAPTURE_COUNT_MAX, TapPoint};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
@@ -248,7 +248,7 @@ impl Registry {
 fn sees(points: &Points, kind: PlaceKind, reasons: &[&'static str]) -> bool {
     (points.receive && kind == PlaceKind::Source)
         || (points.send && kind == PlaceKind::Sink)
-        || reasons.iter().any(|reason| points.has(Way::Drop(reason)))
+        || reasons.iter().any(|reason| points.has(TapPoint::Drop(reason)))
 }
 
 /// A capture's source of packets: a place on a core.

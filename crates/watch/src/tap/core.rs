@@ -3,7 +3,7 @@
 use super::Points;
 use super::page::Page;
 use hotloop_ring::{Consumer, Producer, ring};
-use hotloop_stage::tap::{CAPTURE_COUNT_MAX, Filter, Interest, Seen, Sight, Tap, Way};
+use hotloop_stage::tap::{CAPTURE_COUNT_MAX, Filter, Interest, Seen, Tap, TapEvent, TapPoint};
 use hotloop_stage::{Counter, Instant};
 use std::cell::RefCell;
 use std::fmt;
@@ -87,10 +87,10 @@ impl fmt::Debug for TapControl {
 }
 
 impl Tap for CoreTap {
-    fn interest(&self, sight: &Sight<'_>) -> Interest {
+    fn interest(&self, event: &TapEvent<'_>) -> Interest {
         let mut state = self.state.borrow_mut();
         state.take_up();
-        let captures = sight.counters.captures();
+        let captures = event.counters.captures();
         let number = captures.trailing_zeros() as usize;
         // Several captures rarely have a need in common.
         let only = state.probes.get(number).filter(|_| captures.is_power_of_two());
@@ -98,14 +98,14 @@ impl Tap for CoreTap {
         Interest { captures, needs: filter.and_then(|filter| filter.needs()) }
     }
 
-    fn see(&self, sight: &Sight<'_>, interest: Interest, packets: &[Seen<'_>], count: usize) {
+    fn see(&self, event: &TapEvent<'_>, interest: Interest, packets: &[Seen<'_>], count: usize) {
         let mut state = self.state.borrow_mut();
         let mut captures = interest.captures;
         while captures != 0 {
             let number = captures.trailing_zeros() as usize;
             captures &= captures - 1;
             if let Some(probe) = &mut state.probes[number] {
-                probe.see(sight, packets, count);
+                probe.see(event, packets, count);
             }
         }
     }
@@ -175,8 +175,8 @@ pub(super) struct Probe {
 
 impl Probe {
     /// Sees `count` packets. `packets` are all of them that it may want.
-    fn see(&mut self, sight: &Sight<'_>, packets: &[Seen<'_>], count: usize) {
-        if !self.points.has(sight.way) {
+    fn see(&mut self, event: &TapEvent<'_>, packets: &[Seen<'_>], count: usize) {
+        if !self.points.has(event.point) {
             return;
         }
         self.counts.seen.add(count as u64);
@@ -184,12 +184,12 @@ impl Probe {
         let select = |filter: &Arc<dyn Filter>| if all == 0 { 0 } else { filter.select(packets) };
         let wanted = self.filter.as_ref().map_or(all, select) & all;
         if wanted != 0 {
-            self.keep(sight, packets, wanted);
+            self.keep(event, packets, wanted);
         }
     }
 
     /// Copies the packets with set bits.
-    fn keep(&mut self, sight: &Sight<'_>, packets: &[Seen<'_>], mut wanted: u64) {
+    fn keep(&mut self, event: &TapEvent<'_>, packets: &[Seen<'_>], mut wanted: u64) {
         self.counts.wanted.add(wanted.count_ones().into());
         while wanted != 0 {
             let seen = &packets[wanted.trailing_zeros() as usize];
@@ -200,13 +200,13 @@ impl Probe {
                 continue;
             }
             self.until_next = self.sample - 1;
-            let arrival = || seen.packet.arrival().filter(|_| sight.way == Way::Receive);
-            let at = if self.is_paced { arrival().unwrap_or(sight.now) } else { sight.now };
-            self.copy((sight.counters.place(), sight.way, at), seen);
+            let arrival = || seen.packet.arrival().filter(|_| event.point == TapPoint::Receive);
+            let at = if self.is_paced { arrival().unwrap_or(event.now) } else { event.now };
+            self.copy((event.counters.place(), event.point, at), seen);
         }
     }
 
-    fn copy(&mut self, head: (u32, Way, Instant), seen: &Seen<'_>) {
+    fn copy(&mut self, head: (u32, TapPoint, Instant), seen: &Seen<'_>) {
         if !self.has_copied(head, seen) {
             self.hand_over();
             self.page = self.empty.pop();
@@ -217,7 +217,7 @@ impl Probe {
         }
     }
 
-    fn has_copied(&mut self, head: (u32, Way, Instant), seen: &Seen<'_>) -> bool {
+    fn has_copied(&mut self, head: (u32, TapPoint, Instant), seen: &Seen<'_>) -> bool {
         self.page.as_mut().is_some_and(|page| page.push(head, seen, self.snap_bytes))
     }
 

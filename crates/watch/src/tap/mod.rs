@@ -17,7 +17,7 @@ pub use core::{CoreTap, TapControl};
 pub use page::PAGE_BYTES;
 
 use hotloop_stage::Instant;
-use hotloop_stage::tap::{Filter, Way};
+use hotloop_stage::tap::{Filter, TapPoint};
 use std::fmt;
 use std::sync::Arc;
 
@@ -59,11 +59,11 @@ impl Points {
 
     /// Whether a capture with these points sees this event.
     #[must_use]
-    pub fn has(&self, way: Way) -> bool {
-        match way {
-            Way::Receive => self.receive,
-            Way::Send => self.send,
-            Way::Drop(reason) => match &self.drops {
+    pub fn has(&self, point: TapPoint) -> bool {
+        match point {
+            TapPoint::Receive => self.receive,
+            TapPoint::Send => self.send,
+            TapPoint::Drop(reason) => match &self.drops {
                 Drops::None => false,
                 Drops::All => true,
                 Drops::For(reasons) => reasons.iter().any(|its| its == reason),
@@ -122,7 +122,7 @@ pub struct Record<'a> {
     /// The place: an index into [`Capture::interfaces`].
     pub interface: usize,
     /// The event.
-    pub way: Way,
+    pub point: TapPoint,
     /// The time, by the engine's clock: add [`Capture::epoch_offset_ns`] to get the time of day.
     pub at: Instant,
     /// The length of the whole packet in bytes.

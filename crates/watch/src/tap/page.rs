@@ -2,7 +2,7 @@
 
 use super::Record;
 use hotloop_stage::Instant;
-use hotloop_stage::tap::{Seen, Way};
+use hotloop_stage::tap::{Seen, TapPoint};
 
 /// The size of a page, in bytes of packets: the longest snap length fits into one page.
 pub const PAGE_BYTES: usize = 256 << 10;
@@ -22,7 +22,7 @@ pub struct Page {
 struct Head {
     /// The number of the place on its core.
     place: u32,
-    way: Way,
+    point: TapPoint,
     at: Instant,
     total_bytes: u32,
     captured_bytes: u32,
@@ -33,7 +33,7 @@ impl Page {
     pub fn new() -> Self {
         let head = Head {
             place: 0,
-            way: Way::Receive,
+            point: TapPoint::Receive,
             at: Instant::from_ns(0),
             total_bytes: 0,
             captured_bytes: 0,
@@ -58,7 +58,7 @@ impl Page {
     /// Copies a packet up to `snap_bytes`. Returns whether there was room.
     pub fn push(
         &mut self,
-        (place, way, at): (u32, Way, Instant),
+        (place, point, at): (u32, TapPoint, Instant),
         seen: &Seen<'_>,
         snap_bytes: usize,
     ) -> bool {
@@ -73,7 +73,7 @@ impl Page {
         seen.each_segment(captured_bytes, &mut |segment| bytes.extend_from_slice(segment));
         let total_bytes = u32::try_from(seen.total_bytes()).unwrap_or(u32::MAX);
         let captured_bytes = (self.bytes.len() - before) as u32;
-        self.heads.push(Head { place, way, at, total_bytes, captured_bytes });
+        self.heads.push(Head { place, point, at, total_bytes, captured_bytes });
         true
     }
 
@@ -85,7 +85,7 @@ impl Page {
             rest = after;
             Record {
                 interface: head.place as usize,
-                way: head.way,
+                point: head.point,
                 at: head.at,
                 total_bytes: head.total_bytes,
                 data,
@@ -109,7 +109,7 @@ mod tests {
 
     fn push(page: &mut Page, bytes: &[u8], snap_bytes: usize) -> bool {
         let packet = Bytes(bytes.to_vec());
-        page.push((3, Way::Send, Instant::from_ns(7)), &Seen::of(&packet), snap_bytes)
+        page.push((3, TapPoint::Send, Instant::from_ns(7)), &Seen::of(&packet), snap_bytes)
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
         for (record, length) in records.iter().zip([0_u8, 1, 60, 100]) {
             assert_eq!(record.data, vec![length; length.min(60).into()]);
             assert_eq!((record.total_bytes, record.interface), (length.into(), 3));
-            assert_eq!((record.way, record.at), (Way::Send, Instant::from_ns(7)));
+            assert_eq!((record.point, record.at), (TapPoint::Send, Instant::from_ns(7)));
         }
         page.clear();
         assert!(page.is_empty() && page.records().next().is_none());

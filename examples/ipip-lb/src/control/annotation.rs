@@ -1,7 +1,7 @@
 //! What captures add to a packet: the backend that it goes to. Threads of captures read it, and no worker does.
 
 use hotloop::engine::Record;
-use hotloop::stage::tap::Way;
+use hotloop::stage::tap::TapPoint;
 use hotloop_balancer::own_header::OwnHeader;
 use hotloop_balancer::services::ServiceTable;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ impl Notes {
     /// The backend of a packet that is in the tunnel to it, or was when it was dropped. Nothing of other packets, nor
     /// where the capture has left out a part of the outer header, nor once the backend was removed.
     pub fn of(&self, record: &Record<'_>) -> Option<String> {
-        if record.way == Way::Receive {
+        if record.point == TapPoint::Receive {
             return None;
         }
         let header = OwnHeader::of(record.data).filter(OwnHeader::is_tunnel)?;
