@@ -5,7 +5,7 @@ use crate::idle::{Idle, Pace};
 use crate::ledger::{Baseline, CoreEnd};
 use crate::placement::Placement;
 use crate::report::Report;
-use crate::worker::{Running, Worker, watched_turn};
+use crate::worker::{RunningCore, Worker, watched_turn};
 use hotloop_stage::{Core, Error, Instant, Limits};
 use hotloop_watch::{LoadCounts, Taps, TimeSource};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct Assembly<'a> {
     deployment: Deployment,
     idle: Idle,
-    cores: Vec<Running<'a>>,
+    cores: Vec<RunningCore<'a>>,
     clock: Option<TimeSource>,
     /// The packet rate of each core.
     paces: Vec<Pace>,
@@ -30,7 +30,7 @@ impl<'a> Assembly<'a> {
     }
 
     pub(crate) fn add(&mut self, core: Core, worker: Box<dyn Worker + 'a>) {
-        let mut running = Running::new(self.deployment, core, worker, self.clock.clone());
+        let mut running = RunningCore::new(self.deployment, core, worker, self.clock.clone());
         if let Some(tap_control) = running.tap_control.take() {
             self.taps.add(tap_control, running.places());
         }
@@ -46,7 +46,7 @@ impl<'a> Assembly<'a> {
             is_pipeline: self.deployment.group_count() > 1,
         };
         let is_lossless = self.cores.iter_mut().any(|core| core.worker.is_lossless());
-        let mut start = |core: &mut Running<'_>| core.worker.start(&limits, is_lossless);
+        let mut start = |core: &mut RunningCore<'_>| core.worker.start(&limits, is_lossless);
         let started = self.cores.iter_mut().try_for_each(&mut start);
         let devices: Vec<_> = self.cores.iter_mut().map(|core| core.worker.devices()).collect();
         self.baseline = Baseline::of(devices.iter());
@@ -147,13 +147,13 @@ impl<'a> Assembly<'a> {
     }
 }
 
-fn turn(core: &mut Running<'_>, now: Instant) -> usize {
+fn turn(core: &mut RunningCore<'_>, now: Instant) -> usize {
     core.guard(|worker, watch| watched_turn(watch, worker, now)).unwrap_or(0)
 }
 
 /// Takes a turn with packets visible to captures.
 #[cold]
-fn tapped_turn(core: &mut Running<'_>, now: Instant) -> usize {
+fn tapped_turn(core: &mut RunningCore<'_>, now: Instant) -> usize {
     core.tap.maintain();
     core.tapped(|core| turn(core, now))
 }

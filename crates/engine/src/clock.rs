@@ -18,12 +18,12 @@ pub enum Clock {
 
 /// A clock that runs.
 #[derive(Debug)]
-pub(crate) enum Running {
+pub(crate) enum RunningClock {
     Wall { clock: quanta::Clock, start: u64 },
     Capture,
 }
 
-impl Running {
+impl RunningClock {
     pub(crate) fn start(clock: Clock) -> Self {
         match clock {
             Clock::Wall => {

@@ -1,12 +1,12 @@
 //! The state that the cores of a run share, and the handle that the calling thread uses to steer
 //! the run.
 
-use crate::clock::Running as Clock;
+use crate::clock::RunningClock;
 use crate::deployment::Deployment;
 use crate::idle::Idle;
 use crate::ledger::Baseline;
 use crate::monitor::Monitor;
-use crate::worker::{Devices, Running};
+use crate::worker::{Devices, RunningCore};
 use hotloop_stage::{Device, Error, Limits};
 use hotloop_watch::{CorePlaces, LoadCounts, Snapshot, TapControl, Taps};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,15 +24,15 @@ pub(crate) struct Shared {
     exhausted_count: AtomicUsize,
     deployment: Deployment,
     idle: Idle,
-    clock: Arc<Clock>,
+    clock: Arc<RunningClock>,
     taps: Taps,
-    start: Mutex<Start>,
+    start: Mutex<StartState>,
     changed: Condvar,
 }
 
 /// The start, agreed step by step.
 #[derive(Debug)]
-struct Start {
+struct StartState {
     phase: Phase,
     built: Vec<Built>,
     started_count: usize,
@@ -63,7 +63,7 @@ impl std::fmt::Debug for Built {
 }
 
 impl Built {
-    pub(crate) fn of(running: &mut Running<'_>) -> Self {
+    pub(crate) fn of(running: &mut RunningCore<'_>) -> Self {
         let (devices, is_lossless) = (running.worker.devices(), running.worker.is_lossless());
         Self {
             core: running.places(),
@@ -75,9 +75,13 @@ impl Built {
 }
 
 impl Shared {
-    pub(crate) fn new(deployment: Deployment, idle: Idle, clock: &Arc<Clock>) -> Self {
-        let start =
-            Start { phase: Phase::Building, built: Vec::new(), started_count: 0, failure: None };
+    pub(crate) fn new(deployment: Deployment, idle: Idle, clock: &Arc<RunningClock>) -> Self {
+        let start = StartState {
+            phase: Phase::Building,
+            built: Vec::new(),
+            started_count: 0,
+            failure: None,
+        };
         Self {
             stop: AtomicBool::new(false),
             exhausted_count: AtomicUsize::new(0),
@@ -107,11 +111,14 @@ impl Shared {
         self.exhausted_count.load(Ordering::Acquire) >= self.deployment.cores_in(0)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Start> {
+    fn lock(&self) -> MutexGuard<'_, StartState> {
         self.start.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn wait_while(&self, mut waits: impl FnMut(&mut Start) -> bool) -> MutexGuard<'_, Start> {
+    fn wait_while(
+        &self,
+        mut waits: impl FnMut(&mut StartState) -> bool,
+    ) -> MutexGuard<'_, StartState> {
         self.changed
             .wait_while(self.lock(), |start| waits(start))
             .unwrap_or_else(std::sync::PoisonError::into_inner)

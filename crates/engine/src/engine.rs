@@ -2,7 +2,7 @@
 
 use crate::assembly::Assembly;
 use crate::chain::{Graph, MakeWorker, Site};
-use crate::clock::{Clock, Running};
+use crate::clock::{Clock, RunningClock};
 use crate::control::{Control, Shared};
 use crate::deployment::{Deployment, PlanError, RING_CAPACITY_MAX};
 use crate::idle::Idle;
@@ -190,7 +190,7 @@ impl Settings {
         control: &mut dyn FnMut(&Control),
     ) -> Result<Report, RunError> {
         let placement = self.placement_now();
-        let clock = Arc::new(Running::start(self.clock));
+        let clock = Arc::new(RunningClock::start(self.clock));
         let shared = Shared::new(self.deployment, self.idle, &clock);
         let cores = workers.into_iter().zip(placement.seats()).enumerate();
 

@@ -2,7 +2,7 @@
 
 use crate::panic_origin::Panic;
 use crate::wait::CoreTime;
-use crate::worker::{Devices, Running};
+use crate::worker::{Devices, RunningCore};
 use hotloop_stage::{Device, DeviceCounters, LinkState};
 use hotloop_watch::CorePlaces;
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub(crate) struct CoreEnd {
 }
 
 impl CoreEnd {
-    pub(crate) fn of(running: &mut Running<'_>) -> Self {
+    pub(crate) fn of(running: &mut RunningCore<'_>) -> Self {
         Self {
             core: running.places(),
             lcore: running.core.lcore(),

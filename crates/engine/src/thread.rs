@@ -1,7 +1,7 @@
 //! The thread of one core: builds its worker, runs it, drains it, and reports its end state.
 
 use crate::chain::Site;
-use crate::clock::Running as Clock;
+use crate::clock::RunningClock;
 use crate::control::{Built, Shared};
 use crate::deployment::Deployment;
 use crate::idle::Idle;
@@ -9,7 +9,7 @@ use crate::ledger::CoreEnd;
 use crate::panic_origin::{Panic, panic_text};
 use crate::placement::Seat;
 use crate::wait::Wait;
-use crate::worker::{Running, Worker, watched_turn};
+use crate::worker::{RunningCore, Worker, watched_turn};
 use hotloop_stage::{Core, Error};
 use hotloop_watch::{CoreTap, TimeSource, Watch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +26,7 @@ pub(crate) struct CoreThread<'a> {
     pub(crate) seat: Seat,
     pub(crate) idle: Idle,
     pub(crate) shared: &'a Shared,
-    pub(crate) clock: &'a Clock,
+    pub(crate) clock: &'a RunningClock,
     /// Called when its devices have started.
     pub(crate) once_started: Option<fn()>,
 }
@@ -45,7 +45,7 @@ impl CoreThread<'_> {
         }
         let built = self.catch("built", || build(&site));
         let worker = built.map_err(|error| self.shared.fail(error)).ok()?;
-        let mut running = Running::new(self.deployment, site.core, worker, Some(time_source()));
+        let mut running = RunningCore::new(self.deployment, site.core, worker, Some(time_source()));
         let (limits, is_lossless) = self.shared.built(Built::of(&mut running))?;
         let started = self.catch("started", || {
             running.worker.start(&limits, is_lossless)?;
@@ -105,7 +105,7 @@ impl CoreThread<'_> {
 
     /// Runs and drains. A panic stops the whole engine; the core then drops the packets that still
     /// come to it.
-    fn live(&self, running: &mut Running<'_>, wait: &mut Wait<'_>) {
+    fn live(&self, running: &mut RunningCore<'_>, wait: &mut Wait<'_>) {
         let tap = Rc::clone(&running.tap);
         running.guard(|worker, watch| {
             self.poll(worker, (watch, &tap), wait);

@@ -1,6 +1,6 @@
 //! How the thread of a core waits between empty polls, and the time that it uses.
 
-use crate::clock::Running as Clock;
+use crate::clock::RunningClock;
 use crate::idle::{Idle, Pace};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -35,7 +35,7 @@ pub(crate) struct Wait<'a> {
     idle: Idle,
     /// Whether other cores are on the same CPU.
     is_shared: bool,
-    clock: &'a Clock,
+    clock: &'a RunningClock,
     pace: Pace,
     pause_count: u32,
     start: Instant,
@@ -45,7 +45,7 @@ pub(crate) struct Wait<'a> {
 
 impl<'a> Wait<'a> {
     /// For the calling thread. Its time counts from now on.
-    pub(crate) fn new(idle: Idle, is_shared: bool, clock: &'a Clock) -> Self {
+    pub(crate) fn new(idle: Idle, is_shared: bool, clock: &'a RunningClock) -> Self {
         if idle == Idle::Adaptive {
             // If the kernel refuses, sleeps take longer: the report shows it.
             let _ = rustix::thread::set_current_timer_slack(TIMER_SLACK_NS);

@@ -143,7 +143,7 @@ impl std::fmt::Debug for Devices {
 }
 
 /// A worker on its core, and whether it has panicked.
-pub(crate) struct Running<'a> {
+pub(crate) struct RunningCore<'a> {
     pub(crate) core: Core,
     /// The name of the core.
     name: Box<str>,
@@ -156,7 +156,7 @@ pub(crate) struct Running<'a> {
     pub(crate) tap_control: Option<TapControl>,
 }
 
-impl<'a> Running<'a> {
+impl<'a> RunningCore<'a> {
     /// Puts the worker on its core. If there is a clock, some of the turns are timed.
     pub(crate) fn new(
         deployment: Deployment,
