@@ -46,7 +46,7 @@ pub struct Connections {
 
 /// A connection's position in the tables.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Place {
+pub enum Position {
     /// In the IPv4 table.
     V4(Handle),
     /// In the IPv6 table.
@@ -133,15 +133,15 @@ impl Connections {
     /// # Errors
     /// If there is no connection of this key: [`insert`](Self::insert) takes the [`Vacancy`].
     #[inline]
-    pub fn find(&mut self, key: &FlowKey, now: Instant) -> Result<(Place, u64), Vacancy> {
+    pub fn find(&mut self, key: &FlowKey, now: Instant) -> Result<(Position, u64), Vacancy> {
         match key {
             FlowKey::V4(key) => {
                 let found = self.v4.table.get_silent(*key, Hint::default(), now.as_ns());
-                found.map(|(it, silent_ns)| (Place::V4(it), silent_ns)).map_err(Vacancy::V4)
+                found.map(|(it, silent_ns)| (Position::V4(it), silent_ns)).map_err(Vacancy::V4)
             }
             FlowKey::V6(key) => {
                 let found = self.v6.table.get_silent(*key, Hint::default(), now.as_ns());
-                found.map(|(it, silent_ns)| (Place::V6(it), silent_ns)).map_err(Vacancy::V6)
+                found.map(|(it, silent_ns)| (Position::V6(it), silent_ns)).map_err(Vacancy::V6)
             }
         }
     }
@@ -170,13 +170,13 @@ impl Connections {
         }
     }
 
-    /// The connection in a place; `None` if it has left the place.
+    /// The connection at a position; `None` if it has left the position.
     #[inline(always)]
     #[must_use]
-    pub fn connection(&self, place: Place) -> Option<Connection> {
-        match place {
-            Place::V4(handle) => self.v4.table.value(handle).map(|it| it.0),
-            Place::V6(handle) => self.v6.table.value(handle).map(|it| it.0),
+    pub fn connection(&self, position: Position) -> Option<Connection> {
+        match position {
+            Position::V4(handle) => self.v4.table.value(handle).map(|it| it.0),
+            Position::V6(handle) => self.v6.table.value(handle).map(|it| it.0),
         }
     }
 
@@ -189,15 +189,15 @@ impl Connections {
         connection: Connection,
         now: Instant,
         on_removed: impl FnMut(TargetId),
-    ) -> Option<Place> {
+    ) -> Option<Position> {
         let times = (now, self.idle_ns[State::Opening as usize]);
         let Self { v4, v6, journal, .. } = self;
         match vacancy {
             Vacancy::V4(key) => {
-                v4.insert(key, (connection, kept), times, journal, on_removed).map(Place::V4)
+                v4.insert(key, (connection, kept), times, journal, on_removed).map(Position::V4)
             }
             Vacancy::V6(key) => {
-                v6.insert(key, (connection, ()), times, journal, on_removed).map(Place::V6)
+                v6.insert(key, (connection, ()), times, journal, on_removed).map(Position::V6)
             }
         }
     }

@@ -134,7 +134,7 @@ impl Maglev {
         if let &[(alone, ..)] = &order[..] {
             return Self { slots: [alone].into() };
         }
-        let turns = order.into_iter().map(|(index, address, weight)| Turn {
+        let turns = order.into_iter().map(|(index, address, weight)| FillTurn {
             backend: index,
             permutation: Permutation::of(address, slot_count),
             pace: Pace::of(weight, greatest(backends)),
@@ -261,7 +261,7 @@ impl Pace {
 }
 
 /// A backend's position in the rounds.
-struct Turn {
+struct FillTurn {
     backend: u16,
     permutation: Permutation,
     pace: Pace,
@@ -270,7 +270,7 @@ struct Turn {
 /// An index that no backend has.
 const FREE: u16 = u16::MAX;
 
-fn filled(mut turns: Vec<Turn>, slot_count: usize) -> Box<[u16]> {
+fn filled(mut turns: Vec<FillTurn>, slot_count: usize) -> Box<[u16]> {
     if turns.is_empty() {
         return Box::default();
     }

@@ -74,7 +74,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if header.is_tunnel() && turn.services.is_own(header.destination) {
             self.unwrap(turn, packet, &header);
         } else {
-            self.bare(turn, packet, &header, layout, Way::Bare);
+            self.bare(turn, packet, &header, layout, Arrival::Bare);
         }
     }
 
@@ -120,7 +120,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             Some(inner) if layout.is_ip() => {
                 // A packet from a tunnel has lost the headers that the kernel needs.
                 let may_punt = std::mem::replace(&mut turn.may_punt, false);
-                self.bare(turn, packet, &inner, layout, Way::Tunnelled);
+                self.bare(turn, packet, &inner, layout, Arrival::Tunnelled);
                 turn.may_punt = may_punt;
             }
             _ => turn.reject(packet, BalanceDrop::Malformed),
@@ -134,7 +134,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         packet: P,
         header: &OwnHeader,
         layout: Layout,
-        way: Way,
+        arrival: Arrival,
     ) {
         if self.probing.is_some() && is_for_probes(turn.services, header, layout) {
             return self.take_reply(turn, packet);
@@ -142,8 +142,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         // The inner packet of a tunnel may be an error, too: the balancer doesn't follow that one.
         // Nor does it follow a packet from a service to its client, which is a reply like any
         // other.
-        let is_reply =
-            way == Way::Tunnelled && is_about_client(turn.services, header, &packet, layout);
+        let is_reply = arrival == Arrival::Tunnelled
+            && is_about_client(turn.services, header, &packet, layout);
         if layout.is_icmp_error() && !layout.is_tunnel() && !is_reply {
             return self.error(turn, packet, header, layout);
         }
@@ -152,7 +152,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             return self.punt(turn, packet);
         }
         if !turn.services.is_vip(header.destination) {
-            if way == Way::Tunnelled && turn.services.is_vip(header.source) {
+            if arrival == Arrival::Tunnelled && turn.services.is_vip(header.source) {
                 return self.return_to_client(turn, packet, header, layout);
             }
             return self.punt(turn, packet);
@@ -197,7 +197,7 @@ fn is_about_client<P: PacketBuf>(
 
 /// How a packet arrived.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Way {
+pub(super) enum Arrival {
     /// Without a tunnel.
     Bare,
     /// In a tunnel to an own address.

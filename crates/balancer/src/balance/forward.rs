@@ -153,7 +153,7 @@ impl<P: PacketBuf + Carries> Balance<P> {
         let (now, count) = (cx.now(), input.len());
         let (services, counts) = (self.services.current(), &self.counts[self.worker]);
         let route = self.state.egresses.backends.route;
-        let way = Way::new(services, counts, self.state.link);
+        let context = BurstContext::new(services, counts, self.state.link);
         let begins_plainly = services.begins_plainly();
         let state = &mut self.state;
         let mut turn = Turn { cx, out, services, counts, may_punt: true };
@@ -164,7 +164,7 @@ impl<P: PacketBuf + Carries> Balance<P> {
             next_index += 1;
             let layout = classified.tag();
             let mut packet = classified.packet;
-            if state.forward(&way, (&mut packet, layout), (index, now), seen_at) {
+            if state.forward(&context, (&mut packet, layout), (index, now), seen_at) {
                 return Ok(Routed { packet, route });
             }
             if !begins_plainly {
@@ -208,7 +208,7 @@ impl<P: PacketBuf + Carries> Balance<P> {
 
 /// The values that the packets of a burst need on their way to targets. Copied, so that no write to
 /// memory makes the compiler read them again.
-struct Way<'a> {
+struct BurstContext<'a> {
     services: &'a ServiceTable,
     targets_serial: u64,
     counts: &'a WorkerCounts,
@@ -217,7 +217,7 @@ struct Way<'a> {
     link: [u8; 12],
 }
 
-impl<'a> Way<'a> {
+impl<'a> BurstContext<'a> {
     fn new(services: &'a ServiceTable, counts: &'a WorkerCounts, link: [u8; 12]) -> Self {
         let (targets_serial, mtu_bytes) = (services.targets_serial(), services.settings.mtu_bytes);
         let target_counts = counts.targets();
@@ -231,7 +231,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
     #[inline(always)]
     fn forward(
         &mut self,
-        way: &Way<'_>,
+        context: &BurstContext<'_>,
         (packet, layout): (&mut P, Layout),
         (index, now): (usize, Instant),
         seen_at: SeenAt,
@@ -244,19 +244,19 @@ impl<P: PacketBuf + Carries> Worker<P> {
             if !connection.is_unmoved_by(fast_flags(front)) {
                 return false;
             }
-            if let Some(header) = kept.header(way.targets_serial)
-                && let Some(count) = way.target_counts.get(connection.target.slot())
+            if let Some(header) = kept.header(context.targets_serial)
+                && let Some(count) = context.target_counts.get(connection.target.slot())
             {
-                let link = &way.link;
-                if header.wrap_fast(packet, layout, way.mtu_bytes, link, identifications) {
+                let link = &context.link;
+                if header.wrap_fast(packet, layout, context.mtu_bytes, link, identifications) {
                     count.packets.add(1);
                     return true;
                 }
-            } else if kept.is_new_to(way.targets_serial) {
-                connections.renew_header(way.services, (layout, packet.data()), now);
+            } else if kept.is_new_to(context.targets_serial) {
+                connections.renew_header(context.services, (layout, packet.data()), now);
             }
         }
-        self.forward_any((way.services, way.counts), (packet, layout), (index, now))
+        self.forward_any((context.services, context.counts), (packet, layout), (index, now))
     }
 
     /// [`forward`](Self::forward) for any packet.

@@ -5,7 +5,7 @@
 use super::Worker;
 use super::schedule::{ServicePair, is_exception};
 use crate::connection::Connection;
-use crate::connections::{Kept, Place};
+use crate::connections::{Kept, Position};
 use crate::counts::WorkerCounts;
 use crate::exceptions::{Existing, Record, Verdict, left_ms, merge};
 use crate::services::{ServiceTable, TargetId};
@@ -40,7 +40,8 @@ impl<P> Worker<P> {
         let hash = self.seed.hash(&record.key);
         let pair = ServicePair::new(services, &record.key, hash);
         claim.set_exception(is_exception(services, &pair, &record.key, target));
-        let Some((place, here, silent_ns)) = self.connections.peek_silent(&record.key, now) else {
+        let Some((position, here, silent_ns)) = self.connections.peek_silent(&record.key, now)
+        else {
             return self.enter_remote(counts, (record, hash), claim, now);
         };
         let existing = self.existing(services, (&here, silent_ns), record, now);
@@ -53,7 +54,7 @@ impl<P> Worker<P> {
             Verdict::Renew => {
                 let mut renewed = here;
                 renewed.renew(&claim);
-                self.connections.set_remote(place, renewed, record.left_ns());
+                self.connections.set_remote(position, renewed, record.left_ns());
                 Imported::Taken
             }
             Verdict::Reclaim | Verdict::Known => {
@@ -65,11 +66,11 @@ impl<P> Worker<P> {
                     changed.establish();
                 }
                 // If the connection is an exception, this journals it.
-                self.connections.set((place, &record.key), changed, now.earlier_by(silent_ns));
+                self.connections.set((position, &record.key), changed, now.earlier_by(silent_ns));
                 Imported::Taken
             }
             Verdict::Replace => {
-                self.replace_by_remote(counts, (place, here), claim, record.left_ns());
+                self.replace_by_remote(counts, (position, here), claim, record.left_ns());
                 Imported::Taken
             }
         }
@@ -133,10 +134,10 @@ impl<P> Worker<P> {
         let Err(vacancy) = connections.find(&record.key, now) else { return Imported::Stale };
         let on_removed = |left| schedule.connection_removed(left, counts);
         let kept = Kept::without_header(hash);
-        let Some(place) = connections.insert((vacancy, kept), claim, now, on_removed) else {
+        let Some(position) = connections.insert((vacancy, kept), claim, now, on_removed) else {
             return Imported::Refused;
         };
-        connections.set_remote(place, claim, record.left_ns());
+        connections.set_remote(position, claim, record.left_ns());
         schedule.connection_added(claim.target, counts.target(claim.target));
         Imported::Taken
     }
@@ -144,12 +145,12 @@ impl<P> Worker<P> {
     fn replace_by_remote(
         &mut self,
         counts: &WorkerCounts,
-        (place, here): (Place, Connection),
+        (position, here): (Position, Connection),
         claim: Connection,
         left_ns: u64,
     ) {
         self.schedule.connection_removed(here.target, counts);
         self.schedule.connection_added(claim.target, counts.target(claim.target));
-        self.connections.set_remote(place, claim, left_ns);
+        self.connections.set_remote(position, claim, left_ns);
     }
 }

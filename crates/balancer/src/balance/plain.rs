@@ -5,7 +5,7 @@
 use super::serve::FromClient;
 use super::{Turn, Worker, refusal};
 use crate::connection::Connection;
-use crate::connections::{Kept, Place, Vacancy};
+use crate::connections::{Kept, Position, Vacancy};
 use crate::counts::WorkerCounts;
 use crate::own_header::fast_flags;
 use crate::services::{Service, ServiceTable};
@@ -66,7 +66,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         target_counts.packets.add(1);
         let connection = Connection::new(id, key.protocol(), flags, now);
         let kept = Kept::new(hash, services.targets_serial(), header);
-        if self.place((services, counts), (vacancy, kept), connection, now).is_some() {
+        if self.insert_new((services, counts), (vacancy, kept), connection, now).is_some() {
             self.schedule.connection_added(id, target_counts);
         }
         Ok(())
@@ -91,7 +91,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             Some(found) => Ok(found),
             None => self.connections.find_v4(key, index, turn.now()),
         };
-        let found = found.map(|(handle, silent_ns)| (Place::V4(handle), silent_ns));
+        let found = found.map(|(handle, silent_ns)| (Position::V4(handle), silent_ns));
         let from_client = FromClient { key: &FlowKey::V4(key), hash, flags };
         match self.follow_found(turn, &from_client, found.map_err(Vacancy::V4), || Ok(service)) {
             Ok(id) => self.send_plain(turn, packet, (id, layout), hash),

@@ -8,7 +8,7 @@ use super::schedule::{ServicePair, is_exception};
 use super::{BalanceDrop, Turn, Worker, refusal};
 use crate::arrival::hash;
 use crate::connection::{Connection, State, is_syn};
-use crate::connections::{Kept, Place, Vacancy};
+use crate::connections::{Kept, Position, Vacancy};
 use crate::counts::WorkerCounts;
 use crate::own_header::OwnHeader;
 use crate::services::{Found, Service, ServiceTable, TargetId};
@@ -97,15 +97,15 @@ impl<P: PacketBuf + Carries> Worker<P> {
         &mut self,
         turn: &Turn<'d, '_, '_, P>,
         packet: &FromClient<'_>,
-        found: Result<(Place, u64), Vacancy>,
+        found: Result<(Position, u64), Vacancy>,
         service: impl FnOnce() -> Result<&'d Service, BalanceDrop>,
     ) -> Result<TargetId, BalanceDrop> {
         let services = turn.services;
-        let (place, silent_ns) = match found {
+        let (position, silent_ns) = match found {
             Ok(found) => found,
             Err(vacancy) => return self.enter(turn, service()?, packet, vacancy),
         };
-        let mut connection = self.connections.connection(place).expect("it was found just now");
+        let mut connection = self.connections.connection(position).expect("it was found just now");
         let found = services.target(connection.target);
         let is_syn = is_syn(packet.flags);
         let is_over = connection.is_over(silent_ns);
@@ -118,7 +118,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
                 turn.admit_lazily(service, packet)?;
             }
             connection.follow_client(packet.flags, turn.now());
-            self.connections.set((place, packet.key), connection, turn.now());
+            self.connections.set((position, packet.key), connection, turn.now());
             return Ok(connection.target);
         }
         let is_flushed = matches!(found, Found::Flushed);
@@ -131,7 +131,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if begins_anew {
             turn.admit(service, packet)?;
         }
-        self.replace(turn, service, packet, (place, connection, begins_anew))
+        self.replace(turn, service, packet, (position, connection, begins_anew))
     }
 
     /// Moves a connection to another target: another connection begins in its place, or its own
@@ -141,7 +141,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         turn: &Turn<'_, '_, '_, P>,
         service: &Service,
         packet: &FromClient<'_>,
-        (place, mut connection, begins_anew): (Place, Connection, bool),
+        (position, mut connection, begins_anew): (Position, Connection, bool),
     ) -> Result<TargetId, BalanceDrop> {
         let client = packet.key.source();
         let (services, now) = (turn.services, turn.now());
@@ -156,7 +156,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
         let pair = ServicePair::of(services, service, packet.key, packet.hash);
         connection.set_exception(is_exception(services, &pair, packet.key, target));
-        self.connections.set((place, packet.key), connection, now);
+        self.connections.set((position, packet.key), connection, now);
         Ok(target)
     }
 
@@ -176,8 +176,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         // the scheduler's turn.
         let mut connection = Connection::new(consistent, packet.key.protocol(), packet.flags, now);
         let kept = Kept::without_header(hash);
-        let made = self.place((services, turn.counts), (vacancy, kept), connection, now);
-        let Some(place) = made else {
+        let made = self.insert_new((services, turn.counts), (vacancy, kept), connection, now);
+        let Some(position) = made else {
             return Ok(consistent);
         };
         if service.scheduler != Scheduler::Maglev || services.other().is_some() {
@@ -192,7 +192,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             let pair = ServicePair::of(services, service, packet.key, hash);
             let is_exception = is_exception(services, &pair, packet.key, connection.target);
             connection.set_exception(is_exception);
-            self.connections.set((place, packet.key), connection, now);
+            self.connections.set((position, packet.key), connection, now);
         }
         let id = connection.target;
         self.schedule.connection_added(id, turn.counts.target(id));
@@ -202,22 +202,22 @@ impl<P: PacketBuf + Carries> Worker<P> {
     /// Counts a new connection, and enters it if there is room and the limit per second isn't
     /// reached.
     #[inline(always)]
-    pub(super) fn place(
+    pub(super) fn insert_new(
         &mut self,
         (services, counts): (&ServiceTable, &WorkerCounts),
         vacancy: (Vacancy, Kept),
         connection: Connection,
         now: Instant,
-    ) -> Option<Place> {
+    ) -> Option<Position> {
         counts.admitted.add(1);
         let per_second_max = services.settings.new_connections_per_second_max;
         let Self { connections, schedule, new_connections, .. } = self;
         let on_removed = |left| schedule.connection_removed(left, counts);
         if new_connections.has_room(now, per_second_max)
-            && let Some(place) = connections.insert(vacancy, connection, now, on_removed)
+            && let Some(position) = connections.insert(vacancy, connection, now, on_removed)
         {
             new_connections.count();
-            return Some(place);
+            return Some(position);
         }
         counts.stateless.add(1);
         None
@@ -313,7 +313,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
         now: Instant,
     ) -> Result<TargetId, BalanceDrop> {
         let found = self.connections.find(key, now).ok();
-        if let Some(connection) = found.and_then(|(place, _)| self.connections.connection(place)) {
+        if let Some(connection) =
+            found.and_then(|(position, _)| self.connections.connection(position))
+        {
             match services.target(connection.target) {
                 Found::Active(_) => return Ok(connection.target),
                 Found::Flushed => return Err(BalanceDrop::Flushed),

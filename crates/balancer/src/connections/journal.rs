@@ -3,7 +3,7 @@
 //! start. A key that finds no room in the journal is lost, and the loss is remembered. Nothing here
 //! counts as a packet of a connection.
 
-use super::{Connections, Kept, Place, Walk};
+use super::{Connections, Kept, Position, Walk};
 use crate::connection::Connection;
 use hotloop::flow::Cursor;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
@@ -115,23 +115,23 @@ impl Connections {
         self.idle_ns[connection.state() as usize]
     }
 
-    /// Changes the connection of a key in its place. Its last packet came at `seen`. Changes that
+    /// Changes the connection of a key at its position. Its last packet came at `seen`. Changes that
     /// other nodes need are journalled.
     ///
     /// # Panics
-    /// If the connection has left the place.
+    /// If the connection has left the position.
     pub fn set(
         &mut self,
-        (place, key): (Place, &FlowKey),
+        (position, key): (Position, &FlowKey),
         mut connection: Connection,
         seen: Instant,
     ) {
         if self.journal.is_kept() {
-            self.journal_change((place, key), &mut connection, seen);
+            self.journal_change((position, key), &mut connection, seen);
         }
-        match place {
-            Place::V4(handle) => self.v4.set(handle, connection, Kept::forget_header),
-            Place::V6(handle) => self.v6.set(handle, connection, |()| ()),
+        match position {
+            Position::V4(handle) => self.v4.set(handle, connection, Kept::forget_header),
+            Position::V6(handle) => self.v6.set(handle, connection, |()| ()),
         }
     }
 
@@ -140,11 +140,11 @@ impl Connections {
     #[inline(never)]
     fn journal_change(
         &mut self,
-        (place, key): (Place, &FlowKey),
+        (position, key): (Position, &FlowKey),
         after: &mut Connection,
         seen: Instant,
     ) {
-        let Some(before) = self.connection(place) else { return };
+        let Some(before) = self.connection(position) else { return };
         let said =
             |it: &Connection| it.is_own_exception().then(|| (it.target, it.state(), it.moves()));
         let is_news = said(&before) != said(after) || before.is_remote() && !after.is_remote();
@@ -153,21 +153,21 @@ impl Connections {
         }
     }
 
-    /// The place of a key's connection, the connection, and its silence in nanoseconds. It does not
+    /// The position of a key's connection, the connection, and its silence in nanoseconds. It does not
     /// count as seen.
     #[must_use]
-    pub fn peek_silent(&self, key: &FlowKey, now: Instant) -> Option<(Place, Connection, u64)> {
-        let (place, silent_ns) = match key {
+    pub fn peek_silent(&self, key: &FlowKey, now: Instant) -> Option<(Position, Connection, u64)> {
+        let (position, silent_ns) = match key {
             FlowKey::V4(key) => {
                 let (handle, silent_ns) = self.v4.table.peek_silent(key, now.as_ns())?;
-                (Place::V4(handle), silent_ns)
+                (Position::V4(handle), silent_ns)
             }
             FlowKey::V6(key) => {
                 let (handle, silent_ns) = self.v6.table.peek_silent(key, now.as_ns())?;
-                (Place::V6(handle), silent_ns)
+                (Position::V6(handle), silent_ns)
             }
         };
-        Some((place, self.connection(place)?, silent_ns))
+        Some((position, self.connection(position)?, silent_ns))
     }
 
     /// Prefetches the memory of the next `count` connections in the journal, before they are looked
@@ -186,19 +186,19 @@ impl Connections {
         v6.table.hint_burst(v6_keys, journal_hints);
     }
 
-    /// Changes the connection in a place to another node's view of it. It is removed after
+    /// Changes the connection at a position to another node's view of it. It is removed after
     /// `left_ns` nanoseconds without a packet.
     ///
     /// # Panics
-    /// If the connection has left the place.
-    pub fn set_remote(&mut self, place: Place, connection: Connection, left_ns: u64) {
+    /// If the connection has left the position.
+    pub fn set_remote(&mut self, position: Position, connection: Connection, left_ns: u64) {
         let silent_ns = self.idle_ns(&connection).saturating_sub(left_ns);
-        match place {
-            Place::V4(handle) => {
+        match position {
+            Position::V4(handle) => {
                 self.v4.set(handle, connection, Kept::forget_header);
                 self.v4.table.set_silent_ns(handle, silent_ns);
             }
-            Place::V6(handle) => {
+            Position::V6(handle) => {
                 self.v6.set(handle, connection, |()| ());
                 self.v6.table.set_silent_ns(handle, silent_ns);
             }

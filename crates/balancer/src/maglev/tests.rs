@@ -30,12 +30,12 @@ fn assert_shares(weights: &[u32], slot_count: usize) {
 /// Table 1 of the paper: three backends, seven slots, then without the second.
 #[test]
 fn the_papers_table_1_comes_out() {
-    let turn = |backend, next, skip| Turn {
+    let turn = |backend, next, skip| FillTurn {
         backend,
         permutation: Permutation { next, skip, slot_count: 7 },
         pace: Pace::of(1, 1),
     };
-    let order = |mut turn: Turn| std::array::from_fn(|_| turn.permutation.next());
+    let order = |mut turn: FillTurn| std::array::from_fn(|_| turn.permutation.next());
     assert_eq!(order(turn(0, 3, 4)), [3, 0, 4, 1, 5, 2, 6]);
     assert_eq!(order(turn(1, 0, 2)), [0, 2, 4, 6, 1, 3, 5]);
     assert_eq!(order(turn(2, 3, 1)), [3, 4, 5, 6, 0, 1, 2]);

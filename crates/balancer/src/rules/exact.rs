@@ -12,11 +12,11 @@ use std::net::{IpAddr, Ipv4Addr};
 pub struct Exact {
     /// Right shift that turns a hash into a slot number.
     shift: u32,
-    slots: Box<[Slot]>,
+    slots: Box<[ExactSlot]>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Slot {
+struct ExactSlot {
     /// 0 if the slot is empty.
     key: u64,
     service: ServiceIndex,
@@ -53,7 +53,7 @@ impl Exact {
             return Self::default();
         }
         let count = (2 * exact.len()).next_power_of_two();
-        let empty = Slot { key: 0, service: ServiceIndex::NONE };
+        let empty = ExactSlot { key: 0, service: ServiceIndex::NONE };
         let shift = u64::BITS - count.ilog2();
         let mut table = Self { shift, slots: vec![empty; count].into() };
         for (key, service) in exact {
@@ -63,7 +63,7 @@ impl Exact {
                 at = table.following(at);
             }
             if table.slots[at].key == 0 {
-                table.slots[at] = Slot { key, service };
+                table.slots[at] = ExactSlot { key, service };
             }
         }
         table

@@ -63,7 +63,7 @@ pub const PIECES_MAX: usize = 16;
 const PAGE_PORTS: usize = 256;
 
 /// A page, and a directory of pages.
-type Page = [u32; PAGE_PORTS];
+type PortPage = [u32; PAGE_PORTS];
 
 /// The ports from `start` up to the next piece's.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -102,7 +102,7 @@ pub struct PortTables {
     pieces: Vec<Piece>,
     /// The services of all ports of a page, or a directory: each page's number, or the service that
     /// all of the page's ports have, as [`PortTable`]s.
-    pages: Vec<Page>,
+    pages: Vec<PortPage>,
 }
 
 impl PortTables {
