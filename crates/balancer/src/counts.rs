@@ -3,9 +3,9 @@
 //! after the target is removed.
 
 mod event;
-mod removed;
+mod removed_counts;
 
-pub use removed::{REMOVED_MAX, RemovedCounts};
+pub use removed_counts::{REMOVED_MAX, RemovedCounts};
 
 use crate::services::{ServiceTable, TargetId, TargetName};
 use event::Event;

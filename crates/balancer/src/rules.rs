@@ -18,15 +18,15 @@
 //! a hit reads two of the cache lines that the services share, three if an address has many ranges.
 
 mod exact;
-mod level;
 mod ports;
+mod prefix_level;
 
 use crate::prefix::Prefix;
 use crate::spec::{Ports, Protocol, ServiceSpec};
 use exact::Exact;
-pub(crate) use level::Bits;
-use level::{Level, Vip};
 use ports::{PortTables, ServiceIndex};
+pub(crate) use prefix_level::Bits;
+use prefix_level::{Level, Vip};
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr};
 

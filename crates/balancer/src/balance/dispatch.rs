@@ -2,7 +2,7 @@
 //! kind. Reads the packet's headers and the service table; changes no connection. Every packet has
 //! exactly one outcome here: a handler takes it, or it is dropped for a named reason.
 
-use super::first_aid::is_blocked;
+use super::blocklist::is_blocked;
 use super::probing::is_for_probes;
 use super::{BalanceDrop, Turn, Worker};
 use crate::own_header::OwnHeader;
@@ -39,7 +39,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if let Some(key) = layout.fast_key_v4(packet.data())
             && let Some(service) = turn.services.service_of_v4(&key)
         {
-            self.serve_plain(turn, packet, (key, layout, index), found, service);
+            self.serve_fast(turn, packet, (key, layout, index), found, service);
         } else {
             self.dispatch_any(turn, packet, layout);
         }

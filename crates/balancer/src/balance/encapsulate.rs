@@ -14,7 +14,7 @@ use hotloop::stage::{Carries, Counter};
 
 impl<P: PacketBuf + Carries> Worker<P> {
     /// Sends a packet of the [fast path](Layout::is_fast_v4) to a target.
-    pub(super) fn send_plain(
+    pub(super) fn send_fast(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         mut packet: P,

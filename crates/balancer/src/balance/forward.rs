@@ -68,7 +68,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         input: &mut Burst<Classified<P>>,
         out: &mut Output<'_, Routed<P, Route>>,
     ) {
-        self.spare.packets_came();
+        self.time_budget.packets_came();
         let has_blocked = self.services.current().blocked().is_some();
         let Worker { connections, ports, .. } = &mut self.state;
         let seen_at = connections.seen_at(cx.now());
@@ -99,14 +99,14 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         let counts = &self.counts[self.worker];
         self.state.age(counts, now);
         self.queries.answer(&self.state.connections, now);
-        if !self.has_waiting_work() || self.spare.is_left() {
+        if !self.has_waiting_work() || self.time_budget.is_left() {
             self.state.walk(self.services.current(), now);
             if self.exchanges.are_made() {
                 self.exchanges.go_on(&mut self.state, (self.services.current(), counts), now);
             }
         }
         if self.has_waiting_work() {
-            self.spare.turn_begins();
+            self.time_budget.turn_begins();
         }
         if self.state.probing.is_some() {
             let mut turn =
@@ -171,7 +171,7 @@ impl<P: PacketBuf + Carries> Balance<P> {
                 state.connections.prefetch_new(index + 1);
                 return Err(((packet, layout), None));
             }
-            match state.begin((services, counts), (&mut packet, layout), index, now) {
+            match state.forward_first((services, counts), (&mut packet, layout), index, now) {
                 Ok(()) => Ok(Routed { packet, route }),
                 Err(found) => Err(((packet, layout), found)),
             }

@@ -18,41 +18,41 @@
 //!
 //! Nearly all packets belong to known connections: `forward` encapsulates and sends them. All
 //! others go on to `dispatch`, which classifies them. `serve` finds the connections of packets from
-//! clients, `plain` those of the simplest packets, and `encapsulate` sends them to their targets;
-//! `return_path` sends replies from services. `marking` finds the exceptions; `exchange` reports
-//! them to control and takes the exceptions of other nodes, which `import` enters. This work is
-//! done in turns that have time for it, according to `spare`. `first_aid` drops packets that an
-//! operator has blocked or limited; `probing` sends probes and takes their replies; `answer` sends
-//! ICMP.
+//! clients, `fast_open` those of the simplest packets, and `encapsulate` sends them to their
+//! targets; `return_path` sends replies from services. `marking` finds the exceptions; `exchange`
+//! reports them to control and takes the exceptions of other nodes, which `import` enters. This
+//! work is done in turns that have time for it, according to `time_budget`. `blocklist` drops
+//! packets that an operator has blocked, and `admission` those beyond limits or in loops; `probing`
+//! sends probes and takes their replies; `answer` sends ICMP.
 
+mod admission;
 mod answer;
+mod blocklist;
 mod dispatch;
 mod encapsulate;
 mod exchange;
-mod first_aid;
+mod fast_open;
 mod forward;
 mod fragments;
 mod import;
 mod marking;
-mod plain;
 mod probing;
 mod query;
 mod rate_limit;
-mod refusal;
 mod return_path;
 mod schedule;
 mod serve;
-mod spare;
+mod time_budget;
 
 pub use crate::hashes::SEED;
 pub use crate::route::{Egress, Egresses, Route};
+pub use admission::TUNNELS_MAX;
 pub use exchange::{Changes, Entry, Exchange, Import, Page, Sharing};
 pub use fragments::{WAIT_NS, WAITING_MAX};
 pub use probing::{BUFFER_BYTES, BUFFERS_MAX, Buffer, Create, Probing};
 pub use query::{
     Filter, Listing, Queries, Query, ROWS_A_PAGE, Reply, SLOTS_A_TURN, TURNS_A_PAGE, TargetSet,
 };
-pub use refusal::TUNNELS_MAX;
 pub use schedule::CLIENTS_MAX;
 
 use crate::arrival::Ports;
@@ -72,8 +72,8 @@ use marking::Marking;
 use quanta::Clock;
 use rate_limit::{Budget, Window};
 use schedule::Schedule;
-use spare::SpareTime;
 use std::sync::Arc;
+use time_budget::TimeBudget;
 
 drop_reasons! {
     /// The balancer's reasons to drop a packet.
@@ -175,7 +175,7 @@ pub struct Balance<P> {
     worker: usize,
     queries: Queries,
     exchanges: Exchanges,
-    spare: SpareTime,
+    time_budget: TimeBudget,
     /// Whether packets come without their layouts.
     classifies: bool,
     /// This worker's position in a replayed capture, if workers share limits.
@@ -240,9 +240,19 @@ impl<P> Balance<P> {
             probing: None,
         };
         let (queries, exchanges) = (Queries::new(mailbox), Exchanges::new(sharing));
-        let spare = SpareTime::default();
+        let time_budget = TimeBudget::default();
         let (classifies, order) = (false, None);
-        Ok(Self { services, counts, worker, queries, exchanges, spare, classifies, order, state })
+        Ok(Self {
+            services,
+            counts,
+            worker,
+            queries,
+            exchanges,
+            time_budget,
+            classifies,
+            order,
+            state,
+        })
     }
 
     /// Sets the properties of the receiving ports.
@@ -278,7 +288,7 @@ impl<P> Balance<P> {
     /// a clock, every turn does some of it.
     #[must_use]
     pub fn timed(mut self, clock: Clock) -> Self {
-        self.spare = SpareTime::by(clock);
+        self.time_budget = TimeBudget::by(clock);
         self
     }
 

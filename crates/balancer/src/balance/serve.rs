@@ -5,7 +5,7 @@
 use super::answer::IcmpError;
 use super::fragments::Datagram;
 use super::schedule::{ServicePair, is_exception};
-use super::{BalanceDrop, Turn, Worker, refusal};
+use super::{BalanceDrop, Turn, Worker, admission};
 use crate::arrival::hash;
 use crate::connection::{Connection, State, is_syn};
 use crate::connections::{Kept, Position, Vacancy};
@@ -333,15 +333,15 @@ impl<P: PacketBuf + Carries> Worker<P> {
         packet: P,
         header: &OwnHeader,
     ) -> Option<P> {
-        let reason = refusal::of_addresses(turn.services, header.source, header.destination);
+        let reason = admission::of_addresses(turn.services, header.source, header.destination);
         let is_looping = || {
             header.is_tunnel()
                 && header.fragment != Fragment::Later
-                && refusal::is_looping(turn.services, header, packet.data())
+                && admission::is_looping(turn.services, header, packet.data())
         };
         if let Some(reason) = reason.or_else(|| is_looping().then_some(BalanceDrop::TunnelLoop)) {
             turn.reject(packet, reason);
-        } else if let Some(pointer) = refusal::spent_limit(header, packet.data()) {
+        } else if let Some(pointer) = admission::spent_limit(header, packet.data()) {
             let error = IcmpError::ParameterProblem { pointer };
             self.answer(turn, packet, BalanceDrop::EncapsulationLimit, error);
         } else {

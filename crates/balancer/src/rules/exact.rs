@@ -1,8 +1,8 @@
 //! Services of one IPv4 address, one protocol and one port. No service is more specific, so that
 //! one probe finds them.
 
-use super::level::spread;
 use super::ports::{PIECES_MAX, ServiceIndex};
+use super::prefix_level::spread;
 use super::{TCP, UDP};
 use crate::spec::{Ports, Protocol, ServiceSpec};
 use std::net::{IpAddr, Ipv4Addr};

@@ -256,5 +256,8 @@ fn ipv6_addresses_spread_by_either_half() {
 
 #[test]
 fn slots_lie_in_one_cache_line_or_two() {
-    assert_eq!((size_of::<level::Slot<u32>>(), size_of::<level::Slot<u128>>()), (16, 32));
+    assert_eq!(
+        (size_of::<prefix_level::Slot<u32>>(), size_of::<prefix_level::Slot<u128>>()),
+        (16, 32)
+    );
 }

@@ -1,10 +1,14 @@
-//! Reasons not to put a packet into a tunnel, whichever backend it would go to. Reads addresses,
-//! the packet's headers and the service table. A packet that passes can't be in a loop of more than
+//! Admits connections within the limits on their rates, and packets to tunnels, whichever backend
+//! they would go to. Reads addresses, the packet's headers and the service table. Packets of
+//! connections that have begun are never limited. An admitted packet can't be in a loop of more than
 //! [`TUNNELS_MAX`] tunnels.
 
-use super::BalanceDrop;
+use super::serve::FromClient;
+use super::{BalanceDrop, Turn};
+use crate::limits::Refused;
 use crate::own_header::OwnHeader;
-use crate::services::ServiceTable;
+use crate::services::{Service, ServiceTable};
+use hotloop::packet::PacketBuf;
 use hotloop::packet::ip::{is_host, protocol};
 use hotloop::packet::ipip::{self, EncapsulationLimit};
 use hotloop::packet::ipv4::Ipv4View;
@@ -15,6 +19,40 @@ use std::net::IpAddr;
 /// RFC 2473, section 4.1.1, proposes for the encapsulation limit, which tunnels over IPv4 can't
 /// state. A loop through several balancers, each with a source address of its own, ends here.
 pub const TUNNELS_MAX: usize = 4;
+
+impl<'d, P: PacketBuf> Turn<'d, '_, '_, P> {
+    /// Counts a connection that begins with this packet, if there are limits. A packet within TCP
+    /// belongs to a connection that began before, at another balancer or in an earlier run of this
+    /// one: it is never limited.
+    ///
+    /// # Errors
+    /// Returns the reason if the connection may not begin now.
+    #[inline]
+    pub(super) fn admit(
+        &self,
+        service: &Service,
+        packet: &FromClient<'_>,
+    ) -> Result<(), BalanceDrop> {
+        if !self.services.has_limits() || packet.is_within_tcp() {
+            return Ok(());
+        }
+        let admitted = self.services.admit(service, packet.key.source(), self.now());
+        admitted.map_err(|refused| match refused {
+            Refused::Source => BalanceDrop::SourceLimit,
+            Refused::Service => BalanceDrop::ServiceLimit,
+        })
+    }
+
+    /// Like [`admit`](Self::admit), for a service that is not looked up yet.
+    #[inline]
+    pub(super) fn admit_lazily(
+        &self,
+        service: impl FnOnce() -> Result<&'d Service, BalanceDrop>,
+        packet: &FromClient<'_>,
+    ) -> Result<(), BalanceDrop> {
+        if self.services.has_limits() { self.admit(service()?, packet) } else { Ok(()) }
+    }
+}
 
 /// The reason, if any, why a packet with these addresses may not be wrapped: one of them is not a
 /// host's, or the source is a tunnel's entry point here, so the packet comes from a tunnel's loop

@@ -3,7 +3,7 @@
 //! parser, and treats each packet exactly as `serve` would.
 
 use super::serve::FromClient;
-use super::{Turn, Worker, refusal};
+use super::{Turn, Worker, admission};
 use crate::connection::Connection;
 use crate::connections::{Kept, Position, Vacancy};
 use crate::counts::WorkerCounts;
@@ -26,7 +26,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
     /// Otherwise the packet is unchanged. If its connection was found, the error has the
     /// connection's handle and its silence before this packet, which counts as seen now.
     #[inline(never)]
-    pub(super) fn begin(
+    pub(super) fn forward_first(
         &mut self,
         (services, counts): (&ServiceTable, &WorkerCounts),
         (packet, layout): (&mut P, Layout),
@@ -45,7 +45,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         // Read first, because the Maglev table is seldom in the first-level cache.
         let Some(id) = service.by_hash(hash) else { return Err(None) };
         let (client, destination) = (key.source().into(), key.destination().into());
-        if refusal::of_addresses(services, client, destination).is_some() {
+        if admission::of_addresses(services, client, destination).is_some() {
             return Err(None);
         }
         let Some(target) = services.active(id) else { return Err(None) };
@@ -73,7 +73,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
     }
 
     /// Serves a packet to a service. `found` is its connection, if the table was searched.
-    pub(super) fn serve_plain(
+    pub(super) fn serve_fast(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         packet: P,
@@ -82,7 +82,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         service: &Service,
     ) {
         let (client, destination) = (key.source().into(), key.destination().into());
-        if let Some(reason) = refusal::of_addresses(turn.services, client, destination) {
+        if let Some(reason) = admission::of_addresses(turn.services, client, destination) {
             return turn.reject(packet, reason);
         }
         let hash = self.seed.hash_v4(&key);
@@ -94,7 +94,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let found = found.map(|(handle, silent_ns)| (Position::V4(handle), silent_ns));
         let from_client = FromClient { key: &FlowKey::V4(key), hash, flags };
         match self.follow_found(turn, &from_client, found.map_err(Vacancy::V4), || Ok(service)) {
-            Ok(id) => self.send_plain(turn, packet, (id, layout), hash),
+            Ok(id) => self.send_fast(turn, packet, (id, layout), hash),
             Err(reason) => turn.reject(packet, reason),
         }
     }

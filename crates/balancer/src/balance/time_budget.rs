@@ -15,7 +15,7 @@ const WAIT_TURNS_MAX: u32 = 64;
 /// Finds the turns with packets that took long, for example because the host used the CPU for a
 /// moment and left its caches cold. Deferred work would make them longer still.
 #[derive(Debug, Default)]
-pub(super) struct SpareTime {
+pub(super) struct TimeBudget {
     /// `None` in simulations, because their time is not a CPU's: every turn has time there.
     clock: Option<Clock>,
     /// When this turn began, in ticks; `None` if there was no deferred work.
@@ -27,7 +27,7 @@ pub(super) struct SpareTime {
     waited_count: u32,
 }
 
-impl SpareTime {
+impl TimeBudget {
     pub(super) fn by(clock: Clock) -> Self {
         Self { clock: Some(clock), ..Self::default() }
     }
@@ -72,41 +72,41 @@ mod tests {
     use std::sync::Arc;
 
     /// Takes a turn with packets. Returns whether time is left.
-    fn turn(spare: &mut SpareTime, time: &Mock, took: u64) -> bool {
-        spare.turn_begins();
-        spare.packets_came();
+    fn turn(budget: &mut TimeBudget, time: &Mock, took: u64) -> bool {
+        budget.turn_begins();
+        budget.packets_came();
         time.increment(took);
-        spare.is_left()
+        budget.is_left()
     }
 
-    fn spare_time() -> (SpareTime, Arc<Mock>) {
+    fn time_budget() -> (TimeBudget, Arc<Mock>) {
         let (clock, time) = Clock::mock();
-        (SpareTime::by(clock), time)
+        (TimeBudget::by(clock), time)
     }
 
     #[test]
     fn a_turn_that_took_longer_than_others_has_no_time_left() {
-        let (mut spare, time) = spare_time();
-        assert!((0..1_000).all(|_| turn(&mut spare, &time, 2_000)));
-        assert!(!turn(&mut spare, &time, 2_600));
-        assert!(!turn(&mut spare, &time, 1_000_000));
-        assert!(turn(&mut spare, &time, 2_400));
+        let (mut budget, time) = time_budget();
+        assert!((0..1_000).all(|_| turn(&mut budget, &time, 2_000)));
+        assert!(!turn(&mut budget, &time, 2_600));
+        assert!(!turn(&mut budget, &time, 1_000_000));
+        assert!(turn(&mut budget, &time, 2_400));
     }
 
     #[test]
     fn a_turn_without_packets_has_time_left_whatever_it_took() {
-        let (mut spare, time) = spare_time();
-        assert!(turn(&mut spare, &time, 2_000));
-        spare.turn_begins();
+        let (mut budget, time) = time_budget();
+        assert!(turn(&mut budget, &time, 2_000));
+        budget.turn_begins();
         time.increment(1_000_000);
-        assert!(spare.is_left());
+        assert!(budget.is_left());
     }
 
     #[test]
     fn where_all_turns_get_longer_none_waits_for_long() {
-        let (mut spare, time) = spare_time();
-        assert!((0..1_000).all(|_| turn(&mut spare, &time, 200)));
-        let with_time: Vec<_> = (0..2_000).filter(|_| turn(&mut spare, &time, 2_000)).collect();
+        let (mut budget, time) = time_budget();
+        assert!((0..1_000).all(|_| turn(&mut budget, &time, 200)));
+        let with_time: Vec<_> = (0..2_000).filter(|_| turn(&mut budget, &time, 2_000)).collect();
         assert_eq!(with_time[0], WAIT_TURNS_MAX as usize);
         assert!(with_time.windows(2).all(|pair| pair[1] - pair[0] <= 1 + WAIT_TURNS_MAX as usize));
         assert!((1_900..2_000).all(|turn| with_time.contains(&turn)));
@@ -114,9 +114,9 @@ mod tests {
 
     #[test]
     fn without_a_clock_all_turns_have_time() {
-        let mut spare = SpareTime::default();
-        spare.turn_begins();
-        spare.packets_came();
-        assert!(spare.is_left());
+        let mut budget = TimeBudget::default();
+        budget.turn_begins();
+        budget.packets_came();
+        assert!(budget.is_left());
     }
 }

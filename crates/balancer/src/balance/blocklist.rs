@@ -1,12 +1,9 @@
-//! An operator's measures against an attack: drops packets from blocked prefixes, and limits the
-//! rate of new connections. Reads the service table's blocks and limits. Never limits packets of
-//! connections that have begun; blocks apply to all packets.
+//! Drops packets from prefixes that an operator has blocked, packets of known connections, too.
+//! Reads the service table's blocks.
 
-use super::serve::FromClient;
-use super::{Balance, BalanceDrop, Turn};
-use crate::limits::Refused;
+use super::{Balance, BalanceDrop};
 use crate::own_header::OwnHeader;
-use crate::services::{Service, ServiceTable};
+use crate::services::ServiceTable;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::stage::{Burst, Carries, Classified, Cx};
@@ -33,40 +30,6 @@ impl<P: PacketBuf + Carries> Balance<P> {
             None
         });
         others.map_into(input, Some);
-    }
-}
-
-impl<'d, P: PacketBuf> Turn<'d, '_, '_, P> {
-    /// Counts a connection that begins with this packet, if there are limits. A packet within TCP
-    /// belongs to a connection that began before, at another balancer or in an earlier run of this
-    /// one: it is never limited.
-    ///
-    /// # Errors
-    /// Returns the reason if the connection may not begin now.
-    #[inline]
-    pub(super) fn admit(
-        &self,
-        service: &Service,
-        packet: &FromClient<'_>,
-    ) -> Result<(), BalanceDrop> {
-        if !self.services.has_limits() || packet.is_within_tcp() {
-            return Ok(());
-        }
-        let admitted = self.services.admit(service, packet.key.source(), self.now());
-        admitted.map_err(|refused| match refused {
-            Refused::Source => BalanceDrop::SourceLimit,
-            Refused::Service => BalanceDrop::ServiceLimit,
-        })
-    }
-
-    /// Like [`admit`](Self::admit), for a service that is not looked up yet.
-    #[inline]
-    pub(super) fn admit_lazily(
-        &self,
-        service: impl FnOnce() -> Result<&'d Service, BalanceDrop>,
-        packet: &FromClient<'_>,
-    ) -> Result<(), BalanceDrop> {
-        if self.services.has_limits() { self.admit(service()?, packet) } else { Ok(()) }
     }
 }
 
