@@ -12,7 +12,7 @@
 //!   table for the packet path, read-only and shared by all workers, with [`rules`] (the service of
 //!   a packet), [`maglev`] and [`limits`]. Every change makes a new table, and workers switch to it
 //!   between two bursts.
-//! - [`arrival`], [`vlan`], [`own_header`]: a packet's kind, and the port that received it.
+//! - [`classify`], [`vlan`], [`own_header`]: a packet's kind, and the port that received it.
 //! - [`hashes`]: a flow's worker and backend.
 //! - [`balance`]: the stage itself, from known connections to fragments, ICMP and the return path.
 //! - [`connection`], [`connections`]: the connections that a worker remembers. [`exceptions`]: those on another backend
@@ -24,7 +24,7 @@
 //! # Guarantees
 //!
 //! - All packets between a client and a VIP, in either direction, their fragments and the ICMP errors about them go to
-//!   one worker, if the graph shards packets by [`arrival::shard`].
+//!   one worker, if the graph shards packets by [`classify::shard`].
 //! - A connection keeps its backend for as long as the backend belongs to its service. Balancers
 //!   with the same [`spec::Spec`] choose the same backends, with schedulers that look only at the
 //!   packet.
@@ -41,7 +41,7 @@
 //! use hotloop::packet::{build::tcp, ethernet::MacAddress};
 //! use hotloop::prelude::*;
 //! use hotloop::testing::MemoryPort;
-//! use hotloop_balancer::arrival::{Classify, Ports, shard};
+//! use hotloop_balancer::classify::{Classify, Ports, shard};
 //! use hotloop_balancer::balance::{Balance, BalancerConfig, Egress, Egresses, Route};
 //! use hotloop_balancer::counts::WorkerCounts;
 //! use hotloop_balancer::services::{Builder, Standing};
@@ -102,10 +102,10 @@
 
 #![forbid(unsafe_code)]
 
-pub mod arrival;
 pub mod balance;
 pub mod blocks;
 pub mod capture_order;
+pub mod classify;
 pub mod connection;
 pub mod connections;
 pub mod counts;

@@ -1,7 +1,7 @@
 //! Ports that are one VLAN of their device's traffic (802.1Q): tags are removed after the source
 //! and added before the sink. Uses the frame's headroom. Between both stages, frames have no tag.
 
-use crate::arrival::Ports;
+use crate::classify::Ports;
 use crate::route::Route;
 use hotloop::engine::Routed;
 use hotloop::packet::{PacketBuf, ethernet};

@@ -5,8 +5,8 @@ use crate::config::{self, Config, interface_underneath};
 use crate::failure::BadInput;
 use hotloop::dpdk::{Eal, Port};
 use hotloop::packet::PortId;
-use hotloop_balancer::arrival::Ports;
 use hotloop_balancer::balance::Route;
+use hotloop_balancer::classify::Ports;
 use hotloop_kernel::{
     KernelPort, Mbufs, PuntLimits, Takeover, TakeoverError, TapConfig, TapError, restore,
 };

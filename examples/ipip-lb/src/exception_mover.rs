@@ -2,8 +2,8 @@
 //! the workers.
 
 use hotloop::engine::Asker;
-use hotloop_balancer::arrival::worker_of;
 use hotloop_balancer::balance::{Changes, Entry, Exchange, Import, Page};
+use hotloop_balancer::classify::worker_of;
 use hotloop_balancer::connections::Journal;
 use hotloop_balancer::exceptions::{Change, Record};
 use hotloop_balancer::services::ServiceTable;

@@ -12,12 +12,12 @@ use hotloop::packet::PacketBuf;
 use hotloop::packet::seed::Seed;
 use hotloop::stage::neighbours::{Learn, Neighbours, NextHop, Resolve};
 use hotloop::stage::{Carries, Classified, Core, Error, Source};
-use hotloop_balancer::arrival::{Classify, Ports, shard};
 use hotloop_balancer::balance::{
     BUFFERS_MAX, Balance, BalancerConfig, Buffer, Create, Egresses, Exchange, Probing, Query,
     Reply, Route, Sharing,
 };
 use hotloop_balancer::capture_order::{CaptureOrder, InOrder};
+use hotloop_balancer::classify::{Classify, Ports, shard};
 use hotloop_balancer::counts::{Summary, WorkerCounts};
 use hotloop_balancer::services::{Builder, ServiceTable, Standing};
 use hotloop_balancer::vlan::{Tag, Untag};

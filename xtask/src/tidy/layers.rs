@@ -30,7 +30,7 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
         &["prefix", "exceptions"],
         &["blocks", "hashes"],
         &["spec"],
-        &["arrival", "limits", "rules"],
+        &["classify", "limits", "rules"],
         &["services"],
         &["connection", "counts"],
         &["connections"],

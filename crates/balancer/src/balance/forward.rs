@@ -3,7 +3,7 @@
 //! the input leaves exactly once: sent, dropped or kept as a fragment.
 
 use super::{Balance, BalanceDrop, WAITING_MAX, Worker};
-use crate::arrival::hash;
+use crate::classify::hash;
 use crate::counts::{TargetCounts, WorkerCounts};
 
 use crate::own_header::{fast_flags, plain_flags};

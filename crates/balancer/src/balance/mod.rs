@@ -55,8 +55,8 @@ pub use query::{
 };
 pub use schedule::CLIENTS_MAX;
 
-use crate::arrival::Ports;
 use crate::capture_order::InOrder;
+use crate::classify::Ports;
 use crate::connections::Connections;
 use crate::counts::WorkerCounts;
 use crate::services::ServiceTable;

@@ -6,7 +6,7 @@ use super::answer::IcmpError;
 use super::fragments::Datagram;
 use super::schedule::{ServicePair, is_exception};
 use super::{BalanceDrop, Turn, Worker, admission};
-use crate::arrival::hash;
+use crate::classify::hash;
 use crate::connection::{Connection, State, is_syn};
 use crate::connections::{Kept, Position, Vacancy};
 use crate::counts::WorkerCounts;

@@ -7,7 +7,7 @@ use hotloop::packet::PortId;
 use hotloop::packet::build::{arp_request, echo_request, protocol, tcp, udp};
 use hotloop::packet::ethernet::{MacAddress, Station};
 use hotloop::testing::PacketPool;
-use hotloop_balancer::arrival::Ports;
+use hotloop_balancer::classify::Ports;
 use hotloop_balancer::spec::Side;
 
 /// The ports of the configurations: one faces clients, one backends, each with its address.
