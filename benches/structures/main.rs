@@ -8,7 +8,6 @@
 )]
 
 mod flow;
-mod latency;
 mod parse;
 mod ring;
 
@@ -35,10 +34,7 @@ fn run() -> Result<(), String> {
     let eal = Eal::embedded().map_err(|error| error.to_string())?;
     let mut bench = Bench { instrument, eal, table: Table::default() };
     match Pair::pin()? {
-        Some(pair) => {
-            ring::bench(&mut bench, pair)?;
-            latency::bench(&mut bench, pair);
-        }
+        Some(pair) => ring::bench(&mut bench, pair)?,
         None => bench.table.unshown.push("ring between two cores: there is one CPU".to_owned()),
     }
     flow::bench(&mut bench);

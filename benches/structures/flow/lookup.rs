@@ -22,10 +22,6 @@ const RTE: &str = "rte_hash";
 /// For misses, relative to rte_hash.
 const MISS_AIM: f64 = 1.0;
 
-/// At most 1.05 times the time without ageing; and the number of places aged per burst.
-const AGEING_AIM: f64 = 1.0 / 1.05;
-const AGEING_BUDGET: usize = 15;
-
 /// Maximum bytes of a flow's entry, control bytes and free places.
 const FLOW_BYTES_MAX: f64 = 77.0;
 
@@ -96,7 +92,6 @@ type LazySet = LazyCell<RefCell<Set>, Box<dyn FnOnce() -> RefCell<Set>>>;
 enum Kind {
     Hit,
     Miss,
-    Ageing,
     /// Hits that are recorded, as everywhere outside benchmarks: time advances.
     Seen,
 }
@@ -109,15 +104,12 @@ struct Measured {
     flow_count: u64,
 }
 
-/// All sizes on the largest pages; on the smallest, hits of all but the largest size.
-pub fn bench(bench: &mut Bench, largest: Pages) {
-    let of = |bench: &Bench, size, pages| Measured::new(bench, size, pages);
-    let all: Vec<_> = SIZES.iter().map(|size| of(bench, size, largest)).collect();
-    let on_small = if largest == Pages::Small { &[] } else { &SIZES[..SIZES.len() - 1] };
-    let on_small: Vec<_> = on_small.iter().map(|size| of(bench, size, Pages::Small)).collect();
-    let of_all = all.iter().flat_map(|it| it.size.kinds().iter().map(move |kind| (it, *kind)));
-    let measured: Vec<_> = of_all.chain(on_small.iter().map(|it| (it, Kind::Hit))).collect();
-    let contests = measured.iter().map(|(it, kind)| it.contest(*kind)).collect();
+/// All sizes.
+pub fn bench(bench: &mut Bench, pages: Pages) {
+    let sizes: Vec<_> = SIZES.iter().map(|size| Measured::new(bench, size, pages)).collect();
+    let kinds = |measured| Measured::kinds(measured).iter().map(move |kind| (measured, *kind));
+    let measured: Vec<_> = sizes.iter().flat_map(kinds).collect();
+    let contests = measured.iter().map(|(measured, kind)| measured.contest(*kind)).collect();
     let outcomes = run_all(contests, &mut bench.instrument);
     for ((measured, kind), outcome) in measured.iter().zip(outcomes) {
         if let Some(outcome) = outcome {
@@ -130,14 +122,6 @@ pub fn bench(bench: &mut Bench, largest: Pages) {
 }
 
 impl Size {
-    fn kinds(&self) -> &'static [Kind] {
-        match self.has_more {
-            false => &[Kind::Hit],
-            true if self.is_largest() => &[Kind::Hit, Kind::Miss, Kind::Ageing, Kind::Seen],
-            true => &[Kind::Hit, Kind::Miss, Kind::Ageing],
-        }
-    }
-
     fn is_largest(&self) -> bool {
         self.name == SIZES[SIZES.len() - 1].name
     }
@@ -154,6 +138,14 @@ impl Measured {
         Self { size, pages, set: LazyCell::new(Box::new(make)), flow_count }
     }
 
+    fn kinds(&self) -> &'static [Kind] {
+        match self.size.has_more {
+            false => &[Kind::Hit],
+            true if self.size.is_largest() => &[Kind::Hit, Kind::Miss, Kind::Seen],
+            true => &[Kind::Hit, Kind::Miss],
+        }
+    }
+
     fn contest(&self, kind: Kind) -> Contest<'_> {
         let (set, pass) = (&self.set, Stream::pass(self.flow_count).min(PASS_MAX));
         let name = |what| format!("flow/{what}/{}/{}", self.size.name, super::short(self.pages));
@@ -166,12 +158,10 @@ impl Measured {
             }
             Kind::Hit => contest(&name("hit"), set, pass, Set::hits),
             Kind::Miss => contest(&name("miss"), set, pass, Set::misses),
-            Kind::Ageing => ageing(&name("age"), set, pass),
             Kind::Seen => seen(&name("seen"), set, pass),
         };
         // Tables that are larger than the core's own cache differ in how they use the shared one.
-        let is_alike = !self.size.has_more || kind == Kind::Ageing;
-        if is_alike { contest } else { contest.visits_a_turn(2) }
+        if self.size.has_more { contest.visits_a_turn(2) } else { contest }
     }
 
     fn show(&self, bench: &mut Bench, kind: Kind, outcome: &Outcome) {
@@ -190,11 +180,6 @@ impl Measured {
                 }
             }
             Kind::Miss => push(bench, outcome, &row("miss"), RTE, MISS_AIM),
-            Kind::Ageing => {
-                let sides = ("hotloop, ageing", "hotloop");
-                let row = outcome.row(&row("hit with ageing"), UNIT, sides, AGEING_AIM);
-                bench.table.rows.push(row);
-            }
             Kind::Seen => {
                 push(bench, outcome, &row("hit, seen written"), RTE, size.hit.0);
                 push(bench, outcome, &row("hit, seen written"), "hashbrown", size.hit.1);
@@ -237,23 +222,6 @@ fn contest<'a>(name: &str, set: &'a LazySet, pass: u64, of: Of) -> Contest<'a> {
         .with(side("hotloop", set, |it, keys| it.ours.find(keys, &mut it.now_ns, 0)))
         .with(side("hashbrown", set, |it, keys| it.hashbrown.find(keys)))
         .with(side(RTE, set, |it, keys| it.rte_hash.find(keys)))
-}
-
-/// Lookups with and without a call for ageing after each burst; no flow expires.
-fn ageing<'a>(name: &str, set: &'a LazySet, pass: u64) -> Contest<'a> {
-    let set = (set, pass, Set::hits as Of);
-    let with = side("hotloop, ageing", set, |it, keys| {
-        let mut sum = 0;
-        for burst in keys.chunks(BURST) {
-            sum += it.ours.find(burst, &mut it.now_ns, 0);
-            it.ours.0.age(it.now_ns, AGEING_BUDGET, |_, _| unreachable!());
-        }
-        sum
-    });
-    let without = side("hotloop", set, |it, keys| {
-        keys.chunks(BURST).map(|burst| it.ours.find(burst, &mut it.now_ns, 0)).sum()
-    });
-    Contest::new(name).with(with).with(without)
 }
 
 /// Time advances by a step from burst to burst: every table writes it into each flow that is found.

@@ -13,8 +13,7 @@ use hotloop_measure::hugepages::Reserved;
 /// Number of 2 MiB pages for all tables together.
 const HUGEPAGE_COUNT: usize = 2_200;
 
-/// All rows of the flow table: lookups on the largest pages, hits on the smallest, too, the rest on
-/// the largest.
+/// All rows of the flow table, on the largest pages.
 pub fn bench(bench: &mut Bench) {
     let row_count = bench.table.rows.len();
     let reserved = Reserved::hugepages(HUGEPAGE_COUNT);

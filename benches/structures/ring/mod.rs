@@ -4,11 +4,9 @@
 //! numbers per step. An end that finds its ring full or empty pauses and tries again. Each end's
 //! private data has lines of its own, as in a program with each end owned by a thread.
 
-mod transfers;
 mod turns;
 
 use crate::Bench;
-use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 use hotloop::dpdk::Eal;
 use hotloop_benches::peers::rte_ring;
@@ -18,14 +16,13 @@ use hotloop_measure::distance::Distance;
 use ringbuf::HeapRb;
 use ringbuf::traits::{Consumer as _, Producer as _, Split as _};
 use std::hint::spin_loop;
-use std::sync::Arc;
 use std::time::Duration;
 
 const CAPACITY: usize = 1_024;
 
 const BATCH_MAX: usize = 64;
 
-const PEERS: [&str; 4] = ["rte_ring", "rtrb", "ringbuf", "ArrayQueue"];
+const PEERS: [&str; 3] = ["rte_ring", "rtrb", "ringbuf"];
 
 /// By batch: the targets relative to `rte_ring`, between near cores and far ones.
 const AIMS: [(usize, [f64; 2]); 4] =
@@ -42,7 +39,6 @@ pub fn bench(bench: &mut Bench, pair: Pair) -> Result<(), String> {
             .side(PEERS[0], dpdk(bench.eal, pair, batch)?)
             .side(PEERS[1], rtrb(pair, batch))
             .side(PEERS[2], ringbuf(pair, batch))
-            .side(PEERS[3], array_queue(pair, batch))
             .between(pair);
         let Some(outcome) = contest.run(&mut bench.instrument) else { continue };
         let name = |it: Distance| format!("ring, {} cores, batch {batch}", it.name());
@@ -52,7 +48,6 @@ pub fn bench(bench: &mut Bench, pair: Pair) -> Result<(), String> {
             PEERS.map(row).into()
         });
     }
-    bench.table.notes.push(transfers::note());
     turns::bench(bench)
 }
 
@@ -106,24 +101,6 @@ fn ringbuf(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
 fn ringbuf_ends() -> (impl Push, impl Pop) {
     let (mut tx, mut rx) = apart(HeapRb::<u64>::new(CAPACITY).split());
     (move |items: &[u64]| tx.push_slice(items), added_up(move |out| rx.pop_slice(out)))
-}
-
-fn array_queue(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
-    let tx = Arc::new(ArrayQueue::new(CAPACITY));
-    let rx = Arc::clone(&tx);
-    between(pair, batch, (move |item| tx.push(item).is_ok(), move || rx.pop()), array_queue_ends())
-}
-
-/// ArrayQueue has no bursts: items go one by one, `batch` times.
-fn array_queue_ends() -> (impl Push, impl Pop) {
-    let tx = Arc::new(ArrayQueue::new(CAPACITY));
-    let rx = Arc::clone(&tx);
-    let push = move |items: &[u64]| items.iter().take_while(|item| tx.push(**item).is_ok()).count();
-    let pop = added_up(move |out| {
-        let filled = out.iter_mut().map_while(|place| rx.pop().map(|item| *place = item));
-        filled.count()
-    });
-    (push, pop)
 }
 
 fn apart<P, C>((producer, consumer): (P, C)) -> (CachePadded<P>, CachePadded<C>) {

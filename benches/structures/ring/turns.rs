@@ -2,8 +2,8 @@
 //! exact instruction counts.
 
 use super::{
-    BATCH_MAX, CAPACITY, OTHERS_AIM, PEERS, Pop, Push, array_queue_ends, hotloop_ends,
-    ringbuf_ends, rtrb_ends, sum_below,
+    BATCH_MAX, CAPACITY, OTHERS_AIM, PEERS, Pop, Push, hotloop_ends, ringbuf_ends, rtrb_ends,
+    sum_below,
 };
 use crate::Bench;
 use hotloop::dpdk::Eal;
@@ -20,8 +20,7 @@ pub fn bench(bench: &mut Bench) -> Result<(), String> {
             .side("hotloop", by_turns(batch, hotloop_ends()))
             .side(PEERS[0], dpdk(bench.eal, batch)?)
             .side(PEERS[1], by_turns(batch, rtrb_ends()))
-            .side(PEERS[2], by_turns(batch, ringbuf_ends()))
-            .side(PEERS[3], by_turns(batch, array_queue_ends()));
+            .side(PEERS[2], by_turns(batch, ringbuf_ends()));
         let Some(outcome) = contest.run(&mut bench.instrument) else { continue };
         let name = format!("ring, both ends by turns, batch {batch}");
         let rows = PEERS
