@@ -12,17 +12,22 @@
 use hotloop::dpdk::{Eal, Port, PortConfig};
 use hotloop::engine::Graph;
 use hotloop::stage::Instant;
-use hotloop_benches::beside_testpmd;
 use hotloop_benches::engines::assembled;
-use hotloop_benches::forwarder::{self, Case, Mode};
+use hotloop_benches::forwarder::{self, Case, Forwarder, Mode};
 use hotloop_benches::peers::forward::{From, Loop};
-use hotloop_measure::contest::{Bursts, Contest, Side};
+use hotloop_benches::testpmd::{Settings, Testpmd};
+use hotloop_measure::alternate::Rates;
+use hotloop_measure::contest::Contest;
 use hotloop_measure::cores::Pair;
+use hotloop_measure::hugepages::Reserved;
 use hotloop_measure::instrument::Instrument;
 use hotloop_measure::row::Row;
 use hotloop_measure::table::Table;
 use std::process::ExitCode;
 use std::time::{self, Duration};
+
+/// Number of 2 MiB pages that our forwarder and testpmd need at a time.
+const HUGEPAGE_COUNT: usize = 600;
 
 /// Targets relative to testpmd, with hugepages and without.
 const AIM: f64 = 1.0;
@@ -41,27 +46,51 @@ fn run() -> Result<(), String> {
     let mut instrument = Instrument::new(false, true)?;
     let mut table = Table::default();
     if !instrument.is_counting() {
-        beside_testpmd::bench(&cases(), &instrument, &mut table);
+        beside_testpmd(&instrument, &mut table);
     }
     Pair::pin()?;
     in_process(&mut instrument, &mut table).map_err(|error| error.to_string())?;
     instrument.publish("forward", table)
 }
 
-/// Both modes with bursts of both lengths, with hugepages and without.
+/// Receiving and freeing; and both modes with bursts of both lengths, with hugepages and without.
 fn cases() -> Vec<(String, Case, f64)> {
-    let mut cases = Vec::new();
+    let rx_only = Case { mode: Mode::RxOnly, burst: 64, hugepages: true };
+    let mut cases = vec![("rxonly".to_owned(), rx_only, AIM)];
     for mode in [Mode::Io, Mode::MacSwap] {
         for burst in [32, 64] {
             for (hugepages, pages, aim) in
                 [(true, "hugepages", AIM), (false, "no hugepages", AIM_SMALL_PAGES)]
             {
                 let name = format!("{}, burst {burst}, {pages}", mode.name());
-                cases.push((name, Case { mode: mode.clone(), burst, hugepages }, aim));
+                cases.push((name, Case { mode, burst, hugepages }, aim));
             }
         }
     }
     cases
+}
+
+/// Our forwarder and testpmd, in turns on one CPU.
+fn beside_testpmd(instrument: &Instrument, table: &mut Table) {
+    let reserved = Reserved::hugepages(HUGEPAGE_COUNT);
+    for (name, case, aim) in cases() {
+        eprintln!("measuring {name}");
+        let rates = match &reserved {
+            Err(reason) if case.hugepages => Err(reason.clone()),
+            _ => Rates::of(&name, instrument, || {
+                let theirs = Testpmd::start(&Settings::of(&case))?;
+                Ok((Forwarder::start(&case)?, theirs))
+            }),
+        };
+        match rates {
+            Ok(None) => (),
+            Ok(Some(rates)) => {
+                let (ours, theirs) = rates.figures();
+                table.rows.push(Row::rate(&name, "testpmd", "Mpps", (&ours, &theirs), aim));
+            }
+            Err(reason) => table.unshown.push(format!("{name}: {reason}")),
+        }
+    }
 }
 
 /// The engine compared with a loop in C over ports of the same kind, and five stages compared with
@@ -91,8 +120,7 @@ fn in_process(instrument: &mut Instrument, table: &mut Table) -> hotloop::Result
         }
     }
     rx_only(eal, instrument, table)?;
-    stages(eal, instrument, table)?;
-    burst_times(eal, instrument, table)
+    stages(eal, instrument, table)
 }
 
 /// Receiving and freeing.
@@ -131,42 +159,6 @@ fn open(eal: Eal, index: usize) -> hotloop::Result<Port> {
     let config =
         PortConfig { rx_descriptor_count: 64, tx_descriptor_count: 64, ..PortConfig::default() };
     Ok(Port::open_with(eal, &format!("net_null{index},size=64,copy=0"), config)?)
-}
-
-/// The time of bursts of 32, including the slowest of a thousand.
-fn burst_times(eal: Eal, instrument: &mut Instrument, table: &mut Table) -> hotloop::Result<()> {
-    let (lan, wan) = (open(eal, 0)?, open(eal, 1)?);
-    let (lan_c, wan_c) = (open(eal, 2)?, open(eal, 3)?);
-    let mut theirs = Loop::new(&lan_c, &wan_c)?;
-    let mut step = stepper(forwarder::swapping_graph(&lan, &wan, 32))?;
-    let (of_ours, of_theirs) = (Bursts::default(), Bursts::default());
-    let ours = Side::new("hotloop", |count| timed(count, &of_ours, &mut step));
-    let theirs =
-        Side::new("loop in C", |count| timed(count, &of_theirs, || theirs.forward(1, 32, true)));
-    let contest = Contest::new("forward/burst");
-    let contest = contest.with(ours.bursts(&of_ours)).with(theirs.bursts(&of_theirs));
-    let Some(outcome) = contest.run(instrument) else { return Ok(()) };
-    for (name, share) in [("median", 0.5), ("99.9 %", 0.999)] {
-        let figure = |side| outcome.burst_time(side, share);
-        let name = format!("macswap, time of a burst of 32, {name}");
-        let figures = (&figure("hotloop"), &figure("loop in C"));
-        table.rows.push(Row::time(&name, "loop in C", "ns", figures, LOOP_AIM));
-    }
-    Ok(())
-}
-
-/// Forwards bursts and reads the clock after each.
-fn timed(count: u64, bursts: &Bursts, mut step: impl FnMut() -> u64) -> Duration {
-    let mut bursts = bursts.borrow_mut();
-    let (start, mut done) = (time::Instant::now(), 0);
-    let mut before = start;
-    while done < count {
-        done += step();
-        let now = time::Instant::now();
-        bursts.push((now - before).as_nanos() as u32);
-        before = now;
-    }
-    (before - start).mul_f64(count as f64 / done as f64)
 }
 
 /// Steps the only core of a graph. Returns the number of packets received in a step. Time advances

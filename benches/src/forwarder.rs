@@ -1,11 +1,9 @@
 //! hello-forward's graph over two net_null ports, and other graphs for comparison with testpmd's
 //! modes, in a process of its own: EAL starts once per process, with hugepages or without.
 
-use crate::datagrams::playing;
 use crate::engines::on_cpus;
 use hotloop::dpdk::RxQueue;
 use hotloop::engine::Graph;
-use hotloop::packet::ip::protocol;
 use hotloop::prelude::*;
 use hotloop_measure::alternate::{CPU, Forwarding, Measured};
 use hotloop_measure::cpu_time::Thread;
@@ -13,7 +11,6 @@ use hotloop_measure::program;
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -21,7 +18,7 @@ use std::time::Duration;
 pub const WARM_UP: Duration = Duration::from_millis(300);
 
 /// A forwarder's treatment of packets.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Mode {
     /// Receives and frees them.
     RxOnly,
@@ -29,37 +26,27 @@ pub enum Mode {
     Io,
     /// Swaps their Ethernet addresses.
     MacSwap,
-    /// Swaps their Ethernet addresses, IP addresses and ports.
-    FiveTupleSwap {
-        /// A capture of frames that are received over and over.
-        capture: PathBuf,
-    },
 }
 
 impl Mode {
     /// testpmd's name for the mode.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::RxOnly => "rxonly",
             Self::Io => "io",
             Self::MacSwap => "macswap",
-            Self::FiveTupleSwap { .. } => "5tswap",
-        }
-    }
-
-    /// The receiving and the sending device.
-    #[must_use]
-    pub fn devices(&self) -> Vec<String> {
-        match self {
-            Self::FiveTupleSwap { capture } => vec![playing(capture)],
-            _ => [0, 1].map(|index| format!("net_null{index},size=64,copy=0")).into(),
         }
     }
 }
 
+/// The receiving and the sending device.
+pub(crate) fn devices() -> [String; 2] {
+    [0, 1].map(|index| format!("net_null{index},size=64,copy=0"))
+}
+
 /// Settings of one measurement.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Case {
     /// The treatment of packets.
     pub mode: Mode,
@@ -156,18 +143,12 @@ pub fn forward(settings: &str) -> hotloop::Result<()> {
     } else {
         Eal::embedded()?
     };
-    let devices = case.mode.devices();
-    let ports: Result<Vec<_>, _> = devices.iter().map(|device| Port::open(eal, device)).collect();
-    let ports = ports?;
-    let (lan, wan) = (&ports[0], ports.last().expect("there is one at least"));
+    let [lan, wan] = devices().map(|device| Port::open(eal, &device));
+    let (lan, wan) = (lan?, wan?);
     match case.mode {
-        Mode::RxOnly => serve(receiving_graph(lan, case.burst)),
-        Mode::Io => serve(graph(lan, wan, case.burst)),
-        Mode::MacSwap => serve(swapping_graph(lan, wan, case.burst)),
-        Mode::FiveTupleSwap { .. } => {
-            let received = source(limited(lan, case.burst));
-            serve(received.stage(|_| each(swap_all)).sink(|core| wan.tx_queue(core)))
-        }
+        Mode::RxOnly => serve(receiving_graph(&lan, case.burst)),
+        Mode::Io => serve(graph(&lan, &wan, case.burst)),
+        Mode::MacSwap => serve(swapping_graph(&lan, &wan, case.burst)),
     }
 }
 
@@ -176,31 +157,6 @@ pub fn forward(settings: &str) -> hotloop::Result<()> {
 pub fn swap_addresses(mut packet: Packet) -> Packet {
     ethernet::swap_addresses(&mut packet);
     packet
-}
-
-fn swap_all(packet: Packet) -> Packet {
-    let mut packet = swap_addresses(packet);
-    let ip = packet.data_mut().get_mut(ethernet::HEADER_BYTES..).unwrap_or_default();
-    if let Some(headers) = headers_to_ports(ip) {
-        swap_ends(headers);
-    }
-    packet
-}
-
-/// The header of IPv4 without options, and the ports of TCP or UDP after it; `None` if a packet has
-/// none.
-pub fn headers_to_ports(ip: &mut [u8]) -> Option<&mut [u8; 24]> {
-    let is_known = |protocol| [protocol::TCP, protocol::UDP].contains(&protocol);
-    let headers = ip.first_chunk_mut()?;
-    (headers[0] == 0x45 && is_known(headers[9])).then_some(headers)
-}
-
-/// Swaps addresses and ports, which leaves checksums right.
-pub fn swap_ends(headers: &mut [u8; 24]) {
-    let (first, second) = headers[12..20].split_at_mut(4);
-    first.swap_with_slice(second);
-    let (first, second) = headers[20..24].split_at_mut(2);
-    first.swap_with_slice(second);
 }
 
 /// A graph that frees received packets.

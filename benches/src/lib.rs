@@ -7,7 +7,6 @@
 )]
 
 pub mod bed;
-pub mod beside_testpmd;
 pub mod buffer;
 pub mod configuration;
 pub mod datagrams;

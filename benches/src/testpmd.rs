@@ -1,6 +1,6 @@
 //! The peer of forwarding: DPDK's own `dpdk-testpmd`, controlled through its command line.
 
-use crate::forwarder::Case;
+use crate::forwarder::{Case, devices};
 use hotloop_measure::alternate::{Forwarding, Measured};
 use hotloop_measure::cpu_time::Thread;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -25,19 +25,17 @@ pub struct Settings<'a> {
 }
 
 impl Settings<'static> {
-    /// The mode of a case, over the same devices.
+    /// A case's mode, over the same devices.
     #[must_use]
     pub fn of(case: &Case) -> Self {
-        let devices = case.mode.devices();
-        let topology = (devices.len() == 1).then(|| "--port-topology=loop".to_owned());
         Self {
             mode: case.mode.name(),
-            devices,
+            devices: devices().into(),
             // Room for the mbufs, and not much more: all of it is cleared at the start.
             memory_mib: 128,
             hugepages: case.hugepages,
             mbuf_count: 16_384,
-            others: [format!("--burst={}", case.burst)].into_iter().chain(topology).collect(),
+            others: vec![format!("--burst={}", case.burst)],
         }
     }
 }

@@ -32,7 +32,7 @@ pub const ALL_NEEDS: [Group; 4] = [Group::Testpmd, Group::Valgrind, Group::Netwo
 const NEEDS: [(&str, &[Group]); 8] = [
     ("balancer", &[Group::Testpmd, Group::Valgrind]),
     ("deployments", &[Group::Network]),
-    ("engine", &[Group::Testpmd, Group::Valgrind]),
+    ("engine", &[Group::Valgrind]),
     ("forward", &[Group::Testpmd, Group::Valgrind]),
     ("growth", &[Group::Valgrind]),
     // The benchmark itself reports other missing parts.

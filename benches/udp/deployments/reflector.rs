@@ -11,7 +11,6 @@ use hotloop::packet::flow_key::FlowKeyV4;
 use hotloop::packet::ip::protocol;
 use hotloop::prelude::*;
 use hotloop_benches::engines::on_cpus;
-use hotloop_benches::forwarder::{headers_to_ports, swap_ends};
 use std::io::{Read, stdin};
 use std::net::Ipv4Addr;
 
@@ -137,6 +136,22 @@ impl Flows {
         swap_ends(headers);
         true
     }
+}
+
+/// The header of IPv4 without options, and the ports of TCP or UDP after it; `None` if a packet has
+/// none.
+fn headers_to_ports(ip: &mut [u8]) -> Option<&mut [u8; 24]> {
+    let is_known = |protocol| [protocol::TCP, protocol::UDP].contains(&protocol);
+    let headers = ip.first_chunk_mut()?;
+    (headers[0] == 0x45 && is_known(headers[9])).then_some(headers)
+}
+
+/// Swaps addresses and ports, which leaves checksums right.
+fn swap_ends(headers: &mut [u8; 24]) {
+    let (first, second) = headers[12..20].split_at_mut(4);
+    first.swap_with_slice(second);
+    let (first, second) = headers[20..24].split_at_mut(2);
+    first.swap_with_slice(second);
 }
 
 drop_reasons! {
