@@ -12,7 +12,7 @@ use hotloop_benches::configuration::{BACKEND_COUNT, ONE_CORE, configuration, egr
 use hotloop_benches::datagrams::playing;
 use hotloop_benches::forwarder::{Forwarder, serve};
 use hotloop_benches::testpmd::{Settings, Testpmd};
-use hotloop_benches::traffic::{ACK, Sizes, Writer};
+use hotloop_benches::traffic::{ACK, Writer};
 use hotloop_capture::write_frames;
 use hotloop_measure::alternate::{Forwarding, Rates};
 use hotloop_measure::instrument::Instrument;
@@ -26,16 +26,13 @@ use std::time::Duration;
 /// A size, and the target rate relative to testpmd's.
 const SIZES: [(&str, u32, f64); 2] = [("1K", 1_000, 0.65), ("1M", 1_000_000, 0.65)];
 
-/// How long each of the others is measured, by itself.
-const OTHERS_TIME: Duration = Duration::from_millis(800);
+/// How long hello-forward is measured, by itself.
+const HELLO_TIME: Duration = Duration::from_millis(800);
 
 const SERVICE_COUNT: u32 = 10;
 
 /// The peer swaps addresses and ports: it reads and writes every header, as a balancer does.
 const PEER: &str = "5tswap";
-
-/// testpmd's other modes, shown for comparison.
-const OTHERS: [&str; 2] = ["io", "csum"];
 
 /// The data room of each mbuf in bytes, on both sides: the device needs an mbuf for each frame of
 /// the capture, and frames are 64 bytes long.
@@ -92,8 +89,8 @@ pub fn bench(bench: &mut Bench, hugepages: bool) {
     }
 }
 
-/// Compares the rates of both sides, and shows other modes on the same capture. Returns nothing in
-/// a process that plays a part of another one's run.
+/// Compares the rates of both sides, and measures hello-forward on the same capture. Returns nothing
+/// in a process that plays a part of another one's run.
 fn compare(
     row: &str,
     flow_count: u32,
@@ -107,25 +104,20 @@ fn compare(
     let case = Case { function: Function::Balancer, capture: path, flow_count, hugepages };
     let hello = Case { function: Function::HelloForward, ..case.clone() };
     let rates = Rates::of(row, instrument, || {
-        let theirs = Testpmd::start(&settings(&case, PEER))?;
+        let theirs = Testpmd::start(&settings(&case))?;
         Ok((Forwarder::start(&case)?, theirs))
     })?;
     let Some(rates) = rates else { return Ok(None) };
-    let mut others = Vec::new();
-    for mode in OTHERS {
-        let measured = Testpmd::start(&settings(&case, mode))?.measure(OTHERS_TIME)?;
-        others.push(format!("testpmd {mode} {:.1}", measured.mpps()));
-    }
     let mut forwarder = Forwarder::start(&hello)?;
     forwarder.begin()?;
-    std::thread::sleep(OTHERS_TIME);
+    std::thread::sleep(HELLO_TIME);
     let hello = forwarder.end()?.mpps();
-    Ok(Some((rates, format!("{}, hello-forward {hello:.1} Mpps", others.join(", ")))))
+    Ok(Some((rates, format!("hello-forward {hello:.1} Mpps"))))
 }
 
-fn settings<'a>(case: &Case, mode: &'a str) -> Settings<'a> {
+fn settings(case: &Case) -> Settings {
     Settings {
-        mode,
+        mode: PEER,
         devices: vec![case.device()],
         memory_mib: case.memory_mib(),
         hugepages: case.hugepages,
@@ -140,10 +132,9 @@ fn settings<'a>(case: &Case, mode: &'a str) -> Settings<'a> {
 
 /// The frames of the capture: one of each flow, in random order.
 fn frames(flow_count: u32) -> impl Iterator<Item = Vec<u8>> {
-    let (mut writer, mut buffer) = (Writer::new(Sizes::Small, SERVICE_COUNT), Buffer::new());
+    let (writer, mut buffer) = (Writer::new(SERVICE_COUNT), Buffer::new());
     Random::seeded(3).shuffled(flow_count).into_iter().map(move |flow| {
         writer.write(&mut buffer, flow, ACK);
-        // The payload's bytes that the writer leaves are the buffer's: zeroes.
         buffer.data().to_vec()
     })
 }

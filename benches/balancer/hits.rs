@@ -7,7 +7,6 @@ use hotloop::packet::flow_key::FlowKeyV4;
 use hotloop_balancer::connection::Connection;
 use hotloop_benches::bed::{Bed, LazyBed, Setup, to_enter};
 use hotloop_benches::peers::lines::RandomLines;
-use hotloop_benches::traffic::Sizes;
 use hotloop_measure::contest::{Bursts, Contest, Outcome, PASS_MAX, Side};
 use hotloop_measure::figure::Figure;
 use hotloop_measure::row::Row;
@@ -30,9 +29,6 @@ const SIZES: [Size; 3] = [
     Size { name: "8M", flow_count: 8_000_000, instructions_max: 320.0, lines_max: Some(4.2) },
 ];
 
-/// The size shown with mixed lengths.
-const IMIX_SIZE: &str = "1M";
-
 const SERVICES_FEW: u32 = 10;
 const SERVICES_MANY: u32 = 10_000;
 
@@ -44,8 +40,6 @@ const FEW: &str = "10 services";
 const MANY: &str = "10,000 services";
 const HELLO: &str = "hello-forward";
 const LINE: &str = "random line";
-const IMIX: &str = "10 services, IMIX";
-const HELLO_IMIX: &str = "hello-forward, IMIX";
 
 /// A size, and its measured parameters.
 pub struct Measured<'a> {
@@ -53,7 +47,7 @@ pub struct Measured<'a> {
     /// Packets of a warm-up.
     pass: u64,
     lines: RefCell<RandomLines>,
-    sides: Vec<(&'static str, LazyBed<'a>, Bursts)>,
+    sides: [(&'static str, LazyBed<'a>, Bursts); 3],
 }
 
 /// All sizes; without the largest in a quick run.
@@ -65,21 +59,13 @@ pub fn sizes(bench: &Bench) -> Result<Vec<Measured<'static>>, String> {
 impl Measured<'_> {
     fn new(size: &'static Size, is_counting: bool) -> Result<Self, String> {
         let flow_count = to_enter(size.flow_count, is_counting);
-        let balancer = |service_count, sizes| {
-            LazyBed::new(move || {
-                Bed::balancer(&Setup { sizes, ..Setup::hits(service_count, flow_count) })
-            })
+        let balancer = |service_count| {
+            LazyBed::new(move || Bed::balancer(&Setup::hits(service_count, flow_count)))
         };
-        let hello = |sizes| LazyBed::new(move || Bed::hello_forward(flow_count, sizes));
-        let mut sides = vec![
-            (FEW, balancer(SERVICES_FEW, Sizes::Small), Bursts::default()),
-            (MANY, balancer(SERVICES_MANY, Sizes::Small), Bursts::default()),
-            (HELLO, hello(Sizes::Small), Bursts::default()),
-        ];
-        if size.name == IMIX_SIZE {
-            sides.push((IMIX, balancer(SERVICES_FEW, Sizes::Imix), Bursts::default()));
-            sides.push((HELLO_IMIX, hello(Sizes::Imix), Bursts::default()));
-        }
+        let hello = LazyBed::new(move || Bed::hello_forward(flow_count));
+        let sides =
+            [(FEW, balancer(SERVICES_FEW)), (MANY, balancer(SERVICES_MANY)), (HELLO, hello)];
+        let sides = sides.map(|(name, bed)| (name, bed, Bursts::default()));
         let lines = RefCell::new(lines(flow_count)?);
         Ok(Self { size, pass: u64::from(flow_count).min(PASS_MAX), lines, sides })
     }
@@ -107,12 +93,10 @@ impl Measured<'_> {
 /// Rows and notes of one size.
 fn show(bench: &mut Bench, size: &Size, outcome: &Outcome) {
     let name = size.name;
-    let own = |side, hello| {
-        let (all, hello) = (outcome.figure(side), outcome.figure(hello));
-        all.with(&hello, |all, hello| all - hello)
-    };
+    let hello = outcome.figure(HELLO);
+    let own = |side| outcome.figure(side).with(&hello, |all, hello| all - hello);
     let own_count = |side| Some(outcome.instructions(side)? - outcome.instructions(HELLO)?);
-    let (few, many, line) = (own(FEW, HELLO), own(MANY, HELLO), outcome.figure(LINE));
+    let (few, many, line) = (own(FEW), own(MANY), outcome.figure(LINE));
     let row = format!("own work of a hit, {name} flows");
     if let Some(count) = own_count(FEW) {
         let limit = size.instructions_max;
@@ -140,18 +124,11 @@ fn show(bench: &mut Bench, size: &Size, outcome: &Outcome) {
         "hits, {name} flows: {:.1} ns a packet on one core, {:.1} in hello-forward, so {:.1} the \
          balancer's own; {:.1} with {MANY}; a random line {:.2} ns",
         outcome.figure(FEW).value,
-        outcome.figure(HELLO).value,
+        hello.value,
         few.value,
         many.value,
         line.value,
     ));
-    if name == IMIX_SIZE {
-        bench.table.notes.push(format!(
-            "hits, {name} flows, IMIX (frames of 64, 594 and 1,494 bytes as 7 to 4 to 1: the longest \
-             fit 1,500 bytes once they are wrapped): {:.1} ns the balancer's own",
-            own(IMIX, HELLO_IMIX).value
-        ));
-    }
 }
 
 /// Memory of the same size as a table of `flow_count` connections, on the same kind of pages.

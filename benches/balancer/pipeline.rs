@@ -8,7 +8,7 @@ use hotloop_balancer::balance::Route;
 use hotloop_balancer::counts::WorkerCounts;
 use hotloop_benches::configuration::{BACKEND_COUNT, ONE_CORE, PIPELINE, configuration, egresses};
 use hotloop_benches::engines::per_ns;
-use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
+use hotloop_benches::traffic::{ACK, Dial, Loop, Writer};
 use hotloop_measure::distance::{Distance, add_rows, rounds, trip_ns};
 use hotloop_measure::figure::Figure;
 use hotloop_measure::row::Row;
@@ -68,7 +68,7 @@ fn mpps(deployment: &str, flow_count: u32) -> Result<f64, String> {
     let config = configuration((10, BACKEND_COUNT), flow_count + flow_count / 16, deployment);
     let made = NetworkFunction::new(&config, egresses());
     let (function, steering) = made.map_err(|error| error.to_string())?;
-    let packets = Loop::new(BUFFER_COUNT, Writer::new(Sizes::Small, 10));
+    let packets = Loop::new(BUFFER_COUNT, Writer::new(10));
     let graph = function.graph(
         |core| packets.source(core),
         |core| Ok::<_, Error>(outlets([(Route(0), packets.sink(core)?)])),

@@ -7,7 +7,7 @@ use hotloop::packet::seed::Seed;
 use hotloop::prelude::*;
 use hotloop_benches::buffer::Buffer;
 use hotloop_benches::engines::{on_cpus, per_ns};
-use hotloop_benches::traffic::{ACK, Generator, Loop, Sizes, Writer};
+use hotloop_benches::traffic::{ACK, Generator, Loop, Writer};
 use hotloop_measure::figure::Figure;
 use hotloop_measure::row::Row;
 use hotloop_measure::table::Table;
@@ -81,7 +81,7 @@ pub fn bench(table: &mut Table) -> hotloop::Result<()> {
         table.unshown.push("the load of a core: there is one CPU".to_owned());
         return Ok(());
     };
-    let packets = Loop::new(BUFFER_COUNT, Writer::new(Sizes::Small, SERVICE_COUNT));
+    let packets = Loop::new(BUFFER_COUNT, Writer::new(SERVICE_COUNT));
     packets.dial().random(FLOW_COUNT, ACK);
     let rate = Arc::<Rate>::default();
     let offered = |core: &Core| {

@@ -5,7 +5,7 @@ use crate::objects::Objects;
 use crate::{BACKEND_COUNT, DRIVER, HELLO, KATRAN, OURS, SERVICE_COUNT, UNIT, WARM_COUNT};
 use crate::{net, settings};
 use hotloop_benches::bed::{Bed, LazyBed, Setup, to_enter};
-use hotloop_benches::traffic::{ACK, Sizes};
+use hotloop_benches::traffic::ACK;
 use hotloop_measure::contest::{Contest, Outcome, PASS_MAX, Side};
 use hotloop_measure::row::Row;
 use hotloop_measure::table::Table;
@@ -59,7 +59,7 @@ impl Measured<'_> {
             size,
             pass: u64::from(flow_count).min(PASS_MAX),
             ours: LazyBed::new(move || Bed::balancer(&setup)),
-            hello: LazyBed::new(move || Bed::hello_forward(flow_count, Sizes::Small)),
+            hello: LazyBed::new(move || Bed::hello_forward(flow_count)),
             katran,
             is_counting,
         }

@@ -2,7 +2,7 @@
 
 use crate::configuration::{BACKEND_COUNT, ONE_CORE, configuration, egresses};
 use crate::engines::assembled;
-use crate::traffic::{ACK, Dial, Loop, SYN, Sizes, Writer};
+use crate::traffic::{ACK, Dial, Loop, SYN, Writer};
 use hotloop::arena::Obtained;
 use hotloop::engine::{Asker, Assembly, Chain, Graph, Taps, outlets, source};
 use hotloop::stage::Error;
@@ -51,8 +51,6 @@ pub struct Setup {
     pub flow_count: u32,
     /// Capacity of the connection table.
     pub connections_max: u32,
-    /// Lengths of the frames.
-    pub sizes: Sizes,
 }
 
 impl Setup {
@@ -61,7 +59,7 @@ impl Setup {
         let roomy = flow_count + flow_count / 16;
         let connections_max = if roomy < CONNECTIONS_MAX { roomy } else { CONNECTIONS_MAX };
         let backend_count = BACKEND_COUNT;
-        Self { service_count, backend_count, flow_count, connections_max, sizes: Sizes::Small }
+        Self { service_count, backend_count, flow_count, connections_max }
     }
 
     /// Bytes of the balancer's connections.
@@ -140,10 +138,10 @@ impl Bed {
     }
 
     fn of(setup: &Setup, function: NetworkFunction, steering: &Steering) -> Result<Self, String> {
-        let Setup { service_count, flow_count, connections_max, sizes, .. } = *setup;
+        let Setup { service_count, flow_count, connections_max, .. } = *setup;
         // A graph borrows the network function, and lives as long as the process.
         let function = &*Box::leak(Box::new(function));
-        let packets = new_loop(sizes, service_count);
+        let packets = new_loop(service_count);
         let graph = function.graph(
             |core| packets.source(core),
             |core| Ok::<_, Error>(outlets([(Route(0), packets.sink(core)?)])),
@@ -160,8 +158,8 @@ impl Bed {
     ///
     /// # Errors
     /// If the graph can't be assembled.
-    pub fn hello_forward(flow_count: u32, sizes: Sizes) -> Result<Self, String> {
-        let packets = new_loop(sizes, 10);
+    pub fn hello_forward(flow_count: u32) -> Result<Self, String> {
+        let packets = new_loop(10);
         let graph = source(|core| packets.source(core)).sink(|core| packets.sink(core));
         let bed = Self::new(graph, packets)?;
         bed.hit(flow_count);
@@ -373,6 +371,6 @@ impl Visited<'_> {
     }
 }
 
-fn new_loop(sizes: Sizes, service_count: u32) -> &'static Loop {
-    Box::leak(Box::new(Loop::new(BUFFER_COUNT, Writer::new(sizes, service_count))))
+fn new_loop(service_count: u32) -> &'static Loop {
+    Box::leak(Box::new(Loop::new(BUFFER_COUNT, Writer::new(service_count))))
 }

@@ -5,13 +5,12 @@ use hotloop_measure::alternate::{Forwarding, Measured};
 use hotloop_measure::cpu_time::Thread;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
 
 /// testpmd's settings.
 #[derive(Clone, Debug)]
-pub struct Settings<'a> {
+pub struct Settings {
     /// testpmd's forwarding mode.
-    pub mode: &'a str,
+    pub mode: &'static str,
     /// The devices, by EAL's names.
     pub devices: Vec<String>,
     /// EAL's memory in MiB.
@@ -24,7 +23,7 @@ pub struct Settings<'a> {
     pub others: Vec<String>,
 }
 
-impl Settings<'static> {
+impl Settings {
     /// A case's mode, over the same devices.
     #[must_use]
     pub fn of(case: &Case) -> Self {
@@ -55,7 +54,7 @@ impl Testpmd {
     ///
     /// # Errors
     /// If testpmd isn't installed, or does not start.
-    pub fn start(settings: &Settings<'_>) -> Result<Self, String> {
+    pub fn start(settings: &Settings) -> Result<Self, String> {
         let mut process = spawn(settings)?;
         let commands = process.stdin.take().expect("it was piped");
         let lines = BufReader::new(process.stdout.take().expect("it was piped")).lines();
@@ -70,16 +69,6 @@ impl Testpmd {
                 Err(error)
             }
         }
-    }
-
-    /// testpmd's results in `time`, without a peer taking turns.
-    ///
-    /// # Errors
-    /// If testpmd ends.
-    pub fn measure(&mut self, time: Duration) -> Result<Measured, String> {
-        self.begin()?;
-        std::thread::sleep(time);
-        self.end()
     }
 
     fn command(&mut self, command: &str) -> Result<(), String> {
@@ -107,7 +96,8 @@ impl Forwarding for Testpmd {
         // testpmd prints this before its thread has come to rest.
         wait_for(&mut self.lines, "Done.")?;
         let cpu_ns = self.worker.cpu_ns()? - self.before_ns;
-        let count = line.split("RX-packets:").nth(1).and_then(|it| it.split_whitespace().next());
+        let count =
+            line.split("RX-packets:").nth(1).and_then(|rest| rest.split_whitespace().next());
         let packets = count.and_then(|count| count.parse().ok());
         let packets = packets.ok_or_else(|| format!("no count of packets in {line:?}"))?;
         Ok(Measured { packets, cpu_ns })
@@ -122,7 +112,7 @@ impl Drop for Testpmd {
     }
 }
 
-fn spawn(settings: &Settings<'_>) -> Result<Child, String> {
+fn spawn(settings: &Settings) -> Result<Child, String> {
     let memory: &[&str] =
         if settings.hugepages { &["--in-memory"] } else { &["--no-huge", "--no-shconf"] };
     // When writing to a pipe, testpmd would buffer its lines.

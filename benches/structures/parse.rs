@@ -11,9 +11,7 @@ use etherparse::{
     EtherType, Ethernet2HeaderSlice, IpNumber, Ipv4HeaderSlice, TcpHeaderSlice, UdpHeaderSlice,
 };
 use hotloop::packet::build::{self, PacketBuilder, echo_request, tcp, udp, unreachable};
-use hotloop::packet::classify::classify;
 use hotloop::packet::flow_key::FlowKey;
-use hotloop::packet::seed::Seed;
 use hotloop_benches::peers;
 use hotloop_measure::contest::Contest;
 use std::hint::black_box;
@@ -28,19 +26,16 @@ const UNSAFE_AIM: f64 = 1.0 / 1.15;
 const ETHERPARSE_AIM: f64 = 1.0 / 0.8;
 
 pub fn bench(bench: &mut Bench) {
-    let seed = Seed::new(42);
     let frames: Vec<_> = (0..FRAME_COUNT as u32).map(usual).collect();
     for frame in frames.iter().cloned().chain(unusual()) {
         let ours = hotloop(&frame);
         assert_eq!(by_hand(&frame), ours, "{frame:x?}");
         assert_eq!(etherparse(&frame), ours, "{frame:x?}");
-        assert_eq!(classified(&frame, &seed), ours, "{frame:x?}");
     }
     let contest = Contest::new("parse")
         .side("hotloop", |count| timed(&frames, count, hotloop))
         .side("unsafe by hand", |count| timed(&frames, count, by_hand))
-        .side("etherparse", |count| timed(&frames, count, etherparse))
-        .side("classify", |count| timed(&frames, count, |frame| classified(frame, &seed)));
+        .side("etherparse", |count| timed(&frames, count, etherparse));
     let Some(outcome) = contest.run(&mut bench.instrument) else { return };
     let (name, unit) = ("header parse to flow key", "ns a packet");
     let mut beside = |peer, aim| {
@@ -48,22 +43,11 @@ pub fn bench(bench: &mut Bench) {
     };
     beside("unsafe by hand", UNSAFE_AIM);
     beside("etherparse", ETHERPARSE_AIM);
-    bench.table.notes.push(format!(
-        "{name}: with the hash, the shard and the layout that `classify` finds as well, {:.2} ns",
-        outcome.figure("classify").value
-    ));
 }
 
 #[inline(always)]
 fn hotloop(frame: &[u8]) -> Option<FlowKey> {
     FlowKey::of(frame, frame.len())
-}
-
-/// The work of the stage `Classify`, followed by a stage that needs the key.
-#[inline(always)]
-fn classified(frame: &[u8], seed: &Seed) -> Option<FlowKey> {
-    let layout = classify(black_box(frame), seed);
-    black_box(layout).key(frame)
 }
 
 #[inline(always)]

@@ -1,8 +1,8 @@
 //! The frames of many flows, cheaply.
 //!
 //! Writing a frame copies 64 bytes and sets a few numbers. The fields that identify the flow are
-//! balanced with the IPv4 identification and the TCP sequence number, so that all frames of a size
-//! have the same, correct checksums.
+//! balanced with the IPv4 identification and the TCP sequence number, so that all frames have the
+//! same, correct checksums.
 
 use crate::buffer::Buffer;
 use hotloop::packet::checksum::{checksum, transport_v4};
@@ -30,63 +30,30 @@ pub const ACK: u8 = 0x10;
 /// TCP flags of a connection's first packet.
 pub const SYN: u8 = 0x02;
 
-/// Number of bytes written in each frame.
-const HEAD_BYTES: usize = 64;
-
-/// Lengths of consecutive frames in bytes, repeated in turn. Without the frame check sequence, as
-/// network functions see them.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Sizes {
-    /// The smallest frames with 10 bytes of payload.
-    Small,
-    /// Seven of 64, four of 594, one of 1,494: the usual mixture. Its longest frame would only fit
-    /// the path's 1,500 bytes unwrapped, and is shortened to fit wrapped, too.
-    Imix,
-}
-
-impl Sizes {
-    const fn bytes(self) -> &'static [usize] {
-        match self {
-            Self::Small => &[64],
-            Self::Imix => &[64, 594, 64, 64, 594, 64, 64, 594, 64, 64, 594, 1494],
-        }
-    }
-}
+/// Length of a frame: the smallest, with 10 bytes of payload. Without the frame check sequence, as
+/// network functions see it.
+const FRAME_BYTES: usize = 64;
 
 /// Writes the frames of flows.
 #[derive(Debug)]
 pub struct Writer {
-    heads: Box<[Head]>,
-    /// Index of the next head.
-    turn: usize,
+    /// The frame of flow 0.
+    first: [u8; FRAME_BYTES],
     service_count: u32,
-}
-
-/// The beginning of frames of one size, for flow 0.
-#[derive(Clone, Copy, Debug)]
-struct Head {
-    bytes: [u8; HEAD_BYTES],
-    frame_bytes: usize,
 }
 
 impl Writer {
     /// Frames of flows to `service_count` services, at most 131,072.
     #[must_use]
-    pub fn new(sizes: Sizes, service_count: u32) -> Self {
-        let heads = sizes.bytes().iter().map(|&frame_bytes| Head::new(frame_bytes));
-        Self { heads: heads.collect(), turn: 0, service_count }
+    pub fn new(service_count: u32) -> Self {
+        Self { first: first(), service_count }
     }
 
-    /// Writes the next frame into `buffer`, for the flow with this number.
+    /// Writes a frame into `buffer`, for the flow with this number.
     #[inline(always)]
-    pub fn write(&mut self, buffer: &mut Buffer, flow: u32, flags: u8) {
-        let head = &self.heads[self.turn];
-        self.turn += 1;
-        if self.turn == self.heads.len() {
-            self.turn = 0;
-        }
-        let bytes = buffer.begin::<HEAD_BYTES>(head.frame_bytes);
-        *bytes = head.bytes;
+    pub fn write(&self, buffer: &mut Buffer, flow: u32, flags: u8) {
+        let bytes = buffer.begin::<FRAME_BYTES>(FRAME_BYTES);
+        *bytes = self.first;
         put_flow(bytes, flow, service(flow, self.service_count));
         put_flags(bytes, flags);
     }
@@ -100,7 +67,7 @@ const fn service(flow: u32, service_count: u32) -> u32 {
 
 /// Writes the fields that differ between flows.
 #[inline(always)]
-fn put_flow(bytes: &mut [u8; HEAD_BYTES], flow: u32, service: u32) {
+fn put_flow(bytes: &mut [u8; FRAME_BYTES], flow: u32, service: u32) {
     // Clients of services above the first 65,536 are in the other network: the increase of one
     // address is the decrease of the other.
     let client = CLIENTS.to_bits() - (service & 0xffff_0000) + (flow & 0xffff);
@@ -118,40 +85,35 @@ fn put_flow(bytes: &mut [u8; HEAD_BYTES], flow: u32, service: u32) {
 
 /// Writes TCP's flags, balanced with the urgent pointer, which is ignored without its flag.
 #[inline(always)]
-fn put_flags(bytes: &mut [u8; HEAD_BYTES], flags: u8) {
+fn put_flags(bytes: &mut [u8; FRAME_BYTES], flags: u8) {
     bytes[47] = flags;
     bytes[52..54].copy_from_slice(&(!u16::from(flags)).to_be_bytes());
 }
 
-impl Head {
-    fn new(frame_bytes: usize) -> Self {
-        let mut bytes = [0; HEAD_BYTES];
-        bytes[..6].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
-        bytes[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 2]);
-        bytes[12..14].copy_from_slice(&[0x08, 0x00]);
-        let total_bytes = (frame_bytes - 14) as u16;
-        bytes[14] = 0x45;
-        bytes[16..18].copy_from_slice(&total_bytes.to_be_bytes());
-        // Don't fragment.
-        bytes[20] = 0x40;
-        (bytes[22], bytes[23]) = (64, protocol::TCP);
-        bytes[26..30].copy_from_slice(&CLIENTS.octets());
-        bytes[30..34].copy_from_slice(&SERVICES.octets());
-        bytes[36..38].copy_from_slice(&SERVICE_PORT.to_be_bytes());
-        // Five words of header, a window, and the fields that balance the flow and the flags.
-        bytes[46] = 0x50;
-        bytes[48..50].copy_from_slice(&[0xff, 0xff]);
-        put_flow(&mut bytes, 0, 0);
-        put_flags(&mut bytes, ACK);
-        let sum = checksum(&bytes[14..34]);
-        bytes[24..26].copy_from_slice(&sum.to_be_bytes());
-        // The payload is zeros, which add nothing.
-        let mut segment = vec![0; frame_bytes - 34];
-        segment[..HEAD_BYTES - 34].copy_from_slice(&bytes[34..]);
-        let sum = transport_v4(CLIENTS, SERVICES, protocol::TCP, &segment);
-        bytes[50..52].copy_from_slice(&sum.to_be_bytes());
-        Self { bytes, frame_bytes }
-    }
+/// The frame of flow 0.
+fn first() -> [u8; FRAME_BYTES] {
+    let mut bytes = [0; FRAME_BYTES];
+    bytes[..6].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
+    bytes[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 2]);
+    bytes[12..14].copy_from_slice(&[0x08, 0x00]);
+    bytes[14] = 0x45;
+    bytes[17] = (FRAME_BYTES - 14) as u8;
+    // Don't fragment.
+    bytes[20] = 0x40;
+    (bytes[22], bytes[23]) = (64, protocol::TCP);
+    bytes[26..30].copy_from_slice(&CLIENTS.octets());
+    bytes[30..34].copy_from_slice(&SERVICES.octets());
+    bytes[36..38].copy_from_slice(&SERVICE_PORT.to_be_bytes());
+    // Five words of header, a window, and the fields that balance the flow and the flags.
+    bytes[46] = 0x50;
+    bytes[48..50].copy_from_slice(&[0xff, 0xff]);
+    put_flow(&mut bytes, 0, 0);
+    put_flags(&mut bytes, ACK);
+    let sum = checksum(&bytes[14..34]);
+    bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+    let sum = transport_v4(CLIENTS, SERVICES, protocol::TCP, &bytes[34..]);
+    bytes[50..52].copy_from_slice(&sum.to_be_bytes());
+    bytes
 }
 
 #[cfg(test)]
@@ -164,8 +126,8 @@ mod tests {
 
     #[test]
     fn frames_are_whole_and_their_checksums_right() {
-        for (sizes, service_count) in [(Sizes::Small, 10), (Sizes::Imix, 131_072)] {
-            let mut writer = Writer::new(sizes, service_count);
+        for service_count in [10, 131_072] {
+            let writer = Writer::new(service_count);
             let flows = [0, 1, 65_535, 65_536, 7_999_999, FLOWS_MAX - 1];
             let mut keys = HashSet::new();
             for flow in flows.into_iter().chain(10..40) {

@@ -5,7 +5,7 @@
 
 mod frames;
 
-pub use frames::{ACK, FLOWS_MAX, SERVICE_PORT, SERVICES, SYN, Sizes, Writer};
+pub use frames::{ACK, FLOWS_MAX, SERVICE_PORT, SERVICES, SYN, Writer};
 
 use crate::buffer::Buffer;
 use hotloop::ring::{Consumer, Producer, ring};
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn buffers_go_round_and_the_dial_is_obeyed() {
-        let loop_ = Loop::new(100, Writer::new(Sizes::Small, 10));
+        let loop_ = Loop::new(100, Writer::new(10));
         let core = Core::new(0, 1);
         let (mut source, mut sink) = (loop_.source(&core).unwrap(), loop_.sink(&core).unwrap());
         assert!(loop_.source(&core).is_err() && loop_.sink(&core).is_err());

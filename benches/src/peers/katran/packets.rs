@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::configuration::{BACKENDS, NEXT_HOP};
-use crate::traffic::{ACK, Sizes, Writer};
+use crate::traffic::{ACK, Writer};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipv4::Ipv4View;
@@ -17,7 +17,7 @@ const IPV4_BYTES: usize = 20;
 /// The frame of a flow, as written by our source.
 pub fn frame(service_count: u32, flow: u32) -> [u8; FRAME_BYTES] {
     let mut buffer = Buffer::new();
-    Writer::new(Sizes::Small, service_count).write(&mut buffer, flow, ACK);
+    Writer::new(service_count).write(&mut buffer, flow, ACK);
     *buffer.data().first_chunk().expect("a frame of 64 bytes")
 }
 
