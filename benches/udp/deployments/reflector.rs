@@ -83,12 +83,6 @@ fn serve(graph: impl Graph, deployment: Deployment, cpus: &[usize]) -> hotloop::
     Ok(())
 }
 
-/// A flow of [`Flows::full`].
-fn key(index: u32) -> FlowKeyV4 {
-    let from = Ipv4Addr::from_bits(index);
-    FlowKeyV4::new(from, Ipv4Addr::LOCALHOST, 10_000, 4321, protocol::UDP)
-}
-
 /// The flows seen so far.
 pub struct Flows(Table<FlowKeyV4, u64>);
 
@@ -99,26 +93,6 @@ impl Flows {
     /// There is no memory for them.
     pub fn new() -> hotloop::Result<Self> {
         Ok(Self(Table::new(Arena::on(None)?, Config::new(FLOW_COUNT, IDLE_NS))?))
-    }
-
-    /// A full table, with flows that [`look_up`](Self::look_up) finds.
-    ///
-    /// # Errors
-    /// There is no memory for them.
-    pub fn full() -> hotloop::Result<Self> {
-        let mut flows = Self::new()?;
-        for index in 0..FLOW_COUNT as u32 {
-            let inserted = flows.0.insert(key(index), 0, 0_u64);
-            inserted.map_err(|error| hotloop::Error::message(format!("{error:?}")))?;
-        }
-        Ok(flows)
-    }
-
-    /// Looks up one of them.
-    #[inline]
-    pub fn look_up(&mut self, index: u32, now_ns: u64) {
-        let found = self.0.get(&key(index % FLOW_COUNT as u32), now_ns);
-        assert!(found.is_some(), "none has been idle for long");
     }
 
     /// Looks up the flow of an IPv4 packet, and swaps its addresses and ports, which leaves
