@@ -33,31 +33,10 @@ const SOME: u64 = 1_000;
 const FLOW_COUNTS: [u32; 2] = [1_000, 1_000_000];
 const SERVICE_COUNT: u32 = 10;
 
-/// One core with traffic.
-trait Played {
-    fn play(&mut self, count: u64) -> Duration;
-
-    fn taps(&self) -> Taps;
-}
-
-impl Played for Receiver {
-    fn play(&mut self, count: u64) -> Duration {
-        Self::play(self, count)
-    }
-
-    fn taps(&self) -> Taps {
-        Self::taps(self)
-    }
-}
-
-impl Played for Bed {
-    fn play(&mut self, count: u64) -> Duration {
-        Self::play(self, count)
-    }
-
-    fn taps(&self) -> Taps {
-        Self::taps(self)
-    }
+/// One core, whose traffic is played by a closure.
+struct Played<'a> {
+    taps: Taps,
+    play: Box<dyn FnMut(u64) -> Duration + 'a>,
 }
 
 /// Rows of both programs. The UDP sinks use net_ring devices with numbers from `first_device` on.
@@ -67,18 +46,22 @@ pub fn bench(
     instrument: &mut Instrument,
     table: &mut Table,
 ) -> Result<(), String> {
-    let text = |error: hotloop::Error| error.to_string();
-    let mut captures = Vec::new();
-    let mut sinks = Vec::new();
-    for index in first_device..first_device + 3 {
-        sinks.push(Receiver::new(eal, index).map_err(text)?);
-    }
-    let balancers = |flow_count| {
-        let setup = Setup::hits(SERVICE_COUNT, flow_count);
-        (0..3).map(|_| Bed::balancer(&setup)).collect::<Result<Vec<_>, _>>()
+    let sink = |index| {
+        let mut sink =
+            Receiver::new(eal, first_device + index).map_err(|error| error.to_string())?;
+        let (taps, play) = (sink.taps(), Box::new(move |count| sink.play(count)));
+        Ok::<_, String>(Played { taps, play })
     };
+    let balancer = |flow_count| {
+        let mut bed = Bed::balancer(&Setup::hits(SERVICE_COUNT, flow_count))?;
+        let (taps, play) = (bed.taps(), Box::new(move |count| bed.play(count)));
+        Ok::<_, String>(Played { taps, play })
+    };
+    let balancers = |count| Ok::<_, String>([balancer(count)?, balancer(count)?, balancer(count)?]);
+    let sinks = [sink(0)?, sink(1)?, sink(2)?];
     let (few, many) = (balancers(FLOW_COUNTS[0])?, balancers(FLOW_COUNTS[1])?);
     let (received, both) = (&Points::RECEIVE, &Points { send: true, ..Points::RECEIVE });
+    let mut captures = Vec::new();
     let contests = vec![
         contest("engine/captured UDP sink", eal, sinks, received, &mut captures)?,
         contest("engine/captured balancer", eal, few, both, &mut captures)?,
@@ -101,30 +84,25 @@ pub fn bench(
 fn contest<'a>(
     name: &str,
     eal: Eal,
-    three: Vec<impl Played + 'a>,
+    [never, mut over, mut filtered]: [Played<'a>; 3],
     points: &Points,
     captures: &mut Vec<Capture>,
 ) -> Result<Contest<'a>, String> {
-    let mut three = three.into_iter();
-    let mut next = || three.next().expect("there are three");
-    let (mut never, mut over, mut filtered) = (next(), next(), next());
     let filter = Filter::compile(eal, EXPRESSION).map_err(|error| error.to_string())?;
     let mut config = CaptureConfig { points: points.clone(), ..CaptureConfig::default() };
-    let begin = |taps: Taps, config: &_| taps.capture(config).map_err(|error| error.to_string());
-    let mut ended = begin(over.taps(), &config)?;
-    over.play(SOME);
+    let begin = |taps: &Taps, config: &_| taps.capture(config).map_err(|error| error.to_string());
+    let mut ended = begin(&over.taps, &config)?;
+    (over.play)(SOME);
     ended.stop();
-    over.play(SOME);
+    (over.play)(SOME);
     assert!(ended.totals().seen >= SOME && ended.totals().filtered == 0, "all of them are seen");
     drop(ended);
     config.filter = Some(Arc::new(filter));
-    let capture = begin(filtered.taps(), &config)?;
-    filtered.play(SOME);
+    let capture = begin(&filtered.taps, &config)?;
+    (filtered.play)(SOME);
     let totals = capture.totals();
     assert!(totals.seen >= SOME && totals.filtered == totals.seen, "none is wanted: {totals:?}");
     captures.push(capture);
-    let contest = Contest::new(name);
-    let contest = contest.side(NEVER, move |count| never.play(count));
-    let contest = contest.side(OVER, move |count| over.play(count));
-    Ok(contest.side(FILTERED, move |count| filtered.play(count)))
+    let contest = Contest::new(name).side(NEVER, never.play).side(OVER, over.play);
+    Ok(contest.side(FILTERED, filtered.play))
 }

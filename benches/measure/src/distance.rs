@@ -168,18 +168,6 @@ pub fn kept<T>(rounds: &[(Seen, T)]) -> usize {
     rounds.iter().filter(|(seen, _)| seen.distance().is_some()).count()
 }
 
-/// Nanoseconds of a line's way from the first CPU to the second, if there are two: `NAN`, which is
-/// no distance, while they are hardware threads of one core.
-///
-/// # Errors
-/// As for [`around`].
-///
-/// # Panics
-/// As for [`around`].
-pub fn trip_ns() -> Result<Option<f64>, String> {
-    Ok(look()?.map(|(trip_ns, _)| trip_ns))
-}
-
 /// The time of a line's way between the first two CPUs, and how long each multiplies, if there are
 /// two. Runs in a thread of its own: the calling one stays unpinned.
 fn look() -> Result<Option<(f64, [u64; 2])>, String> {
