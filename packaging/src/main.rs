@@ -1,9 +1,9 @@
-//! Writes the manual pages and shell completions of the programs that are packaged into a folder, from
-//! the same definitions that the programs read their arguments by.
+//! Writes the manual pages and shell completions of the packaged programs, from the programs' own
+//! definitions of their arguments.
 //!
 //! `hotloop-packaging FOLDER` writes `FOLDER/man/NAME.1`, a page for each program and each of its
-//! commands, and `FOLDER/completions/{bash,zsh,fish}`. It is a program of its own so that those that
-//! are shipped need not hold what makes them.
+//! commands, and `FOLDER/completions/{bash,zsh,fish}`. It is a separate program so that the
+//! packaged ones need not contain this code.
 
 #![forbid(unsafe_code)]
 
@@ -21,11 +21,11 @@ use std::process::ExitCode;
 const SHELLS: [(Shell, &str); 3] =
     [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")];
 
-/// Writes manual pages and shell completions of the programs that are packaged.
+/// Writes manual pages and shell completions of the packaged programs.
 #[derive(Parser)]
 #[command(name = "hotloop-packaging")]
 struct Cli {
-    /// The folder that they go to; made where there is none.
+    /// The folder for the files, created if missing.
     folder: PathBuf,
 }
 
@@ -36,8 +36,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// The programs that are packaged, with their commands: a new one needs a line here, and its assets in
-/// the manifest of its package, that of ipip-lb or of hotloop-top.
+/// The packaged programs, with their commands. A new one needs a line here, and its assets in the
+/// manifest of its package: that of ipip-lb or of hotloop-top.
 fn programs() -> [Command; 6] {
     let with_ctl = |program: Command| program.subcommand(ctl_command());
     [
@@ -52,7 +52,7 @@ fn programs() -> [Command; 6] {
 
 fn write(folder: &Path) -> io::Result<()> {
     let pages = folder.join("man");
-    // What was written before may have been the page of a command that is gone.
+    // An earlier run may have left the page of a command that is gone.
     if pages.exists() {
         fs::remove_dir_all(&pages)?;
     }
@@ -72,8 +72,8 @@ fn write(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// clap_complete 4.6 writes the dash of a program's name in two ways, so that bash never finds the case of
-/// a command.
+/// clap_complete 4.6 writes the dash of a program's name in two ways, so that bash never finds the
+/// case of a command.
 fn of_one_name(completions: &str, name: &str) -> String {
     completions.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__"))
 }

@@ -1,4 +1,4 @@
-//! Manual pages.
+//! Writes manual pages.
 
 use clap::Command;
 use clap_mangen::Man;
@@ -7,34 +7,34 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// What belongs to a service of the balancer.
+/// Files of the balancer's service.
 const FILES: [(&str, &str); 6] = [
     ("/etc/ipip-lb/NAME.toml", "The configuration of the service ipip-lb@NAME."),
     ("/etc/ipip-lb/NAME.env", "EAL_ARGS and OPTIONS, further arguments of that service."),
     ("/run/hotloop/ipip-lb@NAME.sock", "Its control socket: ipip-lb ctl --control PATH."),
-    ("/usr/share/doc/ipip-lb/README.md", "How to begin, and what is on the other pages there."),
+    ("/usr/share/doc/ipip-lb/README.md", "How to begin, and a list of the other pages there."),
     ("/usr/share/doc/ipip-lb/reference/config.md", "Every key of the configuration."),
     ("/usr/share/doc/ipip-lb/balancer/packets.md", "Every packet rule with its RFC."),
 ];
 
-/// What programs that carry packets end with.
+/// Exit codes of programs that carry packets.
 const EXIT_CODES: [(&str, &str); 4] = [
-    ("0", "All well; every packet is accounted for."),
+    ("0", "Success; every packet is accounted for."),
     ("1", "The run failed, or packets are not accounted for. ctl: the program refused."),
     ("2", "An argument, the configuration or a device is wrong. ctl: no program answers."),
     ("3", "A worker was stuck: it used too much CPU time without passing a burst boundary."),
 ];
 
-/// What hotloop-top ends with.
+/// Exit codes of hotloop-top.
 const TOP_EXIT_CODES: [(&str, &str); 3] = [
-    ("0", "It was ended by a key or a signal."),
+    ("0", "A key or a signal ended it."),
     ("1", "The terminal can't be used."),
     ("2", "An argument is wrong, or standard output is no terminal."),
 ];
 
-/// What hotloop-doctor ends with.
+/// Exit codes of hotloop-doctor.
 const DOCTOR_EXIT_CODES: [(&str, &str); 5] = [
-    ("0", "Nothing was found. What could not be read is unknown, and counts for nothing."),
+    ("0", "Nothing was found. Files that can't be read count as unknown."),
     ("1", "The doctor itself failed."),
     ("2", "An argument is wrong."),
     ("3", "Something costs speed."),
@@ -44,7 +44,7 @@ const DOCTOR_EXIT_CODES: [(&str, &str); 5] = [
 /// Writes the page of a program and those of its commands into a folder.
 pub fn write(program: &Command, folder: &Path) -> io::Result<()> {
     let mut program = program.clone().disable_help_subcommand(true);
-    // Gives commands their full names.
+    // Sets the full names of commands.
     program.build();
     write_one(&program, true, folder)
 }

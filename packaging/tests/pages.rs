@@ -1,11 +1,11 @@
-//! What the program of this package writes, as man and the shells read it.
+//! Checks the program's files with man and the shells.
 
 use hotloop_test_tools::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Everything, written to a folder of its own.
+/// Runs the program and returns the folder with all its files.
 fn written() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let status = Command::new(env!("CARGO_BIN_EXE_hotloop-packaging"))
@@ -60,7 +60,7 @@ fn every_program_and_command_has_a_page_that_says_what_it_does() {
     // The lines of an example stay apart.
     assert!(text("ipip-endpoint").contains("\n  ip link set tap0 arp off\n"));
     for page in files(&man) {
-        // A page that another one refers to is there.
+        // Every page that another page refers to exists.
         for word in fs::read_to_string(&page).unwrap().split_whitespace() {
             if let Some(name) = word.strip_suffix("(1)") {
                 let name = name.replace('\\', "");

@@ -1,15 +1,15 @@
-//! The unit, as systemd reads it.
+//! Checks the unit with systemd's own tools.
 
 use hotloop_test_tools::tool;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
 
-/// The most that `systemd-analyze security` may say, in tenths: 0 is closed, 100 open. What is left is
-/// the network, /proc and devices, which the program is there for.
+/// The highest allowed score of `systemd-analyze security`, in tenths: 0 is closed, 100 open. The
+/// network, /proc and devices remain open, as the program needs them.
 const EXPOSURE_TENTHS_MAX: u32 = 28;
 
-/// The unit's instance `x`, with a program that is there in place of the one that is packaged.
+/// The unit's instance `x`, with an existing program instead of the packaged one.
 struct Unit {
     _folder: tempfile::TempDir,
     path: PathBuf,
@@ -33,7 +33,7 @@ impl Unit {
     fn complaints(&self) -> String {
         let output = self.analyze(&["verify", "--man=no"]);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        // It also says what is wrong with other units of this machine.
+        // The output also lists problems of other units of this machine.
         errors.lines().filter(|line| line.contains("ipip-lb@")).collect()
     }
 }

@@ -1,30 +1,30 @@
-//! The bytes of a capture, part by part.
+//! Reads a capture's bytes part by part.
 
 use crate::frame::RECORD_BYTES_MAX;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 
-/// Why there is no further part.
+/// Why no further part follows.
 #[derive(Debug)]
 pub enum Stop {
-    /// The file ends before it.
+    /// The file ends before the part.
     End,
-    /// The file ends within it.
+    /// The file ends within the part.
     Cut,
-    /// It makes no sense, as the words say.
+    /// The part is malformed; the text describes how.
     Damaged(String),
-    /// It has frames of another link type than Ethernet.
+    /// The file has frames of another link type than Ethernet.
     OtherLink(u32),
-    /// The system doesn't give it.
+    /// The system fails to read the file.
     Unreadable(io::Error),
 }
 
-/// A file that is read from its beginning to its end.
+/// A file that is read once, from beginning to end.
 #[derive(Debug)]
 pub struct Input {
     file: BufReader<File>,
     part: Vec<u8>,
-    /// Whether its numbers are big-endian.
+    /// Whether the file's numbers are big-endian.
     pub is_big: bool,
 }
 
@@ -33,13 +33,13 @@ impl Input {
         Self { file: BufReader::new(file), part: Vec::new(), is_big: false }
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     pub fn part(&mut self, count: u32) -> Result<&[u8], Stop> {
         if count > RECORD_BYTES_MAX {
             return Err(Stop::Damaged(format!("{count} bytes long")));
         }
         self.part.clear();
-        // It grows with what there is, not with what the file promises.
+        // The buffer grows with the file's content, not with the length that the file claims.
         let read = self.file.by_ref().take(count.into()).read_to_end(&mut self.part);
         match read.map_err(Stop::Unreadable)? {
             read if read == count as usize => Ok(&self.part),
@@ -53,25 +53,25 @@ impl Input {
         &self.part
     }
 
-    /// The next number of 32 bits.
+    /// Reads the next number of 32 bits.
     pub fn word(&mut self) -> Result<u32, Stop> {
         let is_big = self.is_big;
         Ok(word(is_big, self.part(4)?, 0).expect("a part of four bytes"))
     }
 }
 
-/// What follows the beginning of a record: there, the file may not end.
+/// Turns the end of the file into a cut: within a record, the file may not end.
 pub fn within<T>(part: Result<T, Stop>) -> Result<T, Stop> {
     part.map_err(|stop| if matches!(stop, Stop::End) { Stop::Cut } else { stop })
 }
 
-/// The number of 32 bits at a place of `bytes`, if there is one.
+/// The number of 32 bits at offset `at` of `bytes`, if there is one.
 pub fn word(is_big: bool, bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = *bytes.get(at..)?.first_chunk()?;
     Some(if is_big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
 }
 
-/// The number of 16 bits at a place of `bytes`, if there is one.
+/// The number of 16 bits at offset `at` of `bytes`, if there is one.
 pub fn half(is_big: bool, bytes: &[u8], at: usize) -> Option<u16> {
     let bytes = *bytes.get(at..)?.first_chunk()?;
     Some(if is_big { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) })

@@ -1,8 +1,8 @@
-//! Capture files of Ethernet frames: pcap of microseconds or nanoseconds and pcapng in, of either byte
-//! order; pcap and pcapng out.
+//! Reads and writes capture files of Ethernet frames: pcap (microseconds or nanoseconds) and
+//! pcapng. Files of either byte order can be read.
 //!
-//! Whatever a file holds, it is read or refused: at most [`RECORD_BYTES_MAX`] of it are in memory at
-//! once, and a file that ends within its last record is read up to there.
+//! Any file is either read or refused with an error. At most [`RECORD_BYTES_MAX`] of it are in
+//! memory at once. A file that ends within its last record is read up to there.
 //!
 //! ```
 //! use hotloop_capture::{Capture, CaptureWriter};
@@ -22,8 +22,8 @@
 //!
 //! # Limits
 //!
-//! Files only: this crate depends on no other crate of the workspace. What passes a running program is
-//! captured by the engine's taps.
+//! Files only: this crate depends on no other crate of the workspace. The engine's taps capture a
+//! running program's packets.
 #![forbid(unsafe_code)]
 
 mod frame;

@@ -3,15 +3,15 @@
 use crate::frame::{ETHERNET, Frame};
 use crate::input::{Input, Stop, within, word};
 
-/// How long a file's header is, and a record's, in bytes.
+/// Lengths of a file's header and of a record's, in bytes.
 const FILE_HEADER_BYTES: u32 = 24;
 const RECORD_HEADER_BYTES: u32 = 16;
 
-/// What a file of microseconds begins with, and one of nanoseconds.
+/// First word of a file with times in microseconds, or in nanoseconds.
 const MICROSECONDS: u32 = 0xA1B2_C3D4;
 pub const NANOSECONDS: u32 = 0xA1B2_3C4D;
 
-/// The bits of the link type's field that are its number.
+/// The bits of the link type's field that hold its number.
 const LINK_MASK: u32 = 0xFFFF;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads the rest of a header that begins with `magic`.
+    /// Reads the rest of a header whose first word was `magic`.
     pub fn new(magic: u32, mut input: Input) -> Result<Self, Stop> {
         input.is_big = [MICROSECONDS, NANOSECONDS].contains(&magic.swap_bytes());
         let fraction_ns = match if input.is_big { magic.swap_bytes() } else { magic } {
@@ -38,7 +38,8 @@ impl Reader {
         Ok(Self { input, fraction_ns })
     }
 
-    /// The next frame. One that is longer than the snap length is lawful: that is what it is for.
+    /// Reads the next frame. A frame on the wire may be longer than the snap length, which only
+    /// limits its captured bytes.
     pub fn next(&mut self) -> Result<Frame<'_>, Stop> {
         let is_big = self.input.is_big;
         let header = self.input.part(RECORD_HEADER_BYTES)?;

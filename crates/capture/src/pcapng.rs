@@ -3,10 +3,10 @@
 use crate::frame::{ETHERNET, Frame};
 use crate::input::{Input, Stop, half, within, word};
 
-/// What a file begins with: the type of a section's header, the same in either byte order.
+/// First word of a file: the type of a section's header, the same in either byte order.
 pub const MAGIC: u32 = 0x0A0D_0D0A;
 
-/// What says in which byte order a section is.
+/// The number that shows a section's byte order.
 pub const BYTE_ORDER: u32 = 0x1A2B_3C4D;
 
 /// The types of the blocks that are read.
@@ -15,7 +15,7 @@ const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 pub const ENHANCED_PACKET: u32 = 6;
 
-/// What surrounds a block's body: its type, and its length twice, in bytes.
+/// Bytes around a block's body: its type, and its length twice.
 const FRAMING_BYTES: u32 = 12;
 
 /// Options of an interface.
@@ -29,16 +29,16 @@ pub struct Reader {
     last_ns: u64,
 }
 
-/// What a file says of one of its interfaces.
+/// An interface that the file describes.
 #[derive(Clone, Copy, Debug)]
 struct Interface {
     link: u32,
-    /// How much of a frame is kept, in bytes.
+    /// Number of bytes kept of each frame.
     snap_bytes: u32,
     clock: Clock,
 }
 
-/// A packet's block: where its bytes are, and what is said of them.
+/// A packet's block: the position of the bytes, and their description.
 struct Packet {
     interface: u32,
     ticks: Option<u64>,
@@ -48,13 +48,13 @@ struct Packet {
 }
 
 impl Reader {
-    /// Reads the first section's header, whose type was read.
+    /// Reads the first section's header; its type has already been read.
     pub fn new(mut input: Input) -> Result<Self, Stop> {
         section(&mut input)?;
         Ok(Self { input, interfaces: Vec::new(), last_ns: 0 })
     }
 
-    /// The next frame.
+    /// Reads the next frame.
     pub fn next(&mut self) -> Result<Frame<'_>, Stop> {
         loop {
             let kind = self.input.word()?;
@@ -97,7 +97,7 @@ impl Reader {
     }
 }
 
-/// Reads the header of a section, whose type was read: it says in which byte order what follows is.
+/// Reads the header of a section; its type has already been read. Sets the byte order of the rest.
 fn section(input: &mut Input) -> Result<(), Stop> {
     input.is_big = false;
     let (count, order) = (input.word()?, input.word()?);
@@ -106,12 +106,13 @@ fn section(input: &mut Input) -> Result<(), Stop> {
         return Err(Stop::Damaged("a section of no byte order".into()));
     }
     let count = if input.is_big { count.swap_bytes() } else { count };
-    // Of its framing the byte order has been read too.
+    // The byte order is part of the body, and has already been read.
     body(input, count, FRAMING_BYTES + 4).map(drop)
 }
 
-/// Reads what is left of a block of `count` bytes, of which all of `framing_bytes` but the length at
-/// its end were read; returns that without this length, which must be the one at its beginning.
+/// Reads the rest of a block of `count` bytes. All of `framing_bytes` but the length at the end
+/// have already been read. Returns the body, and fails if the length at the end differs from the
+/// one at the beginning.
 fn body(input: &mut Input, count: u32, framing_bytes: u32) -> Result<&[u8], Stop> {
     let Some(body_bytes) = count.checked_sub(framing_bytes).filter(|_| count.is_multiple_of(4))
     else {
@@ -130,7 +131,8 @@ fn short(what: &str) -> Stop {
     Stop::Damaged(format!("{what} that is longer than its block"))
 }
 
-/// An enhanced packet block, or its forerunner, which has a narrower interface and a count of drops.
+/// An enhanced packet block, or the obsolete packet block: that one has a narrower interface number
+/// and a count of drops.
 fn timed(is_big: bool, body: &[u8], kind: u32) -> Option<Packet> {
     let field = |index: usize| word(is_big, body, 4 * index);
     let interface = match kind {
@@ -146,8 +148,7 @@ fn timed(is_big: bool, body: &[u8], kind: u32) -> Option<Packet> {
     })
 }
 
-/// A simple packet block: it has no time of its own, and says only how long the frame was before it
-/// was cut.
+/// A simple packet block. It has no time, and its only length is the one on the wire.
 fn simple(is_big: bool, body: &[u8], interface: Option<&Interface>) -> Option<Packet> {
     let original_bytes = word(is_big, body, 0)?;
     let snap_bytes = interface.map_or(u32::MAX, |interface| interface.snap_bytes);
@@ -167,7 +168,7 @@ impl Interface {
     }
 }
 
-/// How an interface counts time.
+/// The unit in which an interface counts time.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     ticks_per_second: u128,
@@ -175,7 +176,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// By the options of an interface, as far as they make sense: microseconds, where they don't say.
+    /// Reads an interface's options. The unit is microseconds if no valid option sets it.
     fn read(is_big: bool, mut options: &[u8]) -> Self {
         let mut clock = Self { ticks_per_second: 1_000_000, offset_seconds: 0 };
         while let (Some(code), Some(count)) = (half(is_big, options, 0), half(is_big, options, 2)) {
@@ -201,7 +202,7 @@ impl Clock {
         clock
     }
 
-    /// Nanoseconds since the epoch, within what 64 bits can say.
+    /// Nanoseconds since the epoch, at most `u64::MAX`.
     fn ns(self, ticks: u64) -> u64 {
         let ns = u128::from(ticks) * 1_000_000_000 / self.ticks_per_second;
         let offset_ns = i128::from(self.offset_seconds) * 1_000_000_000;

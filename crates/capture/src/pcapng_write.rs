@@ -1,11 +1,11 @@
-//! Writing pcapng files (draft-ietf-opsawg-pcapng), whose every block is whole when it is written: who
-//! reads one while it grows never waits within a block for longer than a write takes.
+//! Writes pcapng files (draft-ietf-opsawg-pcapng). Each block is written at once, so a program that
+//! reads the growing file never waits long for the rest of a block.
 
 use crate::frame::ETHERNET;
 use crate::pcapng::{BYTE_ORDER, ENHANCED_PACKET, IF_TSRESOL, INTERFACE, MAGIC};
 use std::io::{self, Write};
 
-/// Options, by the block that has them.
+/// Option codes, by the block that uses them.
 const OPTION_COMMENT: u16 = 1;
 const SECTION_PROGRAM: u16 = 4;
 const INTERFACE_NAME: u16 = 2;
@@ -15,14 +15,14 @@ const PACKET_FLAGS: u16 = 2;
 /// The longest text of an option, in bytes.
 const TEXT_BYTES_MAX: usize = 0xFFFF;
 
-/// Which way a packet went, as a file says it.
+/// A packet's direction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Direction {
-    /// Neither came nor goes, or that is not known.
+    /// Neither, or unknown.
     Unknown,
-    /// It came.
+    /// The packet was received.
     Inbound,
-    /// It goes.
+    /// The packet was sent.
     Outbound,
 }
 
@@ -37,9 +37,9 @@ pub struct PcapNgPacket<'a> {
     pub data: &'a [u8],
     /// Length of the frame on the wire, in bytes.
     pub original_bytes: u32,
-    /// Which way it went.
+    /// The packet's direction.
     pub direction: Direction,
-    /// What there is to say of it.
+    /// A comment on the packet.
     pub comment: Option<&'a str>,
 }
 
@@ -75,16 +75,16 @@ pub struct PcapNgWriter<W> {
 }
 
 impl<W: Write> PcapNgWriter<W> {
-    /// Writes the section's header, which names the program that writes. Frames are cut to `snap_bytes` by
-    /// whoever captures them.
+    /// Writes the section's header, which names the writing program. The caller cuts frames to
+    /// `snap_bytes`.
     ///
     /// # Errors
-    /// What `file` says.
+    /// An error of `file`.
     pub fn new(file: W, program: &str, snap_bytes: u32) -> io::Result<Self> {
         let mut writer = Self { file, snap_bytes, interface_count: 0, block: Vec::new() };
         writer.begin(MAGIC);
         writer.word(BYTE_ORDER);
-        // Version 1.0, and a length that is not known.
+        // Version 1.0, and an unknown length.
         writer.word(1);
         writer.block.extend([0xFF; 8]);
         writer.option(SECTION_PROGRAM, program.as_bytes());
@@ -95,7 +95,7 @@ impl<W: Write> PcapNgWriter<W> {
     /// Describes an interface, and returns its number.
     ///
     /// # Errors
-    /// What the file says.
+    /// An error of the file.
     pub fn interface(&mut self, name: &str, description: &str) -> io::Result<u32> {
         self.begin(INTERFACE);
         self.word(ETHERNET);
@@ -112,8 +112,8 @@ impl<W: Write> PcapNgWriter<W> {
     /// Writes a packet.
     ///
     /// # Errors
-    /// What the file says; [`io::ErrorKind::InvalidInput`] for a packet of an interface that was not
-    /// described, and for one that is longer than the snap length.
+    /// An error of the file. [`io::ErrorKind::InvalidInput`] if the packet's interface was not
+    /// described, or if the packet is longer than the snap length.
     pub fn write(&mut self, packet: &PcapNgPacket<'_>) -> io::Result<()> {
         let captured_bytes = u32::try_from(packet.data.len()).unwrap_or(u32::MAX);
         if packet.interface >= self.interface_count || captured_bytes > self.snap_bytes {
@@ -140,12 +140,12 @@ impl<W: Write> PcapNgWriter<W> {
         self.end(flags != 0 || packet.comment.is_some())
     }
 
-    /// The file. What it holds back is not flushed.
+    /// Returns the file without flushing it.
     pub fn into_inner(self) -> W {
         self.file
     }
 
-    /// The file, to look at or to take from what was written to it.
+    /// The file, such as to look at it or to take the written bytes out.
     pub const fn file_mut(&mut self) -> &mut W {
         &mut self.file
     }
@@ -153,7 +153,7 @@ impl<W: Write> PcapNgWriter<W> {
     fn begin(&mut self, kind: u32) {
         self.block.clear();
         self.word(kind);
-        // The length, when it is known.
+        // The length, filled in at the end.
         self.word(0);
     }
 
@@ -173,10 +173,10 @@ impl<W: Write> PcapNgWriter<W> {
         self.padded(value);
     }
 
-    /// Writes the block at once.
+    /// Ends the block and writes all of it at once.
     fn end(&mut self, has_options: bool) -> io::Result<()> {
         if has_options {
-            // The option that says that there are no more.
+            // The option that ends the list.
             self.word(0);
         }
         let length = self.block.len() as u32 + 4;

@@ -1,4 +1,4 @@
-//! Reading captures, of any of the formats.
+//! Reads captures of any format.
 
 use crate::frame::Frame;
 use crate::input::{Input, Stop};
@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 
 const RECORD_AGAIN: &str = "record a capture with tcpdump -w";
 
-/// What was found in a capture.
+/// Summary of a capture.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Contents {
-    /// How many whole frames there were.
+    /// Number of whole frames.
     pub frame_count: u64,
-    /// How many of them are shorter than on the wire: the capture kept only their beginning.
+    /// Number of frames that are shorter than on the wire, because the capture kept only their
+    /// beginning.
     pub snapped_count: u64,
-    /// Whether the file ends within a record, as it does when the capturing program was killed.
+    /// Whether the file ends within a record, as it does after its writer was killed.
     pub cut: bool,
 }
 
@@ -25,9 +26,9 @@ pub struct Contents {
 pub struct CaptureError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The problem, in words.
     pub problem: String,
-    /// What to do about it.
+    /// How to fix it.
     pub remedy: &'static str,
 }
 
@@ -57,14 +58,14 @@ impl Capture {
     /// Opens the capture at `path`.
     ///
     /// # Errors
-    /// A file that can't be read, is not a capture, ends within its header, or is a pcap of another
+    /// The file can't be read, is not a capture, ends within its header, or is a pcap of another
     /// link layer than Ethernet.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         let file = File::open(path).map_err(|error| stopped(path, Stop::Unreadable(error)))?;
         Self::from_file(path, file)
     }
 
-    /// Reads a file from where it stands; errors name it `path`.
+    /// Reads a file from its current position. Errors name it `path`.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -83,10 +84,10 @@ impl Capture {
         Ok(Self { path: path.to_owned(), format, contents: Contents::default() })
     }
 
-    /// The next frame; none at the end of the file, be it within a record or after one.
+    /// Returns the next frame, or `None` at the end of the file, even if it ends within a record.
     ///
     /// # Errors
-    /// A record that makes no sense, and frames of another link layer than Ethernet.
+    /// The record is malformed, or its link layer is not Ethernet.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, CaptureError> {
         let Self { path, format, contents } = self;
         let next = match format {
@@ -113,17 +114,17 @@ impl Capture {
         }
     }
 
-    /// What was found up to now.
+    /// Summary of the frames read so far.
     #[must_use]
     pub const fn contents(&self) -> Contents {
         self.contents
     }
 }
 
-/// Reads all frames of a capture that is whole.
+/// Reads all frames of a capture.
 ///
 /// # Errors
-/// As [`Capture::open`] and [`Capture::next_frame`]; and a file that ends within a record.
+/// As [`Capture::open`] and [`Capture::next_frame`]. The file ends within a record.
 pub fn read_frames(path: &Path) -> Result<Vec<Vec<u8>>, CaptureError> {
     let mut capture = Capture::open(path)?;
     let mut frames = Vec::new();
@@ -153,7 +154,7 @@ fn stopped(path: &Path, stop: Stop) -> CaptureError {
     CaptureError { path: path.to_owned(), problem, remedy }
 }
 
-/// The names of link types that captures of this machine may have.
+/// The name of a link type that this machine's captures may have.
 fn link_name(link: u32) -> String {
     match link {
         0 => "NULL".into(),

@@ -1,4 +1,4 @@
-//! Writing pcap files.
+//! Writes pcap files.
 
 use crate::frame::{ETHERNET, RECORD_BYTES_MAX};
 use crate::pcap::NANOSECONDS;
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// The snap length that is written, in bytes: what tcpdump takes.
+/// The snap length in the header, in bytes: tcpdump's default.
 const SNAP_BYTES: u32 = 262_144;
 
 /// Writes a pcap file of nanoseconds.
@@ -16,10 +16,10 @@ pub struct CaptureWriter<W> {
 }
 
 impl<W: Write> CaptureWriter<W> {
-    /// Writes the header. `file` is written to in small pieces.
+    /// Writes the header. `file` gets many small writes.
     ///
     /// # Errors
-    /// What `file` says.
+    /// An error of `file`.
     pub fn new(mut file: W) -> io::Result<Self> {
         let version = 4 << 16 | 2;
         let header = [NANOSECONDS, version, 0, 0, SNAP_BYTES, ETHERNET];
@@ -27,12 +27,12 @@ impl<W: Write> CaptureWriter<W> {
         Ok(Self { file })
     }
 
-    /// Writes a frame that was captured at `timestamp_ns`. Times beyond the year 2106, which a pcap
-    /// can't say, become its last second.
+    /// Writes a frame that was captured at `timestamp_ns`. Times beyond the year 2106, the last
+    /// that a pcap can hold, become its last second.
     ///
     /// # Errors
-    /// What the file says; [`io::ErrorKind::InvalidInput`] for a frame of more than
-    /// [`RECORD_BYTES_MAX`].
+    /// An error of the file. [`io::ErrorKind::InvalidInput`] if the frame has more than
+    /// [`RECORD_BYTES_MAX`] bytes.
     pub fn write(&mut self, timestamp_ns: u64, data: &[u8]) -> io::Result<()> {
         let (seconds, fraction) = (timestamp_ns / 1_000_000_000, timestamp_ns % 1_000_000_000);
         let bytes = u32::try_from(data.len()).ok().filter(|bytes| *bytes <= RECORD_BYTES_MAX);
@@ -42,7 +42,7 @@ impl<W: Write> CaptureWriter<W> {
         self.file.write_all(data)
     }
 
-    /// The file. What it holds back is not flushed.
+    /// Returns the file without flushing it.
     pub fn into_inner(self) -> W {
         self.file
     }
@@ -51,7 +51,7 @@ impl<W: Write> CaptureWriter<W> {
 /// Writes frames into a new pcap file, all with the time 0.
 ///
 /// # Errors
-/// What the system says; a frame that is too long.
+/// The system can't create or write the file, or a frame is too long.
 pub fn write_frames<F: AsRef<[u8]>>(
     path: &Path,
     frames: impl IntoIterator<Item = F>,

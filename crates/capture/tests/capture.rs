@@ -22,7 +22,7 @@ impl Folder {
     }
 }
 
-/// When each frame was captured, and its bytes.
+/// Capture time and bytes of each frame.
 type Frames = Vec<(u64, Vec<u8>)>;
 
 fn read_file(path: &Path) -> Result<(Frames, Contents), CaptureError> {
@@ -40,7 +40,7 @@ fn read(bytes: &[u8]) -> Result<(Frames, Contents), CaptureError> {
     read_file(&Folder::new().file(bytes))
 }
 
-/// What is wrong with a file of these bytes.
+/// The error for a file of these bytes.
 fn problem(bytes: &[u8]) -> String {
     read(bytes).expect_err("it is wrong").problem
 }
@@ -185,7 +185,7 @@ fn pcapng_packets_of_the_older_kinds_are_read() {
     let obsolete = block(2, &[&words(&[0, 1, 2, 3, 3])[..], &[8, 8, 8]].concat());
     let file = [section(), interface(1, 8, &[]), simple, snapped, obsolete].concat();
     let (frames, contents) = read(&file).unwrap();
-    // The simple ones have the time of what was before them.
+    // Simple packets take the time of the packet before them.
     let time = ((1 << 32) + 2) * 1000;
     assert_eq!(frames, [(0, vec![1, 2, 3, 4, 5]), (0, vec![7; 8]), (time, vec![8; 3])]);
     assert_eq!(contents.snapped_count, 1);
@@ -274,7 +274,7 @@ fn a_file_that_cannot_be_opened_is_named() {
 }
 
 proptest! {
-    /// Whatever a file holds, it is read or refused.
+    /// Any file is either read or refused.
     #[test]
     fn damaged_captures_are_read_or_refused(
         is_pcapng: bool,

@@ -1,4 +1,5 @@
-//! The program `hotloop-doctor`: its command line, and the findings of [`hotloop_machine`] as text or JSON.
+//! The program `hotloop-doctor`: its command line, and the findings of [`hotloop_machine`] as text
+//! or JSON.
 //!
 //! ```sh
 //! hotloop-doctor --cpus 2-5 --device 0000:01:00.0
@@ -6,9 +7,10 @@
 //!
 //! # Guarantees
 //!
-//! - The doctor reads files and changes nothing, but with `--restore`, which feature `kernel` (default) adds.
-//! - The exit code is that of the worst finding. Keys, ids and severities of the JSON stay; the text is for
-//!   people.
+//! - The doctor reads files and changes nothing, except with `--restore` (feature `kernel`, on by
+//!   default).
+//! - The exit code is that of the worst finding. Keys, ids and severities of the JSON are stable;
+//!   the text is for people and may change.
 //!
 //! # Limits
 //!
@@ -25,37 +27,36 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The version of the JSON: it grows where a key changes or goes.
+/// The version of the JSON, incremented when a key changes or goes away.
 const JSON_VERSION: u32 = 1;
 
-/// Says what of this machine is right for packets, and what costs them speed or safety, why, and the
-/// command that changes it. Changes nothing itself, but with --restore.
+/// Finds settings of this machine that cost packets speed or safety, explains each, and prints the
+/// command that changes it. Changes nothing itself, except with --restore.
 #[derive(Debug, Parser)]
 #[command(
     name = "hotloop-doctor",
     version,
-    after_help = "Exit code: 0 where nothing was found, 3 where something costs speed, 4 where \
-                  something costs safety; 1 where the doctor itself failed, 2 for wrong arguments. What \
-                  could not be read is unknown, and counts for nothing."
+    after_help = "Exit code: 0 if nothing was found, 3 if something costs speed, 4 if something \
+                  costs safety; 1 if the doctor itself failed, 2 for wrong arguments. Files that \
+                  can't be read count as unknown, which does not change the exit code."
 )]
 struct Cli {
-    /// The CPUs that workers are to run on, such as 2-5,8; without them, those that are isolated, or
-    /// else all that may be used but the first, of each physical core one.
+    /// The CPUs of workers, such as 2-5,8. By default, the isolated CPUs; if no CPU is isolated,
+    /// all that may be used but the first, one of each physical core.
     #[arg(long, value_name = "CPUS", value_parser = cpus)]
     cpus: Option<CpuList>,
-    /// A device that is to be used: a PCI address, a kernel interface, or a device string such as
-    /// net_af_packet0,iface=eth1. May be repeated.
+    /// A device that programs will use: a PCI address, a kernel interface, or a device string such
+    /// as net_af_packet0,iface=eth1. May be repeated.
     #[arg(long = "device", value_name = "DEVICE")]
     devices: Vec<String>,
-    /// An address at which a service is reached, which must be none of the machine's own. May be
-    /// repeated.
+    /// The address of a service, which must not be one of the machine's own. May be repeated.
     #[arg(long = "vip", value_name = "ADDRESS")]
     vips: Vec<IpAddr>,
     /// Read the machine's files (/sys, /proc, /usr/lib) below this folder.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Put back what programs that were killed had taken over of the kernel's interfaces, in this network
-    /// namespace, and look at nothing else. Needs CAP_NET_ADMIN.
+    /// Restore the kernel interfaces that killed programs had taken over, in this network
+    /// namespace, and check nothing else. Needs CAP_NET_ADMIN.
     #[cfg(feature = "kernel")]
     #[arg(long, exclusive = true)]
     restore: bool,
@@ -64,7 +65,7 @@ struct Cli {
     json: bool,
 }
 
-/// What the command line of `hotloop-doctor` is, for a manual page and completions.
+/// The command line of `hotloop-doctor`, for its manual page and completions.
 #[must_use]
 pub fn command() -> Command {
     Cli::command()
@@ -75,8 +76,8 @@ fn cpus(text: &str) -> Result<CpuList, String> {
     if cpus.is_empty() { Err(CpuListError.to_string()) } else { Ok(cpus) }
 }
 
-/// The whole of the program `hotloop-doctor`: reads its arguments, prints what [`examine`] finds, and
-/// returns the exit code of the worst, [`Severity::exit_code`].
+/// The whole program `hotloop-doctor`: reads its arguments, prints the findings of [`examine`], and
+/// returns the worst one's [`Severity::exit_code`].
 #[must_use]
 pub fn main() -> ExitCode {
     program("hotloop-doctor", || match parse(std::env::args_os()).and_then(|cli| run(&cli)) {
@@ -104,7 +105,7 @@ fn run(cli: &Cli) -> Result<Severity, Failure> {
     Ok(worst)
 }
 
-/// Puts back what was taken over, by the files in the folders of this user and of the system.
+/// Restores interfaces from the state files of this user and of the system.
 #[cfg(feature = "kernel")]
 fn restore() -> Result<Severity, Failure> {
     let mut lines = String::new();
@@ -114,7 +115,7 @@ fn restore() -> Result<Severity, Failure> {
             lines.push_str(&format!("{name} has its addresses and routes again\n"));
         }
     }
-    print(if lines.is_empty() { "nothing is to be put back\n" } else { &lines })?;
+    print(if lines.is_empty() { "nothing to restore\n" } else { &lines })?;
     Ok(Severity::Ok)
 }
 

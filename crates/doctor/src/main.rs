@@ -1,12 +1,13 @@
-//! Says what of a machine costs packets speed or safety, why, and the command that changes it.
+//! Finds settings of a machine that cost packets speed or safety, and prints the command that
+//! changes each.
 //!
 //! ```text
 //! hotloop-doctor --cpus 2-5 --device 0000:01:00.0
 //! ```
 //!
-//! It reads files and changes nothing, but with `--restore`, which puts back what a program that was killed
-//! had taken over of the kernel's interfaces. `--help` lists the exit codes; [`hotloop_doctor`] has what
-//! it guarantees, and its limits.
+//! It reads files and changes nothing, except with `--restore`, which restores the kernel
+//! interfaces that a killed program had taken over. `--help` lists the exit codes;
+//! [`hotloop_doctor`] has the guarantees and limits.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The program: what it prints, and its exit code.
+//! Runs the program and checks its output and exit code.
 
 #[expect(dead_code, reason = "the tests of the checks use the rest")]
 #[path = "../../machine/tests/examine/machine.rs"]
@@ -14,7 +14,7 @@ fn doctor(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_hotloop-doctor")).args(args).output().unwrap()
 }
 
-/// What it prints of a machine, with its exit code.
+/// The program's exit code and output on a machine.
 fn of(files: &Files, args: &[&str]) -> (Option<i32>, String) {
     let root = tempfile::tempdir().unwrap();
     files.write(root.path());
@@ -31,7 +31,7 @@ fn the_exit_code_is_that_of_the_worst() {
     assert_eq!(code, Some(0), "{text}");
     assert!(text.ends_with("\n0 cost safety, 0 speed; 28 are right, 0 unknown\n"), "{text}");
 
-    // What is unknown counts for nothing.
+    // The unknown does not count.
     files.remove("proc/meminfo");
     assert_eq!(of(&files, &["--cpus", "2,3"]).0, Some(0));
     files.file(format!("{CPU}/cpu2/cpufreq/scaling_governor"), "powersave");
@@ -78,7 +78,7 @@ fn what_is_wrong_on_the_command_line_has_the_exit_code_of_every_program() {
     }
     let help = doctor(&["--help"]);
     assert_eq!((help.status.code(), help.stderr.len()), (Some(0), 0));
-    assert!(String::from_utf8(help.stdout).unwrap().contains("3 where something costs speed"));
+    assert!(String::from_utf8(help.stdout).unwrap().contains("3 if something costs speed"));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What a TAP interface takes over is put back: at the end, and after a SIGKILL by the next program, or by
-//! the doctor.
+//! Checks that a TAP interface restores what it took over: at the end, and after a SIGKILL by the
+//! next program, or by the doctor.
 
 #![cfg(feature = "kernel")]
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
@@ -12,13 +12,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long is waited for what takes milliseconds, or a second for the search for IPv6's duplicates.
+/// How long to wait for changes that take milliseconds, or a second if IPv6 searches for
+/// duplicates.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Set for the processes that a test starts: which of its parts they are.
+/// Tells a process that a test starts which part of the test to run.
 const PART: &str = "HOTLOOP_TEST_TAKEOVER";
 
-/// The folder of what is to be put back.
+/// The folder of the state files.
 const FOLDER: &str = "XDG_RUNTIME_DIR";
 
 #[test]
@@ -47,13 +48,13 @@ fn addresses_and_routes_are_equal_to_before() {
     }
 }
 
-/// This test, as one of its parts.
+/// A command that runs this test as one of its parts.
 fn part<'a>(command: &'a mut Command, part: &str) -> &'a mut Command {
     let test = "addresses_and_routes_are_equal_to_before";
     command.args([test, "--exact", "--nocapture"]).env(PART, part)
 }
 
-/// Has taken over until it is killed.
+/// Takes over, until it is killed.
 fn own() {
     let _tap = Tap::open(&TapConfig::named("k0")).unwrap();
     let _takeover = begin().unwrap();
@@ -97,7 +98,7 @@ const NETWORK: &str = "
     -6 route add 2001:db8:8::/48 nexthop via 2001:db8::fe dev a0 nexthop via 2001:db8:c::fe dev c0
 ";
 
-/// All, in a network of its own.
+/// Runs all checks, in a network of its own.
 fn check_all() {
     for line in NETWORK.lines().map(str::trim).filter(|line| !line.is_empty()) {
         ip(line);
@@ -112,17 +113,17 @@ fn check_end(before: &[String]) {
     let tap = Tap::open(&TapConfig::named("k0")).unwrap();
     let takeover = begin().unwrap();
     check_taken(before);
-    // Nobody else can, and nothing has changed by trying.
+    // No other process can take over, and a failed attempt changes nothing.
     let error = begin().unwrap_err();
     assert!(matches!(error, TakeoverError::Taken(_)), "{error:?}");
     check_taken(before);
     println!("{takeover:?}");
     drop(takeover);
-    // They are back before the interface goes that had them.
+    // The addresses are back before the interface that had them goes away.
     assert_eq!(addresses("k0"), Vec::<String>::new());
     drop(tap);
     check_equal(before);
-    // What can't be taken over is said.
+    // The error names what can't be taken over.
     let error = begin().unwrap_err().to_string();
     assert!(error.contains("no interface k0"), "{error}");
 }
@@ -140,18 +141,18 @@ fn check_next_start(before: &[String]) {
 
 fn check_doctor(before: &[String]) {
     let owner = start_owner(before);
-    // What a program has that runs is left to it.
-    assert_eq!(restore(), "nothing is to be put back\n");
+    // A running program keeps what it took over.
+    assert_eq!(restore(), "nothing to restore\n");
     check_taken(before);
     kill(owner);
     assert_eq!(restore(), "a0 has its addresses and routes again\n");
     check_equal(before);
-    assert_eq!(restore(), "nothing is to be put back\n");
-    // An interface that is another one by now is left alone.
+    assert_eq!(restore(), "nothing to restore\n");
+    // If another interface has the name by now, it is left alone.
     kill(start_owner(before));
     ip("link del a0");
     ip("link add a0 type veth peer name b0");
-    assert_eq!(restore(), "nothing is to be put back\n");
+    assert_eq!(restore(), "nothing to restore\n");
     assert_eq!(addresses("a0"), Vec::<String>::new());
 }
 
@@ -178,7 +179,8 @@ fn kill(mut owner: Child) {
     wait_until("k0 is gone", || !Path::new("/proc/sys/net/ipv4/conf/k0").exists());
 }
 
-/// What `a0` had is the other interface's: the same addresses in the same order, and the same routes.
+/// Checks that `a0`'s addresses and routes have moved to the other interface, addresses in the same
+/// order.
 fn check_taken(before: &[String]) {
     assert_eq!(addresses("a0"), Vec::<String>::new());
     let as_before = |lines: Vec<String>| -> Vec<String> {
@@ -192,13 +194,13 @@ fn check_taken(before: &[String]) {
     assert_eq!(now, before, "\n{now:#?}\n{before:#?}");
 }
 
-/// All is as it was.
+/// Checks that everything is as it was.
 fn check_equal(before: &[String]) {
     let now = settled();
     assert_eq!(now, before, "\n{now:#?}\n{before:#?}");
 }
 
-/// What `ip` says of `a0`, once IPv6 has found no duplicates.
+/// The output of `ip` for `a0`, once IPv6 has found no duplicates.
 fn settled() -> Vec<String> {
     wait_until("no address is tentative", || {
         !json("address show").iter().any(|it| it.to_string().contains("tentative"))
@@ -208,7 +210,8 @@ fn settled() -> Vec<String> {
     all
 }
 
-/// The addresses of an interface but the link-local ones, in order, without what is left of their time.
+/// The addresses of an interface except the link-local ones, in order and without remaining
+/// lifetimes.
 fn addresses(interface: &str) -> Vec<String> {
     let mut links = json(&format!("address show dev {interface}"));
     let addresses = links[0]["addr_info"].as_array_mut().unwrap();
@@ -225,7 +228,7 @@ fn addresses(interface: &str) -> Vec<String> {
     addresses.iter_mut().map(line).collect()
 }
 
-/// The routes of all tables, but for the link-local ones, and those that each interface has.
+/// The routes of all tables except the link-local ones, and those that every interface has.
 fn routes(interface: &str) -> Vec<String> {
     let of = |version| json(&format!("{version} route show table all"));
     let routes = [of("-4"), of("-6")].concat();

@@ -1,14 +1,14 @@
-//! The limits of this process's cgroups, of version 1 and 2: cgroups(7).
+//! Limits of this process's cgroups, of versions 1 and 2: cgroups(7).
 
 use super::cpu_list::CpuList;
 use super::finding::Verdict;
 use super::machine::Machine;
 use super::root::{Root, Unread};
 
-/// Where cgroups of version 2 may be mounted.
+/// Possible mount points of cgroups of version 2.
 const UNIFIED: [&str; 2] = ["sys/fs/cgroup", "sys/fs/cgroup/unified"];
 
-/// The cgroups that this process is in.
+/// The cgroups of this process.
 pub(super) struct Cgroup {
     /// Hierarchies of version 1: their controllers, and the path.
     old: Vec<(String, String)>,
@@ -25,7 +25,7 @@ impl Cgroup {
             let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
                 return Err(Unread::new(format!("/proc/self/cgroup: {line:?} is no cgroup")));
             };
-            // Above the root of this namespace nothing can be seen.
+            // Groups above the root of this namespace are hidden.
             let path = path.trim_matches('/').replace("../", "").replace("..", "");
             match controllers {
                 "" => group.unified = Some(path),
@@ -35,7 +35,7 @@ impl Cgroup {
         Ok(group)
     }
 
-    /// The folders in which a controller's files may be, from the innermost group to the outermost.
+    /// Folders with a controller's files, from the innermost group to the outermost.
     fn folders(&self, controller: &str) -> Vec<String> {
         let has = |names: &str| names.split(',').any(|name| name == controller);
         let old = self.old.iter().filter(|(names, _)| has(names)).flat_map(|(names, path)| {
@@ -57,17 +57,16 @@ impl Cgroup {
         folders
     }
 
-    /// The CPUs that the innermost group may use.
+    /// CPUs that the innermost group may use.
     pub(super) fn cpus(&self, root: &Root) -> Result<CpuList, Unread> {
         let names = ["cpuset.cpus.effective", "cpuset.effective_cpus"];
         let folders = self.folders("cpuset");
         let files = folders.iter().flat_map(|folder| names.map(|name| format!("{folder}/{name}")));
         let found = files.map(|file| root.some_cpus(&file)).find(|cpus| cpus.is_ok());
-        found.unwrap_or_else(|| Err(Unread::new("no cgroup says which CPUs it may use")))
+        found.unwrap_or_else(|| Err(Unread::new("no cgroup lists the CPUs that it may use")))
     }
 
-    /// The least CPU time that a group or one above it may use, in CPUs; none where nothing limits
-    /// it.
+    /// The lowest quota of the group and all above it, in CPUs. `None` if there is no quota.
     fn quota(&self, root: &Root) -> Result<Option<f64>, Unread> {
         let mut least: Option<f64> = None;
         for folder in self.folders("cpu") {
@@ -89,13 +88,13 @@ impl Cgroup {
     }
 }
 
-/// A quota and its period, in microseconds, as CPUs; none for "max" and -1, which are no limit.
+/// A quota and its period, in microseconds, as CPUs. `None` for "max" and -1, which mean unlimited.
 fn ratio<'a>(mut parts: impl Iterator<Item = &'a str>) -> Option<f64> {
     let mut next = || parts.next()?.parse().ok().filter(|us: &f64| *us > 0.0);
     Some(next()? / next()?)
 }
 
-/// Whether a quota stops workers that poll all the time.
+/// Whether a quota stops workers, which poll all the time.
 pub(super) fn quota(machine: &Machine) -> Result<Verdict, Unread> {
     let worker_count = machine.workers()?.len();
     let Some(quota) = Cgroup::of(&machine.root)?.quota(&machine.root)? else {
@@ -115,7 +114,7 @@ pub(super) fn quota(machine: &Machine) -> Result<Verdict, Unread> {
     ))
 }
 
-/// Whether a group may use fewer huge pages than there are.
+/// Whether a group may use fewer huge pages than the machine has.
 pub(super) fn huge_pages(machine: &Machine) -> Result<Verdict, Unread> {
     let sizes = machine.root.names("sys/kernel/mm/hugepages")?;
     let group = Cgroup::of(&machine.root)?;

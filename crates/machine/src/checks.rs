@@ -1,4 +1,4 @@
-//! All checks, in the order in which they are reported.
+//! The list of all checks, in the order of the report.
 
 use super::device::Device;
 use super::finding::{Finding, Verdict};
@@ -9,13 +9,13 @@ use super::{cgroup, cores, device_checks, interrupts, kernel, libraries, memory,
 use std::net::IpAddr;
 use std::path::Path;
 
-/// A check of the machine: what it found, or why it could not look.
+/// A check of the machine. Fails if a file that it needs can't be read.
 pub(super) type Check = fn(&Machine) -> Result<Verdict, Unread>;
 
-/// A check of a device; nothing where it does not apply.
+/// A check of a device. `None` if it does not apply to the device.
 type DeviceCheck = fn(&Machine, &Device) -> Result<Option<Verdict>, Unread>;
 
-/// The checks of the machine, in the order in which they are reported.
+/// Checks of the machine, in the order of the report.
 const CHECKS: [(&str, Check); 23] = [
     ("dpdk", libraries::version),
     ("dpdk-drivers", libraries::drivers),
@@ -42,7 +42,7 @@ const CHECKS: [(&str, Check); 23] = [
     ("device", without_devices),
 ];
 
-/// The checks of each device, in the order in which they are reported.
+/// Checks of each device, in the order of the report.
 const DEVICE_CHECKS: [(&str, DeviceCheck); 7] = [
     ("device", device_checks::exists),
     ("driver", device_checks::driver),
@@ -56,9 +56,9 @@ const DEVICE_CHECKS: [(&str, DeviceCheck); 7] = [
 /// The check of each VIP, [`vip::local`].
 const VIP_CHECK: &str = "vip";
 
-/// What the checks find on the machine whose files are below `root`, which is `/` but in tests and
-/// copies: one finding for each check, for each device one of each check that applies to it, and one for
-/// each VIP.
+/// Runs all checks on the machine with its files below `root`, which is `/` except in tests and
+/// copies. Returns a finding for each check, for each check that applies to a device, and for each
+/// VIP.
 #[must_use]
 pub fn examine(root: &Path, setup: &Setup) -> Vec<Finding> {
     let machine = Machine::new(Root::new(root), setup);
@@ -78,21 +78,21 @@ pub fn examine(root: &Path, setup: &Setup) -> Vec<Finding> {
     findings
 }
 
-/// The names of all checks, in the order in which they are reported. They are an interface: a name is
-/// never used for something else.
+/// The ids of all checks, in the order of the report. They are a stable interface: an id never gets
+/// another meaning.
 #[must_use]
 pub fn ids() -> Vec<&'static str> {
     let of_devices = DEVICE_CHECKS.iter().map(|(id, _)| *id);
     let mut ids: Vec<_> =
         CHECKS.iter().map(|(id, _)| *id).chain(of_devices).chain([VIP_CHECK]).collect();
-    // That no device is named, and that one does not exist, stand next to each other.
+    // The findings for no device and for a missing device have the same id, side by side.
     ids.dedup();
     ids
 }
 
-/// What is not looked at where no device is named.
+/// The finding that replaces these checks if the user names no device.
 fn without_devices(_: &Machine) -> Result<Verdict, Unread> {
     Ok(Verdict::unknown(
-        "no --device: which devices are to be used, their drivers, IOMMU, nodes and PCIe lanes",
+        "no --device: the devices in use, their drivers, IOMMU, nodes and PCIe lanes",
     ))
 }

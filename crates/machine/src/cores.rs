@@ -1,4 +1,4 @@
-//! Checks of the CPUs that workers run on: what else runs there.
+//! Checks the CPUs of workers for other threads, ticks and callbacks.
 
 use super::cgroup::Cgroup;
 use super::cpu_list::CpuList;
@@ -11,7 +11,7 @@ pub(super) fn usable(machine: &Machine) -> Result<Verdict, Unread> {
     let workers = machine.workers()?;
     if !machine.are_workers_named {
         return Ok(Verdict::unknown(format!(
-            "no --cpus: which CPUs workers are to run on; taken to be {}",
+            "no --cpus: the CPUs of workers; assuming {}",
             workers.in_words()
         )));
     }
@@ -20,7 +20,7 @@ pub(super) fn usable(machine: &Machine) -> Result<Verdict, Unread> {
     if let Some(cpu) = offline.iter().next() {
         return Ok(Verdict::safety(
             format!("{} not online", are(&offline)),
-            "a program that is to run there does not start",
+            "a program can't start there",
             format!("echo 1 > /sys/devices/system/cpu/cpu{cpu}/online"),
         ));
     }
@@ -30,7 +30,7 @@ pub(super) fn usable(machine: &Machine) -> Result<Verdict, Unread> {
     {
         return Ok(Verdict::safety(
             format!("{} not in this cgroup's cpuset, {cpuset}", are(&workers.without(&cpuset))),
-            "a program that is to run there does not start",
+            "a program can't start there",
             format!("systemctl set-property <UNIT> AllowedCPUs={}", cpuset.or(workers)),
         ));
     }
@@ -46,7 +46,7 @@ pub(super) fn usable(machine: &Machine) -> Result<Verdict, Unread> {
     ))
 }
 
-/// Whether workers share physical cores, with each other or with what else runs.
+/// Whether workers share physical cores with each other or with other threads.
 pub(super) fn smt(machine: &Machine) -> Result<Verdict, Unread> {
     const WHY: &str =
         "two hardware threads share one core's units and first-level caches: each gets about half";
@@ -65,7 +65,7 @@ pub(super) fn smt(machine: &Machine) -> Result<Verdict, Unread> {
             "lscpu -e  # then give workers CPUs of different cores",
         ));
     }
-    // What is not isolated at all is another finding.
+    // CPUs that are not isolated at all are another finding.
     let isolated = machine.isolated().unwrap_or_default();
     let open = beside.without(&isolated);
     if !open.is_empty() && workers.without(&isolated).is_empty() {
@@ -73,7 +73,7 @@ pub(super) fn smt(machine: &Machine) -> Result<Verdict, Unread> {
             open.iter().map(|cpu| format!("echo 0 > /sys/devices/system/cpu/cpu{cpu}/online"));
         return Ok(Verdict::speed(
             format!(
-                "workers are isolated, but anything may run on their cores' other threads, {open}"
+                "workers are isolated, but other programs may run on their cores' other threads, {open}"
             ),
             WHY,
             fix.collect::<Vec<_>>().join("; "),
@@ -104,7 +104,7 @@ pub(super) fn tick(machine: &Machine) -> Result<Verdict, Unread> {
     let workers = machine.workers()?;
     let without_tick = machine.root.cpus("sys/devices/system/cpu/nohz_full").map_err(|unread| {
         match machine.root.has("sys/devices/system/cpu/online") && unread.is_missing {
-            true => Unread::new("this kernel is built without nohz_full, or does not say"),
+            true => Unread::new("this kernel is built without nohz_full, or does not report it"),
             false => unread,
         }
     })?;
@@ -119,8 +119,8 @@ pub(super) fn tick(machine: &Machine) -> Result<Verdict, Unread> {
     ))
 }
 
-/// Whether callbacks of RCU run on workers' CPUs. nohz_full takes them away, too:
-/// "NO_HZ: Reducing Scheduling-Clock Ticks" in the kernel's documentation.
+/// Whether callbacks of RCU run on workers' CPUs. `nohz_full` moves them away, too: "NO_HZ:
+/// Reducing Scheduling-Clock Ticks" in the kernel's documentation.
 pub(super) fn rcu(machine: &Machine) -> Result<Verdict, Unread> {
     let workers = machine.workers()?;
     let listed = |name: &str| match machine.boot_parameter(name)?.as_deref() {
@@ -146,8 +146,8 @@ pub(super) fn rcu(machine: &Machine) -> Result<Verdict, Unread> {
     ))
 }
 
-/// The CPUs for whose callbacks there are threads (rcuop/N, rcuos/N): kernels may be built so that all
-/// CPUs have one, whatever the command line says. A container does not see them.
+/// CPUs with threads for their callbacks (rcuop/N, rcuos/N). Some kernels are built with such
+/// threads for all CPUs, regardless of the command line. A container does not see them.
 fn offloaded(machine: &Machine) -> CpuList {
     let cpu = |process: &String| {
         process.parse::<u32>().ok()?;

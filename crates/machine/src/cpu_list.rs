@@ -1,24 +1,23 @@
-//! CPUs as the kernel lists them.
+//! Lists of CPUs in the kernel's format.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// No machine has more; a range from a broken file must not fill the memory.
+/// More CPUs than any machine has. The range in a broken file must not fill the memory.
 const CPU_COUNT_MAX: usize = 1 << 16;
 
-/// Some CPUs, by the kernel's numbers. Written as the kernel does, `0-3,8`: "List format" in
-/// cpuset(7).
+/// A set of CPUs, by the kernel's numbers. Displayed as `0-3,8`: "List format" in cpuset(7).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CpuList(BTreeSet<usize>);
 
-/// A text lists no CPUs.
+/// The text is not a list of CPUs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("write CPUs below 65536 as numbers and ranges with commas between them, such as 2-5,8")]
 pub struct CpuListError;
 
 impl CpuList {
-    /// Whether there is none.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -30,7 +29,7 @@ impl CpuList {
         self.0.len()
     }
 
-    /// Whether a CPU is one of them.
+    /// Whether the list contains `cpu`.
     #[must_use]
     pub fn contains(&self, cpu: usize) -> bool {
         self.0.contains(&cpu)
@@ -41,25 +40,25 @@ impl CpuList {
         self.0.iter().copied()
     }
 
-    /// Those that are in `others`, too.
+    /// The CPUs that are in both lists.
     #[must_use]
     pub fn and(&self, others: &Self) -> Self {
         Self(&self.0 & &others.0)
     }
 
-    /// Those that are not in `others`.
+    /// The CPUs that are not in `others`.
     #[must_use]
     pub fn without(&self, others: &Self) -> Self {
         Self(&self.0 - &others.0)
     }
 
-    /// These and `others`.
+    /// The CPUs that are in either list.
     #[must_use]
     pub fn or(&self, others: &Self) -> Self {
         Self(&self.0 | &others.0)
     }
 
-    /// These in words: `CPU 2`, `CPUs 2-5`, `no CPU`.
+    /// The list in words: `CPU 2`, `CPUs 2-5`, `no CPU`.
     #[must_use]
     pub fn in_words(&self) -> String {
         match self.len() {
@@ -79,7 +78,7 @@ impl FromIterator<usize> for CpuList {
 impl FromStr for CpuList {
     type Err = CpuListError;
 
-    /// Empty text is no CPU.
+    /// Empty text is an empty list.
     fn from_str(text: &str) -> Result<Self, CpuListError> {
         let mut cpus = BTreeSet::new();
         for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {

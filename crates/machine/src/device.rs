@@ -1,32 +1,33 @@
-//! A device that is to be used, by its name.
+//! Tells devices apart by their names.
 
 use super::root::Root;
 
-/// A device that a program is to open.
+/// A device that a program will open.
 pub(super) struct Device {
-    /// As it was named.
+    /// The name that the user gave.
     pub(super) name: String,
     pub(super) kind: Kind,
 }
 
 pub(super) enum Kind {
-    /// On the PCI bus, at this address.
+    /// A device on the PCI bus, with its address.
     Pci(String),
-    /// A kernel interface. The kernel sees its packets, too, unless XDP takes them before.
+    /// A kernel interface. The kernel sees its packets, too, unless XDP takes them first.
     Interface { name: String, is_seen: bool },
     /// One of DPDK's own, which needs nothing of the machine.
     Virtual,
 }
 
 impl Device {
-    /// A device by its PCI address, its kernel interface, or a device string of DPDK's.
+    /// Finds the kind of a device from a PCI address, a kernel interface or one of DPDK's device
+    /// strings.
     pub(super) fn new(root: &Root, text: &str) -> Self {
         let mut parts = text.split(',').map(str::trim);
         let first = parts.next().unwrap_or_default();
         let interface = parts.find_map(|part| part.strip_prefix("iface=")).map(str::to_owned);
         let kind = match (pci_address(first), interface) {
             (Some(address), _) => Kind::Pci(address),
-            // net_tap's interface is made by the program.
+            // The program creates net_tap's interface.
             (None, _) if first.starts_with("net_tap") => Kind::Virtual,
             (None, Some(name)) => {
                 Kind::Interface { name, is_seen: !first.starts_with("net_af_xdp") }
@@ -40,7 +41,7 @@ impl Device {
         Self { name: text.to_owned(), kind }
     }
 
-    /// Its folder in sysfs, where it has one.
+    /// The device's folder in sysfs. `None` for a virtual device.
     pub(super) fn folder(&self) -> Option<String> {
         match &self.kind {
             Kind::Pci(address) => Some(pci_folder(address)),
@@ -49,12 +50,12 @@ impl Device {
         }
     }
 
-    /// Whether a program has to lock memory for it.
+    /// Whether a program must lock memory for the device.
     pub(super) fn locks_memory(&self) -> bool {
         !matches!(self.kind, Kind::Virtual)
     }
 
-    /// Its NUMA node, where it has one.
+    /// The device's NUMA node, if known.
     pub(super) fn node(&self, root: &Root) -> Option<usize> {
         let folder = self.folder()?;
         let own = root.number(&format!("{folder}/numa_node"));
@@ -63,7 +64,7 @@ impl Device {
     }
 }
 
-/// A PCI address with its domain, 0000:01:00.0; the domain may be left out.
+/// A PCI address with its domain, 0000:01:00.0. `text` may omit the domain.
 fn pci_address(text: &str) -> Option<String> {
     let (bus, function) = text.rsplit_once('.')?;
     let parts: Vec<_> = bus.split(':').collect();
@@ -90,7 +91,7 @@ pub(super) fn pci_folder(address: &str) -> String {
 
 /// The folder of a kernel interface in sysfs.
 pub(super) fn interface_folder(name: &str) -> String {
-    // A name with a slash is of no interface, and must not lead to another folder.
+    // A name with a slash belongs to no interface, and must not lead to another folder.
     format!("sys/class/net/{}", name.replace('/', "\u{fffd}"))
 }
 

@@ -1,4 +1,4 @@
-//! Checks of the devices that are to be used.
+//! Checks the devices that programs will open.
 
 use super::device::{Device, Kind, interface_folder, pci_folder};
 use super::finding::Verdict;
@@ -6,16 +6,16 @@ use super::kernel::connections;
 use super::machine::Machine;
 use super::root::{Root, Unread};
 
-/// Drivers of the kernel beside which DPDK uses a NIC: "Bifurcated Driver" in DPDK's guide.
+/// Kernel drivers that share a NIC with DPDK: "Bifurcated Driver" in DPDK's guide.
 const SHARED_DRIVERS: [&str; 3] = ["mlx4_core", "mlx5_core", "mana"];
 
 /// Drivers that hand a device to a program without an IOMMU.
 const UNSAFE_DRIVERS: [&str; 2] = ["uio_pci_generic", "igb_uio"];
 
-/// The result of a check that may not apply to a device.
+/// The result of a check. `None` if the check does not apply to the device.
 type Checked = Result<Option<Verdict>, Unread>;
 
-/// Whether it exists.
+/// Whether the device exists.
 pub(super) fn exists(machine: &Machine, device: &Device) -> Checked {
     let name = &device.name;
     let Some(folder) = device.folder() else {
@@ -28,12 +28,12 @@ pub(super) fn exists(machine: &Machine, device: &Device) -> Checked {
     }
     Ok(Some(Verdict::safety(
         format!("there is no {name}"),
-        "a program that is to open it does not start",
+        "a program that opens it can't start",
         format!("ls /{all}  # and take one of these"),
     )))
 }
 
-/// The address of a device on the PCI bus that is there.
+/// The address of a PCI device that exists.
 fn pci<'a>(machine: &Machine, device: &'a Device) -> Option<&'a str> {
     match &device.kind {
         Kind::Pci(address) if machine.root.has(&pci_folder(address)) => Some(address),
@@ -41,7 +41,7 @@ fn pci<'a>(machine: &Machine, device: &'a Device) -> Option<&'a str> {
     }
 }
 
-/// Which driver has it; none where it has none.
+/// The device's driver. `None` if no driver is bound.
 fn driver_of(root: &Root, address: &str) -> Result<Option<String>, Unread> {
     match root.link(&format!("{}/driver", pci_folder(address))) {
         Ok(driver) => Ok(Some(driver)),
@@ -50,7 +50,7 @@ fn driver_of(root: &Root, address: &str) -> Result<Option<String>, Unread> {
     }
 }
 
-/// Whether a driver has it that hands it to programs: "Linux Drivers" in DPDK's guide.
+/// Whether the device's driver hands it to programs: "Linux Drivers" in DPDK's guide.
 pub(super) fn driver(machine: &Machine, device: &Device) -> Checked {
     let Some(address) = pci(machine, device) else { return Ok(None) };
     let bind = format!("modprobe vfio-pci && dpdk-devbind.py --bind=vfio-pci {address}");
@@ -68,13 +68,13 @@ pub(super) fn driver(machine: &Machine, device: &Device) -> Checked {
         ),
         Some(driver) => Verdict::safety(
             format!("{address} is bound to the kernel's driver {driver}"),
-            "a program that is to open it does not start; what uses its interface now, such as ssh, \
+            "a program that opens it can't start; what uses its interface now, such as ssh, \
              loses it when the driver changes",
             bind,
         ),
         None => Verdict::safety(
             format!("no driver is bound to {address}"),
-            "a program that is to open it does not start",
+            "a program that opens it can't start",
             bind,
         ),
     }))
@@ -104,15 +104,15 @@ pub(super) fn iommu(machine: &Machine, device: &Device) -> Checked {
     if name.is_ok_and(|name| name.contains("noiommu")) {
         return Ok(Some(Verdict::safety(
             format!("{address} is used in vfio's no-IOMMU mode"),
-            "a wrong address overwrites anything, the kernel included",
+            "a wrong address may overwrite any memory, even the kernel's",
             fix,
         )));
     }
     Ok(Some(Verdict::ok(format!("{address} is in IOMMU group {group}"))))
 }
 
-/// Whether all devices of its IOMMU group have been taken from the kernel, which vfio asks for: "VFIO"
-/// in the kernel's documentation.
+/// Whether the kernel has released all devices of the IOMMU group, as vfio requires: "VFIO" in the
+/// kernel's documentation.
 pub(super) fn group(machine: &Machine, device: &Device) -> Checked {
     let Some(address) = pci(machine, device) else { return Ok(None) };
     let root = &machine.root;
@@ -128,7 +128,7 @@ pub(super) fn group(machine: &Machine, device: &Device) -> Checked {
         {
             return Ok(Some(Verdict::safety(
                 format!("{other}, in the IOMMU group of {address}, is bound to {driver}"),
-                "vfio gives out whole groups: a program that is to open the device does not start",
+                "vfio gives out whole groups: a program that opens the device can't start",
                 format!("dpdk-devbind.py --bind=vfio-pci {other}"),
             )));
         }
@@ -141,7 +141,7 @@ pub(super) fn node(machine: &Machine, device: &Device) -> Checked {
     let Some(folder) = device.folder().filter(|folder| machine.root.has(folder)) else {
         return Ok(None);
     };
-    // An interface that the kernel made, such as veth, is on no node.
+    // A virtual interface, such as veth, is on no node.
     let is_made = matches!(device.kind, Kind::Interface { .. });
     if is_made && !machine.root.has(&format!("{folder}/device")) {
         return Ok(None);
@@ -152,7 +152,7 @@ pub(super) fn node(machine: &Machine, device: &Device) -> Checked {
     }
     let workers = machine.workers()?;
     let Some(own) = device.node(&machine.root) else {
-        return Err(Unread::new(format!("{name} does not say which node it is on")));
+        return Err(Unread::new(format!("{name} does not report its node")));
     };
     let near = nodes.iter().find(|(node, _)| *node == own).map(|(_, cpus)| cpus);
     let near =
@@ -170,7 +170,7 @@ pub(super) fn node(machine: &Machine, device: &Device) -> Checked {
     )))
 }
 
-/// Whether a device on the PCI bus has all lanes it is made for.
+/// Whether a PCI device uses all lanes that it has.
 pub(super) fn lanes(machine: &Machine, device: &Device) -> Checked {
     let Some(address) = pci(machine, device) else { return Ok(None) };
     let number = |name: &str| machine.root.number(&format!("{}/{name}", pci_folder(address)));

@@ -1,9 +1,9 @@
-//! What the doctor says.
+//! The finding of a check, and its severity.
 
 use serde::Serialize;
 use std::fmt;
 
-/// How bad a finding is, from the best to the worst.
+/// How bad a finding is, from best to worst.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -18,8 +18,8 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Exit code of `hotloop-doctor` where this is the worst: 0, 0, 3 and 4. 1 and 2 are what every
-    /// program ends with where it fails, or is called wrongly.
+    /// Exit code of `hotloop-doctor` if this is the worst severity: 0, 0, 3 or 4. Every program
+    /// exits with 1 if it fails, and with 2 if its arguments are wrong.
     #[must_use]
     pub const fn exit_code(self) -> u8 {
         match self {
@@ -29,7 +29,7 @@ impl Severity {
         }
     }
 
-    /// Its name, as JSON has it, too.
+    /// The severity's name, in text and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,24 +41,24 @@ impl Severity {
     }
 }
 
-/// What one check found. The names of its fields are keys in the JSON of `hotloop-doctor`.
+/// The finding of one check. Its fields' names are keys in the JSON of `hotloop-doctor`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Finding {
-    /// The check, one of [`ids`](crate::ids).
+    /// The check's id, one of [`ids`](crate::ids).
     pub id: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// What is so, in a sentence without a full stop.
+    /// The fact, in a sentence without a full stop.
     pub what: String,
-    /// What that costs; none where it costs nothing.
+    /// The cost of that fact. `None` if it costs nothing.
     pub why: Option<String>,
-    /// The command that changes it, for root's shell; in angle brackets is what only the reader
-    /// knows. After `boot with` it is a parameter of the kernel. None where nothing is to be changed.
+    /// The command that changes it, for root's shell, with placeholders in angle brackets. A text
+    /// that begins with `boot with` names a kernel parameter. `None` if nothing needs a change.
     pub fix: Option<String>,
 }
 
 impl fmt::Display for Finding {
-    /// One line, and one each for why and for the command.
+    /// One line, and one more each for why and for the command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<7}  {:<21}  {}", self.severity.name(), self.id, printable(&self.what))?;
         for (head, text) in [("why", &self.why), ("fix", &self.fix)] {
@@ -70,7 +70,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Text that steers no terminal: it may come from files that anybody wrote.
+/// Replaces control characters, which could steer the terminal: anyone may have written the files.
 fn printable(text: &str) -> String {
     let write = |character: char| match character.is_control() {
         true => character.escape_default().to_string(),
@@ -79,7 +79,7 @@ fn printable(text: &str) -> String {
     text.chars().map(write).collect()
 }
 
-/// What a check says, to which its id is added.
+/// A finding without its id.
 #[derive(Debug)]
 pub(super) struct Verdict {
     severity: Severity,

@@ -1,21 +1,21 @@
-//! Interrupts of devices on workers' CPUs.
+//! Checks workers' CPUs for interrupts of devices.
 
 use super::cpu_list::CpuList;
 use super::finding::Verdict;
 use super::machine::Machine;
 use super::root::{Root, Unread};
 
-/// The most interrupts that are named; the others are counted.
+/// The most interrupts named in a finding. The rest are counted.
 const NAMED_MAX: usize = 4;
 
-/// An interrupt of a device that came to a CPU, and goes there still.
+/// An interrupt of a device that came to a CPU, and is still sent there.
 struct Interrupt {
     number: u32,
     name: String,
     /// How often it came.
     count: u64,
-    /// Whether the kernel alone says where it goes, as of the queues of disks. Older kernels don't say
-    /// which these are.
+    /// Whether only the kernel chooses its CPUs, as for the queues of disks. `false` on older
+    /// kernels, which do not report that.
     is_managed: bool,
 }
 
@@ -42,7 +42,7 @@ fn fix(workers: &CpuList, others: &str, found: &[Interrupt]) -> String {
          irqbalance runs: IRQBALANCE_BANNED_CPULIST={workers}"
     );
     let booting = format!(
-        "boot with isolcpus=managed_irq,domain,{workers}  # the kernel lets nobody move {managed}"
+        "boot with isolcpus=managed_irq,domain,{workers}  # only the kernel can move {managed}"
     );
     match (moved.is_empty(), managed.is_empty()) {
         (_, true) => moving,
@@ -61,10 +61,9 @@ fn what(cpus: &CpuList, found: &[Interrupt]) -> String {
     format!("interrupts go to {}, {count} so far: {}", cpus.in_words(), names.join(", "))
 }
 
-/// The interrupts of devices that have come to these CPUs, and are still sent to one of them. Those
-/// that were never raised there, such as of a disk's queue for a CPU which does not use it, are left
-/// out; so are the kernel's own (timers, calls of functions), which have no number. The most frequent is
-/// first.
+/// The device interrupts that have come to these CPUs and are still sent to one of them, the most
+/// frequent first. Interrupts that never fired there are left out, e.g. a disk queue of an unused
+/// CPU. So are the kernel's own (timers, function calls), which have no number.
 fn on(root: &Root, cpus: &CpuList) -> Result<Vec<Interrupt>, Unread> {
     let text = root.text("proc/interrupts")?;
     let mut lines = text.lines();

@@ -1,19 +1,19 @@
-//! Checks of the kernel's settings for the whole machine.
+//! Checks kernel settings of the whole machine.
 
 use super::finding::Verdict;
 use super::machine::Machine;
 use super::root::Unread;
 
-/// Clock sources that are read without a system call, in few nanoseconds.
+/// Clock sources that are read in a few nanoseconds, without a system call.
 const FAST_CLOCKS: [&str; 4] = ["tsc", "arch_sys_counter", "timebase", "riscv_clocksource"];
 
-/// Those of virtual machines: without a system call too, but slower.
+/// Clock sources of virtual machines: also without a system call, but slower.
 const GUEST_CLOCKS: [&str; 2] = ["kvm-clock", "hyperv_clocksource_tsc_page"];
 
-/// From which share of its size on the kernel's connection table counts as full, in percent.
+/// Fill level that counts as full for the kernel's connection table, in percent.
 const TABLE_FULL_PERCENT: i64 = 90;
 
-/// Whether reading the time is quick.
+/// Whether the time is quick to read.
 pub(super) fn clock(machine: &Machine) -> Result<Verdict, Unread> {
     let folder = "sys/devices/system/clocksource/clocksource0";
     let current = machine.root.name(&format!("{folder}/current_clocksource"))?;
@@ -51,7 +51,7 @@ pub(super) fn real_time(machine: &Machine) -> Result<Verdict, Unread> {
     }
 }
 
-/// Whether the kernel's table of connections has room.
+/// Whether the kernel's connection table has room.
 pub(super) fn connection_table(machine: &Machine) -> Result<Verdict, Unread> {
     let Some((count, max)) = connections(machine)? else {
         return Ok(Verdict::ok("the kernel tracks no connections"));
@@ -66,15 +66,15 @@ pub(super) fn connection_table(machine: &Machine) -> Result<Verdict, Unread> {
     ))
 }
 
-/// The connections that the kernel tracks in this network namespace, and how many it may; none where
-/// nothing tracks any.
+/// The number of connections tracked in this network namespace, and the most allowed. `None` if the
+/// kernel tracks no connections.
 pub(super) fn connections(machine: &Machine) -> Result<Option<(i64, i64)>, Unread> {
     let folder = "proc/sys/net/netfilter";
     let count = match machine.root.number(&format!("{folder}/nf_conntrack_count")) {
         Err(unread) if unread.is_missing && machine.root.has("proc/sys/net") => return Ok(None),
         count => count?,
     };
-    // Where no rule asks for it, the module is there and sees no packet.
+    // Without a rule that asks for it, the module is loaded but sees no packet.
     if count == 0 {
         return Ok(None);
     }

@@ -1,8 +1,8 @@
-//! What of a machine costs packets speed or safety, and the command that changes it: the checks of
-//! `hotloop-doctor`, and the warning of every program at its start.
+//! Finds settings of a machine that cost packets speed or safety, and the command that changes
+//! each: the checks of `hotloop-doctor`, and the warning of every program at its start.
 //!
-//! [`examine`] reads files of sysfs and procfs, and changes nothing. What can't be read is
-//! [`Severity::Unknown`]: a virtual machine or a container without an entry is neither right nor
+//! [`examine`] reads files of sysfs and procfs, and changes nothing. An entry that can't be read is
+//! [`Severity::Unknown`]: its absence in a virtual machine or a container is neither right nor
 //! wrong.
 //!
 //! ```
@@ -19,10 +19,10 @@
 //!
 //! # Limits
 //!
-//! Limits of locked memory, cgroups and affinity are those of the process that looks: what a service
-//! manager gives another one may differ. The list of what holds for one kernel, driver or
-//! architecture is the checks' own, and names what it compares. Of the engine this crate uses placements
-//! alone: [`warn()`] looks at their CPUs.
+//! Limits of locked memory, cgroups and affinity are those of the calling process. A service
+//! manager may set other limits for a service. The checks keep their own lists of facts about
+//! kernels, drivers and architectures. Of the engine, this crate uses only placements: [`warn()`]
+//! checks their CPUs.
 #![forbid(unsafe_code)]
 
 mod cgroup;

@@ -1,15 +1,15 @@
-//! Which DPDK is installed, as its files say: nothing is loaded.
+//! Finds the installed DPDK by its files, without loading it.
 
 use super::finding::Verdict;
 use super::machine::Machine;
 use super::root::{Root, Unread};
 
-/// Folders of libraries: of distributions, and of DPDK's own installation.
+/// Folders of libraries: those of distributions, and those of DPDK's own installation.
 const FOLDERS: [&str; 6] =
     ["usr/lib64", "usr/lib", "lib64", "usr/local/lib64", "usr/local/lib", "opt/dpdk/lib"];
 
-/// The oldest ABI that hotloop is built for: that of DPDK 22.11. Each November's release has the next:
-/// "ABI Policy" in DPDK's guide.
+/// The oldest ABI that hotloop is built for, of DPDK 22.11. The release of each November has the
+/// next ABI: "ABI Policy" in DPDK's guide.
 const ABI_MIN: u32 = 23;
 
 /// An installed DPDK.
@@ -21,7 +21,7 @@ struct Library {
 }
 
 impl Library {
-    /// The releases until the next November's add to an ABI: 23.0 is that of 22.11, 23.1 of 23.03.
+    /// Later releases of the year add to an ABI: 23.0 belongs to 22.11, 23.1 to 23.03.
     fn release(&self) -> String {
         let major = self.major;
         match self.abi.split_once('.').map_or("", |(_, minor)| minor) {
@@ -37,7 +37,7 @@ impl Library {
     }
 }
 
-/// Whether a DPDK is installed that programs can use.
+/// Whether a usable DPDK is installed.
 pub(super) fn version(machine: &Machine) -> Result<Verdict, Unread> {
     let newest = newest(&machine.root)?;
     let what = format!("{} (ABI {}) in /{}", newest.release(), newest.abi, newest.folder);
@@ -51,7 +51,7 @@ pub(super) fn version(machine: &Machine) -> Result<Verdict, Unread> {
     ))
 }
 
-/// Whether its drivers are where it looks for them.
+/// Whether the drivers are in the folder that DPDK searches.
 pub(super) fn drivers(machine: &Machine) -> Result<Verdict, Unread> {
     let newest = newest(&machine.root)?;
     let names = match machine.root.names(&newest.drivers()) {
@@ -76,7 +76,7 @@ fn newest(root: &Root) -> Result<Library, Unread> {
     let mut all: Vec<_> = FOLDERS.iter().flat_map(|folder| libraries(root, folder)).collect();
     for folder in ["usr/lib", "lib", "usr/local/lib"] {
         let below = root.names(folder).unwrap_or_default();
-        // Debian's folders by architecture.
+        // Debian has a folder for each architecture.
         let below = below.iter().filter(|name| name.contains("-linux-gnu"));
         all.extend(below.flat_map(|name| libraries(root, &format!("{folder}/{name}"))));
     }

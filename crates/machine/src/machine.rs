@@ -1,16 +1,16 @@
-//! The machine as the checks see it: its root, and the CPUs and devices that are to be used.
+//! The machine as the checks see it: its root, its CPUs, and the devices to use.
 
 use super::cpu_list::CpuList;
 use super::device::Device;
 use super::root::{Root, Unread};
 use super::setup::Setup;
 
-/// A machine, and what of it programs are to use.
+/// A machine, and the parts of it that programs will use.
 pub(super) struct Machine {
     pub(super) root: Root,
-    /// The CPUs that workers run on; why they are not known.
+    /// The CPUs of workers, or why they are unknown.
     pub(super) workers: Result<CpuList, Unread>,
-    /// Whether they were named; else they are those that programs take by themselves.
+    /// Whether the user named them. Otherwise they are those that programs choose.
     pub(super) are_workers_named: bool,
     pub(super) devices: Vec<Device>,
 }
@@ -26,23 +26,23 @@ impl Machine {
         }
     }
 
-    /// The CPUs that workers run on.
+    /// The CPUs of workers.
     pub(super) fn workers(&self) -> Result<&CpuList, Unread> {
         self.workers.as_ref().map_err(Clone::clone)
     }
 
-    /// The CPUs that are left to the kernel and to all else.
+    /// The CPUs left to the kernel and to other programs.
     pub(super) fn others(&self) -> Result<CpuList, Unread> {
         Ok(online(&self.root)?.without(self.workers()?))
     }
 
-    /// `others` as a command takes them; where there are none, what the reader has to know.
+    /// `others` as a command takes them, or a placeholder for the reader to fill in if it is empty.
     pub(super) fn others_text(&self) -> String {
         let others = self.others().ok().filter(|others| !others.is_empty());
         others.map_or_else(|| "<CPUs without workers>".to_owned(), |others| others.to_string())
     }
 
-    /// The hardware threads of a CPU's physical core, itself among them.
+    /// The hardware threads of a CPU's physical core, including itself.
     pub(super) fn siblings(&self, cpu: usize) -> Result<CpuList, Unread> {
         siblings(&self.root, cpu)
     }
@@ -57,14 +57,14 @@ impl Machine {
         nodes.iter().map(cpus).collect()
     }
 
-    /// The CPUs that the scheduler keeps free of threads that were not put there: isolcpus, and
-    /// isolated partitions of cgroups.
+    /// The CPUs to which the scheduler moves no thread on its own: isolcpus, and isolated
+    /// partitions of cgroups.
     pub(super) fn isolated(&self) -> Result<CpuList, Unread> {
         let partitions = self.root.cpus("sys/fs/cgroup/cpuset.cpus.isolated").unwrap_or_default();
         Ok(booted_isolated(&self.root)?.or(&partitions))
     }
 
-    /// The value of a parameter on the kernel's command line, the last one where it is repeated.
+    /// The value of a parameter on the kernel's command line. If repeated, the last one counts.
     pub(super) fn boot_parameter(&self, name: &str) -> Result<Option<String>, Unread> {
         let line = self.root.text("proc/cmdline")?;
         let value = |word: &str| Some(word.strip_prefix(name)?.strip_prefix('=')?.to_owned());
@@ -98,8 +98,8 @@ pub(super) fn allowed(root: &Root) -> Result<CpuList, Unread> {
     list.parse().map_err(|_| Unread::new(format!("/proc/self/status lists no CPUs: {list:?}")))
 }
 
-/// The CPUs of workers where nobody says: those that are isolated, or else, as placement does, all that
-/// this process may use but the first; of each physical core one.
+/// The CPUs of workers if the user names none: the isolated ones. If no CPU is isolated, all that
+/// this process may use but the first, one of each physical core, as placement does.
 fn usual_workers(root: &Root) -> Result<CpuList, Unread> {
     let mut cpus = booted_isolated(root).unwrap_or_default();
     if cpus.is_empty() {

@@ -1,4 +1,4 @@
-//! Checks of memory: its pages, locks and nodes.
+//! Checks memory: huge pages, limits on locking, swap, and nodes.
 
 use super::cpu_list::CpuList;
 use super::device::Device;
@@ -9,8 +9,8 @@ use super::root::Unread;
 /// The bit of CAP_IPC_LOCK in a set of capabilities: capabilities(7).
 const IPC_LOCK: u64 = 1 << 14;
 
-/// Memory that has to be lockable, at least, in bytes: some rings of packet sockets, and the tables of
-/// a small program.
+/// The least lockable memory, in bytes: some rings of packet sockets, and the tables of a small
+/// program.
 const LOCKABLE_BYTES_MIN: u64 = 64 << 20;
 
 /// Huge pages of one size on one node.
@@ -21,7 +21,7 @@ struct Pool {
     free: i64,
 }
 
-/// Whether there are huge pages on the nodes that programs use.
+/// Whether the nodes that programs use have huge pages.
 pub(super) fn huge_pages(machine: &Machine) -> Result<Verdict, Unread> {
     let pools = pools(machine)?;
     let has = |node: Option<usize>| {
@@ -55,7 +55,7 @@ pub(super) fn huge_pages(machine: &Machine) -> Result<Verdict, Unread> {
     Ok(Verdict::ok(each.collect::<Vec<_>>().join(", ")))
 }
 
-/// The pools by node; without nodes, those of the machine.
+/// The pools of each node, or of the machine if it has no nodes.
 fn pools(machine: &Machine) -> Result<Vec<Pool>, Unread> {
     let nodes = machine.root.some_cpus("sys/devices/system/node/online").unwrap_or_default();
     let mut folders: Vec<_> = nodes
@@ -83,7 +83,7 @@ fn pools(machine: &Machine) -> Result<Vec<Pool>, Unread> {
     Ok(pools)
 }
 
-/// The nodes of workers and devices, as far as they are known.
+/// The nodes of workers and devices, as far as known.
 fn used_nodes(machine: &Machine) -> Vec<usize> {
     let none = CpuList::default();
     let workers = machine.workers().unwrap_or(&none);
@@ -93,13 +93,13 @@ fn used_nodes(machine: &Machine) -> Vec<usize> {
     of_workers.chain(of_devices).collect()
 }
 
-/// Whether the kernel makes huge pages by itself, at any time.
+/// Whether the kernel makes huge pages on its own, at any time.
 pub(super) fn transparent(machine: &Machine) -> Result<Verdict, Unread> {
     let path = "sys/kernel/mm/transparent_hugepage/enabled";
     let text = machine.root.text(path)?;
     let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     let (chosen, _) =
-        chosen.ok_or_else(|| Unread::new(format!("/{path} chooses none: {text:?}")))?;
+        chosen.ok_or_else(|| Unread::new(format!("/{path} has no chosen value: {text:?}")))?;
     if chosen != "always" {
         return Ok(Verdict::ok(format!("transparent huge pages: {chosen}")));
     }

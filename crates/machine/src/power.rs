@@ -1,4 +1,4 @@
-//! Checks of how fast workers' CPUs may run: "CPU Performance Scaling" in the kernel's documentation.
+//! Checks how fast workers' CPUs may run: "CPU Performance Scaling" in the kernel's documentation.
 
 use super::cpu_list::CpuList;
 use super::finding::Verdict;
@@ -12,7 +12,7 @@ fn file(cpu: usize, name: &str) -> String {
     format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/{name}")
 }
 
-/// Why there is nothing below a CPU's cpufreq.
+/// Explains why a CPU has no cpufreq folder.
 fn without_driver(unread: Unread) -> Unread {
     if !unread.is_missing {
         return unread;
@@ -27,7 +27,7 @@ pub(super) fn governor(machine: &Machine) -> Result<Verdict, Unread> {
     for cpu in workers.iter() {
         let path = file(cpu, "scaling_governor");
         let governor = machine.root.name(&path).map_err(without_driver)?;
-        // `userspace` keeps to what was set, which is another check.
+        // `userspace` keeps to the frequency set, which is another check.
         if governor != "performance" && governor != "userspace" {
             others.entry(governor).or_default().push(cpu);
         }
@@ -48,7 +48,7 @@ pub(super) fn governor(machine: &Machine) -> Result<Verdict, Unread> {
     ))
 }
 
-/// Whether frequencies are capped below what the hardware can do.
+/// Whether a setting caps frequencies below the hardware's highest.
 pub(super) fn cap(machine: &Machine) -> Result<Verdict, Unread> {
     let root = &machine.root;
     let workers = machine.workers()?;
@@ -64,7 +64,7 @@ pub(super) fn cap(machine: &Machine) -> Result<Verdict, Unread> {
     for cpu in workers.iter() {
         let number = |name: &str| root.number(&file(cpu, name));
         let listed = highest_listed(machine, cpu);
-        // The firmware's own limit (_PPC of ACPI), by acpi-cpufreq.
+        // The firmware's own limit (_PPC of ACPI), reported by acpi-cpufreq.
         if let (Ok(limit), Some(highest)) = (number("bios_limit"), listed)
             && limit < highest
         {
@@ -97,8 +97,8 @@ pub(super) fn cap(machine: &Machine) -> Result<Verdict, Unread> {
     Ok(Verdict::ok(format!("{} may reach the highest frequency", workers.in_words())))
 }
 
-/// The highest frequency that a CPU may be set to, in kHz, where its driver lists them. Those that do
-/// (acpi-cpufreq) name as the highest in cpuinfo_max_freq what boost reaches beyond them.
+/// The highest frequency in a CPU's list, in kHz, if its driver has a list. With such drivers
+/// (acpi-cpufreq), cpuinfo_max_freq is the higher frequency that boost reaches.
 fn highest_listed(machine: &Machine, cpu: usize) -> Option<i64> {
     let listed = machine.root.text(&file(cpu, "scaling_available_frequencies")).ok()?;
     listed.split_whitespace().filter_map(|khz| khz.parse().ok()).max()
@@ -123,10 +123,10 @@ pub(super) fn boost(machine: &Machine) -> Result<Verdict, Unread> {
             Err(unread) => return Err(unread),
         }
     }
-    Err(Unread::new("no driver says whether CPUs may exceed their nominal frequency"))
+    Err(Unread::new("no driver reports whether CPUs may exceed their nominal frequency"))
 }
 
-/// Whether a package's power is limited below what it is made for: powercap in the kernel's
+/// Whether a package's power limit is below its design power: powercap in the kernel's
 /// documentation. Constraint 0 is the long-term one.
 pub(super) fn limit(machine: &Machine) -> Result<Verdict, Unread> {
     let zones = machine.root.names("sys/class/powercap")?;
@@ -134,7 +134,7 @@ pub(super) fn limit(machine: &Machine) -> Result<Verdict, Unread> {
     for zone in zones.iter().filter(|zone| zone.starts_with("intel-rapl:")) {
         let folder = format!("sys/class/powercap/{zone}");
         let number = |name: &str| machine.root.number(&format!("{folder}/{name}"));
-        // A core's or a memory's share of it has a number of its own after a second colon.
+        // A second colon begins the number of a subzone, such as the cores or the memory.
         if zone.matches(':').count() > 1 || number("enabled").is_ok_and(|is| is == 0) {
             continue;
         }
@@ -150,7 +150,7 @@ pub(super) fn limit(machine: &Machine) -> Result<Verdict, Unread> {
         }
     }
     match zone_count {
-        0 => Err(Unread::new("no package says how much power it may take")),
+        0 => Err(Unread::new("no package reports how much power it may take")),
         _ => Ok(Verdict::ok("packages may take the power they are made for")),
     }
 }

@@ -1,22 +1,22 @@
-//! The folder below which the machine's files are read, and why a file says nothing.
+//! Reads the machine's files below a folder, and explains why a file can't be read.
 
 use super::cpu_list::CpuList;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// The most that is read of one file. A machine of 1,024 CPUs has 10 MiB in /proc/interrupts.
+/// The most bytes read of one file. On a machine of 1,024 CPUs, /proc/interrupts has 10 MiB.
 const FILE_BYTES_MAX: u64 = 32 << 20;
 
 /// The folder that stands for `/`.
 #[derive(Clone, Debug)]
 pub(super) struct Root(PathBuf);
 
-/// Why something is not known: a sentence.
+/// Why something is unknown: a sentence.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Unread {
     pub(super) why: String,
-    /// The file does not exist, as opposed to one that can't be read or makes no sense.
+    /// The file does not exist, as opposed to one that can't be read or parsed.
     pub(super) is_missing: bool,
 }
 
@@ -37,13 +37,13 @@ impl Unread {
     }
 }
 
-/// Paths are without the slash at their beginning.
+/// Paths have no leading slash.
 impl Root {
     pub(super) fn new(folder: &Path) -> Self {
         Self(folder.to_owned())
     }
 
-    /// What a file holds, without the space around it.
+    /// A file's content, trimmed.
     pub(super) fn text(&self, path: &str) -> Result<String, Unread> {
         let mut bytes = Vec::new();
         let read = File::open(self.0.join(path))
@@ -68,7 +68,7 @@ impl Root {
         text.parse().map_err(|_| Unread::new(format!("/{path} holds no number: {text:?}")))
     }
 
-    /// The CPUs that a file lists; none where it says "(null)", as nohz_full does.
+    /// The CPUs that a file lists. Empty for "(null)", which nohz_full may hold.
     pub(super) fn cpus(&self, path: &str) -> Result<CpuList, Unread> {
         let text = self.text(path)?;
         let list = if text == "(null)" { "" } else { &text };
@@ -83,7 +83,7 @@ impl Root {
             .ok_or_else(|| Unread::new(format!("/{path} is empty")))
     }
 
-    /// The names of what is in a folder, in order.
+    /// The names of a folder's entries, in order.
     pub(super) fn names(&self, path: &str) -> Result<Vec<String>, Unread> {
         let entries = fs::read_dir(self.0.join(path)).map_err(|error| Unread::of(path, &error))?;
         let name = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
@@ -92,19 +92,19 @@ impl Root {
         Ok(names)
     }
 
-    /// The last part of what a symbolic link points to: links of sysfs may lead out of a root.
+    /// The last part of a symbolic link's target: links of sysfs may lead out of a root.
     pub(super) fn link(&self, path: &str) -> Result<String, Unread> {
         let target = fs::read_link(self.0.join(path)).map_err(|error| Unread::of(path, &error))?;
         let name = target.file_name().and_then(|name| name.to_str());
         name.map(str::to_owned).ok_or_else(|| Unread::new(format!("/{path} points nowhere")))
     }
 
-    /// Whether nobody may write to a file: not root either, where the kernel made it so.
+    /// Whether a file is read-only even for root, as the kernel makes some.
     pub(super) fn is_read_only(&self, path: &str) -> bool {
         fs::metadata(self.0.join(path)).is_ok_and(|file| file.permissions().readonly())
     }
 
-    /// Whether there is such a file, folder or link.
+    /// Whether such a file, folder or link exists.
     pub(super) fn has(&self, path: &str) -> bool {
         fs::symlink_metadata(self.0.join(path)).is_ok()
     }
@@ -133,7 +133,7 @@ mod tests {
             let missing = root.text(path).unwrap_err();
             assert_eq!((missing.why, missing.is_missing), (format!("/{path} is not there"), true));
         }
-        // A folder is there, and can't be read as a file.
+        // A folder exists, and can't be read as a file.
         fs::create_dir(folder.path().join("folder")).unwrap();
         assert!(!root.text("folder").unwrap_err().is_missing);
         assert_eq!(root.names("").unwrap(), ["folder", "none", "number", "words"]);

@@ -1,16 +1,16 @@
-//! What a machine is looked at for.
+//! The setup that a machine is checked for.
 
 use super::cpu_list::CpuList;
 use std::net::IpAddr;
 
-/// What of a machine programs are to use.
+/// The parts of a machine that programs will use.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Setup {
-    /// The CPUs that workers are to run on. Without them, the checks take those that are isolated, or
-    /// else those that placement takes by itself: all but the first, of each physical core one.
+    /// The CPUs of workers. If `None`, the checks take the isolated CPUs. If no CPU is isolated,
+    /// they take all but the first, one of each physical core, as placement does.
     pub cpus: Option<CpuList>,
-    /// Devices: PCI addresses, kernel interfaces, or device strings of DPDK's.
+    /// Devices: PCI addresses, kernel interfaces, or DPDK's device strings.
     pub devices: Vec<String>,
-    /// The addresses of services, which must be none of the machine's own.
+    /// The addresses of services, which must not be the machine's own.
     pub vips: Vec<IpAddr>,
 }

@@ -1,4 +1,4 @@
-//! What a program says of its own CPUs when it starts.
+//! Warns a program at its start about settings that slow its own CPUs.
 
 use super::checks::Check;
 use super::cpu_list::CpuList;
@@ -10,7 +10,7 @@ use super::{cgroup, cores, interrupts, kernel, power};
 use hotloop_engine::Placement;
 use std::path::Path;
 
-/// The checks that read a few files and are certain, whatever else the machine is for.
+/// Checks that read a few files and are certain, no matter what else the machine does.
 const CERTAIN: [(&str, Check); 4] = [
     ("cpu-quota", cgroup::quota),
     ("smt", cores::smt),
@@ -18,26 +18,26 @@ const CERTAIN: [(&str, Check); 4] = [
     ("clock-source", kernel::clock),
 ];
 
-/// Those that are for CPUs which somebody has set apart: on any other machine there is always
-/// something.
+/// Checks that make sense only on CPUs that somebody has set apart. On any other machine they
+/// always find something.
 const SET_APART: [(&str, Check); 2] =
     [("isolation", cores::isolated), ("interrupts", interrupts::affinity)];
 
-/// Warns, in one message, of what costs the cores of a placement speed. Says nothing where cores are
-/// not pinned, and never fails.
+/// Warns, in one message, about settings that slow the cores of a placement. Does nothing if cores
+/// are not pinned, and never fails.
 pub fn warn(placement: &Placement) {
     let found = found(Path::new("/"), placement);
     let found: Vec<_> = found.into_iter().map(|found| found.what).collect();
     if !found.is_empty() {
         let cpus = pinned(placement);
         tracing::warn!(
-            "this machine costs speed: {}; hotloop-doctor --cpus {cpus} says why, and what to do",
+            "this machine costs speed: {}; hotloop-doctor --cpus {cpus} explains why, and how to fix it",
             found.join("; ")
         );
     }
 }
 
-/// What is found of a placement's CPUs.
+/// The findings for a placement's CPUs.
 fn found(root: &Path, placement: &Placement) -> Vec<Finding> {
     let cpus = pinned(placement);
     if cpus.is_empty() {
@@ -63,8 +63,8 @@ mod tests {
     use hotloop_engine::Topology;
     use std::fs;
 
-    /// What is said of cores on CPUs 1 and 2, on a machine of these files.
-    fn said(files: &[(&str, &str)]) -> Vec<&'static str> {
+    /// The ids of the findings for cores on CPUs 1 and 2, on a machine with these files.
+    fn found_ids(files: &[(&str, &str)]) -> Vec<&'static str> {
         let root = tempfile::tempdir().unwrap();
         let cpus = [("sys/devices/system/cpu/online", "0-3")];
         for (path, text) in cpus.iter().chain(files) {
@@ -84,11 +84,11 @@ mod tests {
             .map(|cpu| format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"));
         let siblings = siblings.each_ref().map(|path| (path.as_str(), "1-2"));
         let clock = ("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet");
-        assert_eq!(said(&[]), [""; 0]);
-        assert_eq!(said(&[governor, other]), ["governor"]);
-        assert_eq!(said(&siblings), ["smt"]);
-        assert_eq!(said(&[clock]), ["clock-source"]);
-        assert_eq!(said(&[siblings[0], siblings[1], governor, other, clock]).len(), 3);
+        assert_eq!(found_ids(&[]), [""; 0]);
+        assert_eq!(found_ids(&[governor, other]), ["governor"]);
+        assert_eq!(found_ids(&siblings), ["smt"]);
+        assert_eq!(found_ids(&[clock]), ["clock-source"]);
+        assert_eq!(found_ids(&[siblings[0], siblings[1], governor, other, clock]).len(), 3);
     }
 
     #[test]
@@ -96,9 +96,9 @@ mod tests {
         let interrupts = ("proc/interrupts", "     CPU0 CPU1 CPU2 CPU3\n 9: 0 7 0 0 IO-APIC acpi");
         let affinity = ("proc/irq/9/smp_affinity_list", "1");
         let isolated = |cpus| ("sys/devices/system/cpu/isolated", cpus);
-        assert_eq!(said(&[interrupts, affinity, isolated("")]), [""; 0]);
-        assert_eq!(said(&[interrupts, affinity, isolated("1-3")]), ["interrupts"]);
-        assert_eq!(said(&[isolated("2")]), ["isolation"]);
+        assert_eq!(found_ids(&[interrupts, affinity, isolated("")]), [""; 0]);
+        assert_eq!(found_ids(&[interrupts, affinity, isolated("1-3")]), ["interrupts"]);
+        assert_eq!(found_ids(&[isolated("2")]), ["isolation"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Checks of the addresses at which services are reached.
+//! Checks the addresses of services.
 
 use super::finding::Verdict;
 use super::machine::Machine;
@@ -25,8 +25,8 @@ pub(super) fn local(machine: &Machine, vip: IpAddr) -> Result<Verdict, Unread> {
     ))
 }
 
-/// Whether a local prefix covers an address. proc(5): in fib_trie, a line with an address stands before
-/// those with the lengths and types of its routes.
+/// Whether a local prefix covers an address. In fib_trie, a line with an address precedes the
+/// lengths and types of its routes: proc(5).
 fn is_local_v4(root: &Root, vip: Ipv4Addr) -> Result<bool, Unread> {
     let path = "proc/net/fib_trie";
     let text = root.text(path)?;
@@ -47,16 +47,16 @@ fn is_local_v4(root: &Root, vip: Ipv4Addr) -> Result<bool, Unread> {
             }
         }
     }
-    // Where there is a network, there are at least the routes of its loopback.
+    // A network namespace has at least the routes of its loopback.
     if is_read { Ok(false) } else { Err(Unread::new(format!("/{path} has no routes"))) }
 }
 
-/// Whether a local prefix covers an address. Each line of ipv6_route has a prefix and its length, three
-/// more addresses and lengths, three counts, the flags and the interface, all in hexadecimal.
+/// Whether a local prefix covers an address. Each line of ipv6_route is hexadecimal: a prefix and
+/// its length, three more addresses and lengths, three counts, the flags and the interface.
 fn is_local_v6(root: &Root, vip: Ipv6Addr) -> Result<bool, Unread> {
     let path = "proc/net/ipv6_route";
     let text = match root.text(path) {
-        // Without IPv6 no address is the kernel's.
+        // Without IPv6, the kernel has no such address.
         Err(unread) if unread.is_missing && root.has("proc/net/fib_trie") => return Ok(false),
         text => text?,
     };

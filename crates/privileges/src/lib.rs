@@ -1,5 +1,5 @@
-//! Which capabilities each thread of a program keeps. Capabilities belong to threads, and a thread can
-//! only give up its own: each does, when it needs them no longer.
+//! Reduces the capabilities of each thread of a program. Capabilities belong to threads, and a
+//! thread can give up only its own: each does so once it no longer needs them.
 //!
 //! ```
 //! use hotloop_privileges::{Capabilities, keep};
@@ -14,9 +14,10 @@
 //!
 //! # Guarantees
 //!
-//! - A thread that has called [`keep`] never gets a capability back, nor does a thread that it starts.
-//! - [`threads`] returns every thread of the process with the capabilities that it must keep: a thread of
-//!   a driver or library, which never called [`keep`], is found by those that it has.
+//! - A thread that has called [`keep`] never regains a capability, nor does a thread that it
+//!   starts.
+//! - [`threads`] returns every thread of the process with its capabilities and those that it keeps.
+//!   That reveals a driver's or library's thread, which never called [`keep`].
 //!
 //! # Limits
 //!

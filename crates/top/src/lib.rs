@@ -1,4 +1,4 @@
-//! `hotloop-top`: the programs of this machine, in a terminal, as VPP's `show run` and `top` do it.
+//! `hotloop-top` shows this machine's programs in a terminal, as VPP's `show run` and `top` do.
 //!
 //! ```sh
 //! hotloop-top --interval 2
@@ -6,9 +6,10 @@
 //!
 //! # Guarantees
 //!
-//! - `hotloop-top` only reads: it asks for `status` and `counters` as `ctl` does, and shows their differences.
-//! - A program that is stuck is named, and the keys go on working: a thread of its own asks.
-//! - The terminal is as it was before, after a signal or a panic too.
+//! - `hotloop-top` only reads: it sends `status` and `counters` as `ctl` does, and shows their
+//!   differences.
+//! - A stuck program is named, and the keys still work: a separate thread sends the requests.
+//! - The terminal is restored at the end, even after a signal or a panic.
 //!
 //! # Limits
 //!
@@ -34,7 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-/// How often it looks for keys, signals and news.
+/// How often to check for keys, signals and answers.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Shows what programs built on hotloop do while they run: rates of packets by core, stage, ring and
@@ -46,7 +47,7 @@ struct Cli {
     top: TopArgs,
 }
 
-/// The whole of the program `hotloop-top`.
+/// The whole program `hotloop-top`.
 #[must_use]
 pub fn main() -> ExitCode {
     program("hotloop-top", || {
@@ -55,28 +56,29 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// What its command line is, for a manual page and completions.
+/// The command line of `hotloop-top`, for its manual page and completions.
 #[must_use]
 pub fn command() -> Command {
     Cli::command()
 }
 
-/// What `hotloop-top` takes.
+/// Arguments of `hotloop-top`.
 #[derive(Args, Clone, Debug)]
 pub struct TopArgs {
-    /// The control socket of a program, instead of all those where programs put theirs; may be
+    /// The control socket of a program, instead of all sockets in the usual folders. May be
     /// repeated.
     #[arg(long, value_name = "PATH")]
     pub control: Vec<PathBuf>,
-    /// How often programs are asked, in seconds, and for how long rates are averaged.
+    /// Seconds between two requests to a program; rates are averages over that time.
     #[arg(long, value_name = "S", value_parser = seconds, default_value = "1")]
     pub interval: Duration,
 }
 
-/// Shows programs until `q`, Ctrl-C or a signal, and leaves the terminal as it was.
+/// Shows programs until `q`, Ctrl-C or a signal, and restores the terminal.
 ///
 /// # Errors
-/// [`Failure::Input`] where standard output is no terminal, [`Failure::Run`] where it can't be used.
+/// [`Failure::Input`] if standard output is not a terminal, [`Failure::Run`] if the terminal can't
+/// be used.
 pub fn top(args: &TopArgs) -> Result<(), Failure> {
     if !is_terminal() {
         let problem = "standard output is no terminal; PROGRAM ctl counters --json is for programs";
@@ -92,7 +94,7 @@ pub fn top(args: &TopArgs) -> Result<(), Failure> {
     let asking = Asking { given: args.control.clone(), interval: args.interval, wanted, rounds };
     let thread = std::thread::Builder::new().name("asking".to_owned());
     thread.spawn(move || asking.ask()).map_err(failed)?;
-    // A panic restores the terminal too.
+    // A panic restores the terminal, too.
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let shown = show(&mut terminal, &is_ended, &want, &found);
     ratatui::try_restore().map_err(failed)?;
@@ -124,7 +126,7 @@ fn show(
         match wish {
             Wish::None => {}
             Wish::Quit => return Ok(()),
-            // Where the thread has ended, the screen stays as it is.
+            // If the thread has ended, the screen stays as it is.
             Wish::Show(path) => drop(want.send(path)),
         }
     }

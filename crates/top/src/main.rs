@@ -1,11 +1,11 @@
-//! Shows what the programs of this machine that are built on hotloop do, while they run.
+//! Shows the running programs of this machine that are built on hotloop.
 //!
 //! ```sh
 //! hotloop-top --interval 2
 //! ```
 //!
-//! It only reads: `docs/programs/top.md` says what. It is for Linux, and for the users whose programs
-//! they are.
+//! The program only reads: `docs/programs/top.md` describes the screen. It runs on Linux, for the
+//! users that own the programs.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Which programs run, and what they answer.
+//! Finds running programs, and queries one of them.
 
 use hotloop_ops::{AskError, Request, ask_within, socket_folders};
 use serde_json::Value;
@@ -6,42 +6,42 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-/// How long a program may take for an answer, of which it needs a few milliseconds.
+/// The longest wait for an answer. Programs need a few milliseconds.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
-/// What one program answered.
+/// The answers of one program.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// When the counters came.
+    /// Arrival time of the counters.
     pub at: Instant,
     pub status: Value,
     pub counters: Value,
 }
 
-/// What was found in one round.
+/// The result of one round.
 #[derive(Debug)]
 pub struct Round {
-    /// The control sockets that there are, in the order of their names.
+    /// The existing control sockets, ordered by name.
     pub programs: Vec<PathBuf>,
-    /// The one that was asked.
+    /// The program that was queried.
     pub program: Option<PathBuf>,
-    /// What it answered; nothing where there is none.
+    /// The program's answer. `None` if no program runs.
     pub sample: Option<Result<Sample, String>>,
 }
 
-/// Asks programs, on a thread of its own: one that is stuck keeps nobody from the keys.
+/// Queries programs on a thread of its own, so that a stuck program does not block the keys.
 #[derive(Debug)]
 pub struct Asking {
-    /// Sockets elsewhere than where programs put them by themselves.
+    /// Sockets in other folders than the usual ones.
     pub given: Vec<PathBuf>,
     pub interval: Duration,
-    /// The program that is wanted from now on.
+    /// The program to query from now on.
     pub wanted: Receiver<PathBuf>,
     pub rounds: Sender<Round>,
 }
 
 impl Asking {
-    /// Asks until nobody wants to know any more.
+    /// Queries programs until the receiver is gone.
     pub fn ask(self) {
         let mut wanted: Option<PathBuf> = None;
         loop {
@@ -70,7 +70,7 @@ fn sample(path: &Path) -> Result<Sample, AskError> {
     Ok(Sample { at: Instant::now(), status, counters })
 }
 
-/// The control sockets in the folders where programs put them.
+/// The control sockets in the usual folders.
 fn sockets() -> Vec<PathBuf> {
     let mut sockets: Vec<_> =
         socket_folders().iter().flat_map(|folder| sockets_in(folder)).collect();
@@ -109,7 +109,7 @@ mod tests {
         let first = round.recv().unwrap();
         assert_eq!((first.program.as_ref(), first.programs.len()), (found.first(), 2));
         assert!(first.sample.unwrap().unwrap_err().contains("a.sock"));
-        // What is wanted is asked at once.
+        // A wanted program is queried at once.
         want.send(found[1].clone()).unwrap();
         assert_eq!(round.recv().unwrap().program.as_ref(), found.get(1));
         drop(want);

@@ -1,17 +1,17 @@
-//! Two samples of one program, and what passed between them in a second.
+//! Computes rates from two samples of one program.
 
 use super::programs::Sample;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What a program counted last, and before.
+/// A program's last two samples.
 #[derive(Debug)]
 pub struct Rates<'a> {
     pub now: &'a Sample,
     before: Option<&'a Sample>,
 }
 
-/// A row of an answer, and the same row of the one before.
+/// A row of an answer, and the same row of the answer before.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     pub now: &'a Value,
@@ -20,7 +20,7 @@ pub struct Row<'a> {
 }
 
 impl<'a> Rates<'a> {
-    /// The rates between two samples of one process; nothing is known of them where there is only one.
+    /// The rates between two samples of one process. Without an earlier sample, they are unknown.
     pub fn new(now: &'a Sample, before: Option<&'a Sample>) -> Self {
         let is_same = |before: &&Sample| {
             before.status["process"] == now.status["process"] && before.at < now.at
@@ -58,7 +58,7 @@ impl<'a> Rates<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// A text of the row; empty where it has none.
+    /// A text of the row; empty if the row has no such key.
     pub fn text(&self, key: &str) -> String {
         match &self.now[key] {
             Value::String(text) => text.clone(),
@@ -67,12 +67,12 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// What was added to a count in a second; nothing where it is not known.
+    /// The growth of a count per second, if known.
     pub fn rate(&self, key: &str) -> Option<f64> {
         self.difference(self.now[key].as_u64()?, self.before?[key].as_u64()?)
     }
 
-    /// What was added to all drops in a second.
+    /// The growth of all drops per second.
     pub fn dropped_rate(&self) -> Option<f64> {
         let sum = |row: &Value| -> u64 {
             let counts = row["dropped"].as_object().into_iter().flatten();
@@ -81,7 +81,7 @@ impl<'a> Row<'a> {
         self.difference(sum(self.now), sum(self.before?))
     }
 
-    /// Drops by reason: how many there were, and how many more in a second.
+    /// Drops by reason: the total, and the growth per second.
     pub fn dropped(&self) -> BTreeMap<&'a str, (u64, Option<f64>)> {
         let reasons = self.now["dropped"].as_object().into_iter().flatten();
         let reasons = reasons.map(|(reason, count)| {
@@ -99,7 +99,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A rate as it is shown: a whole number, `-` where it is not known.
+/// A rate as displayed: a whole number, or `-` if unknown.
 pub fn shown(rate: Option<f64>) -> String {
     rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"))
 }
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(rates.places()[0].text("name"), "Even");
         assert_eq!(shown(rates.places()[0].rate("received")), "100");
         assert_eq!(shown(rates.places()[0].rate("missing")), "-");
-        // Another process began from 0, and the first sample has none before it.
+        // A restarted process counts from 0, and a first sample has no predecessor.
         let other = sample(8, 1, 0);
         for before in [None, Some(&other), Some(&now)] {
             assert_eq!(shown(Rates::new(&now, before).all().rate("received")), "-");

@@ -1,4 +1,4 @@
-//! What is on the screen, and what keys do.
+//! Draws the screen and handles keys.
 
 use super::programs::{Round, Sample};
 use super::rates::Rates;
@@ -19,28 +19,28 @@ pub struct Screen {
     now: Option<Sample>,
     before: Option<Sample>,
     problem: Option<String>,
-    /// The section that is shown alone.
+    /// The only section shown, if one was chosen.
     only: Option<Section>,
-    /// Lines that are scrolled away.
+    /// Number of lines scrolled away.
     scrolled: u16,
-    /// Lines that there are to show, less those that fit.
+    /// Number of lines that don't fit on the screen.
     scroll_max: u16,
     is_held: bool,
 }
 
-/// What a key asks for.
+/// The effect of a key.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Wish {
-    /// Nothing but another look.
+    /// Only a new drawing.
     None,
-    /// The end.
+    /// Ends the program.
     Quit,
-    /// Another program.
+    /// Shows another program.
     Show(PathBuf),
 }
 
 impl Screen {
-    /// Takes in what was found.
+    /// Stores the result of a round.
     pub fn take(&mut self, round: Round) {
         if self.is_held && self.program == round.program {
             return;
@@ -60,7 +60,7 @@ impl Screen {
         }
     }
 
-    /// Does what a key asks for.
+    /// Handles a key.
     pub fn press(&mut self, key: KeyEvent) -> Wish {
         match key.code {
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
@@ -89,7 +89,7 @@ impl Screen {
         self.scrolled = self.scrolled.saturating_add_signed(lines).min(self.scroll_max);
     }
 
-    /// The program so many places further on in the list.
+    /// The program `step` places further on in the list.
     fn other(&self, step: isize) -> Wish {
         let count = self.programs.len();
         let here = self.program.as_ref().and_then(|it| self.programs.iter().position(|p| p == it));
@@ -100,7 +100,6 @@ impl Screen {
         }
     }
 
-    /// Draws all of it.
     pub fn draw(&mut self, frame: &mut Frame<'_>) {
         let rows = [Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)];
         let [head, body, foot] = Layout::vertical(rows).areas(frame.area());
@@ -114,7 +113,7 @@ impl Screen {
         frame.render_widget(Paragraph::new(self.keys()).style(reversed), foot);
     }
 
-    /// The programs, with the one that is shown in brackets.
+    /// The programs, with the displayed one in brackets.
     fn list(&self) -> Line<'static> {
         let names = self.programs.iter().map(|path| {
             let is_shown = self.program.as_ref() == Some(path);
@@ -170,7 +169,7 @@ impl Screen {
     }
 }
 
-/// What a program is called in the list: the name of its socket.
+/// A program's name in the list: that of its socket.
 fn name(path: &Path) -> String {
     let name = path.file_stem().unwrap_or(path.as_os_str());
     name.to_string_lossy().escape_default().to_string()

@@ -1,12 +1,12 @@
-//! What is shown of a program: a table for each kind of thing.
+//! The sections of the screen: a table for each kind of thing in a program.
 //!
-//! Another kind is a function here and a line in [`SECTIONS`].
+//! Another section needs a function here and a line in [`SECTIONS`].
 
 use super::rates::{Rates, Row, shown};
 use hotloop_ops::Table;
 use serde_json::Value;
 
-/// A kind of thing, by the key that shows it alone.
+/// A section, and the key that shows it alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
     pub key: char,
@@ -14,7 +14,7 @@ pub struct Section {
     pub table: fn(&Rates<'_>) -> Table,
 }
 
-/// All of them, in the order in which they are shown together.
+/// All sections, in the order of display.
 pub const SECTIONS: [Section; 6] = [
     Section { key: 'c', name: "cores", table: cores },
     Section { key: 's', name: "stages", table: stages },
@@ -114,7 +114,7 @@ fn drops(all: &Rates<'_>) -> Table {
             same.3 = same.3.zip(rate).map(|(sum, rate)| sum + rate);
         }
     }
-    // What is dropped now comes first.
+    // The reasons with drops right now come first.
     rows.sort_by(|one, other| other.3.unwrap_or(0.0).total_cmp(&one.3.unwrap_or(0.0)));
     for (name, reason, count, rate) in rows {
         table.row([name, reason.to_owned(), shown(rate), count.to_string()]);
@@ -122,7 +122,7 @@ fn drops(all: &Rates<'_>) -> Table {
     table
 }
 
-/// What a program is, in two lines.
+/// The program's name and state, in two lines.
 pub fn summary(all: &Rates<'_>) -> [String; 2] {
     let status = &all.now.status;
     let text = |key: &str| match &status[key] {

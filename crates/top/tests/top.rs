@@ -1,4 +1,4 @@
-//! `hotloop-top` in a terminal of tmux, beside programs that run.
+//! Runs `hotloop-top` in a terminal of tmux, beside programs that run.
 #![allow(clippy::print_stdout, reason = "a test says what it skips")]
 
 #[path = "../../ops/tests/numbers/mod.rs"]
@@ -19,13 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long anything may take, on however busy a machine.
+/// The longest wait, for a machine however busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Packets a second that the source makes, of which one in four is dropped.
+/// Packets per second from the source. One in four is dropped.
 const RATE: f64 = 20_000.0;
 
-/// A device that counts what its source makes.
+/// A device whose counter its source increments.
 #[derive(Default)]
 struct Counted(AtomicU64);
 
@@ -68,7 +68,7 @@ impl Source for Timed<'_> {
         if self.finished() {
             return 0;
         }
-        // It shares two CPUs with the terminal that is tested.
+        // The thread shares two CPUs with the terminal under test.
         std::thread::sleep(Duration::from_micros(200));
         let due = (self.start.elapsed().as_secs_f64() * RATE) as u64;
         let count = (due - self.made).min(burst.room() as u64);
@@ -114,7 +114,7 @@ fn run(path: &Path, is_over: &AtomicBool) {
     plan.run(|control: &Control<'_>| operate(control, Some(&mut socket), None)).unwrap();
 }
 
-/// A terminal of 80 by 24 of a tmux of its own, which is ended with the test.
+/// A tmux terminal of 80 by 24, ended with the test.
 struct Terminal {
     socket: PathBuf,
 }
@@ -126,7 +126,7 @@ impl Terminal {
         tmux.output().expect("tmux is there")
     }
 
-    /// Starts a shell in it.
+    /// Starts a shell in the terminal.
     fn start(folder: &Path) -> Self {
         let terminal = Self { socket: folder.join("tmux") };
         let started = terminal.tmux(&["new-session", "-d", "-x", "80", "-y", "24", "sh"]);
@@ -145,7 +145,7 @@ impl Terminal {
         String::from_utf8(screen).unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// The lines, once they are as they should be.
+    /// Waits until the lines pass `is_so`, and returns them.
     fn wait(&self, what: &str, is_so: impl Fn(&[String]) -> bool) -> Vec<String> {
         let start = Instant::now();
         loop {
@@ -170,21 +170,22 @@ impl Drop for Terminal {
     }
 }
 
-/// The words of the row that begins with these, below the row of heads that begins with `head`.
+/// The words of the row that begins with `begin`, below the heading that begins with `head`.
 fn row<'a>(lines: &'a [String], head: &str, begin: &str) -> Option<Vec<&'a str>> {
     let below = lines.iter().skip_while(|line| !line.starts_with(head)).skip(1);
     let row = below.take_while(|line| !line.is_empty()).find(|line| line.starts_with(begin))?;
     Some(row[begin.len()..].split_whitespace().collect())
 }
 
-/// What `ctl counters` says that was received, and when.
+/// The number of received packets in `ctl counters`, and the time of the query.
 fn received(path: &Path) -> (f64, Instant) {
     let counters: Value = ask(path, &Request::new("counters")).unwrap();
     (counters["received"].as_u64().unwrap() as f64, Instant::now())
 }
 
 fn is_near(shown: &str, expected: f64) -> bool {
-    // Both are averages, of not quite the same seconds, on a machine that may stall for tenths of one.
+    // Both are averages over slightly different seconds, on a machine that may stall for tenths of
+    // a second.
     let shown: f64 = shown.parse().unwrap_or(f64::NAN);
     (expected * 0.5..expected * 2.0).contains(&shown)
 }
@@ -209,7 +210,7 @@ fn rates_on_the_screen_are_those_of_ctl_counters() {
     });
 }
 
-/// Looks at two programs, in the order in which a person might.
+/// Looks at two programs, in an order that a person might choose.
 fn watch(folder: &Path, [one, two]: &[PathBuf; 2]) {
     let terminal = Terminal::start(folder);
     let top = format!(
@@ -218,7 +219,7 @@ fn watch(folder: &Path, [one, two]: &[PathBuf; 2]) {
         env!("CARGO_BIN_EXE_hotloop-top")
     );
     terminal.press(&[&top, "Enter"]);
-    // Others may run on this machine, from the folder of the system.
+    // Other programs may run on this machine, in the system's folder.
     let is_shown = |lines: &[String], name: &str| lines[0].contains(&format!("[{name}]"));
     let choose = |name: &str| {
         for _ in 0..100 {
@@ -248,7 +249,7 @@ fn watch(folder: &Path, [one, two]: &[PathBuf; 2]) {
         let is_near = cells.get(column).is_some_and(|cell| is_near(cell, expected));
         assert!(is_near, "{head}, {begin}, {column}: not {expected}: {lines:#?}");
     };
-    // The CPU, then what was received, handed over, sent and dropped.
+    // The CPU, then packets received, handed over, sent and dropped.
     near(&lines, "core    cpu", "core 0", 1, rate);
     near(&lines, "core    cpu", "core 0", 3, rate * 0.75);
     near(&lines, "core    cpu", "core 0", 4, rate * 0.25);
@@ -270,13 +271,13 @@ fn watch(folder: &Path, [one, two]: &[PathBuf; 2]) {
     quit(&terminal);
 }
 
-/// Ends it, and looks at what it leaves.
+/// Quits, and checks what the program leaves on the terminal.
 fn quit(terminal: &Terminal) {
     assert_eq!(terminal.format("#{alternate_on}"), "1");
     terminal.press(&["q"]);
     let lines =
         terminal.wait("its end", |lines| lines.iter().any(|it| it.ends_with("ended with 0")));
-    // What was on the screen before is there again, and the terminal echoes what is typed.
+    // The earlier content of the screen is back, and the terminal echoes input.
     assert!(lines.iter().any(|line| line.contains("XDG_RUNTIME_DIR=")), "{lines:#?}");
     assert_eq!(
         (terminal.format("#{alternate_on}"), terminal.format("#{cursor_flag}")),

@@ -1,13 +1,13 @@
-//! Faults, one by one.
+//! Faults to plant, one by one.
 
 use super::machine::{CPU, Files, NIC, NODE, PAGES, PCI, acpi_cpufreq, fib_trie, ipv6_route};
 use hotloop_machine::Severity;
 use hotloop_machine::Severity::{Safety, Speed};
 
-/// A fault: which check finds it, how bad it is, what its command holds, and how it is planted.
+/// A fault: the check that finds it, its severity, the command's text, and the function that plants
+/// it.
 pub type Planted = (&'static str, Severity, &'static str, fn(&mut Files));
 
-/// All of them.
 pub const ALL: [&[Planted]; 3] = [OF_CORES, OF_THE_MACHINE, OF_DEVICES];
 
 #[rustfmt::skip]
@@ -41,7 +41,7 @@ const OF_CORES: &[Planted] = &[
     ("interrupts", Speed, "for irq in 36; do echo 0-1,4-7 > /proc/irq/$irq/smp_affinity_list", |m| {
         m.file("proc/irq/36/effective_affinity_list", "2");
     }),
-    ("interrupts", Speed, "boot with isolcpus=managed_irq,domain,2-3  # the kernel lets nobody move 36", |m| {
+    ("interrupts", Speed, "boot with isolcpus=managed_irq,domain,2-3  # only the kernel can move 36", |m| {
         m.file("proc/irq/36/effective_affinity_list", "2");
         m.read_only("proc/irq/36/smp_affinity_list", "0-7");
     }),

@@ -1,4 +1,4 @@
-//! A machine in order, made of files.
+//! A machine without faults, made of files.
 
 use hotloop_machine::{Finding, Setup, examine};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ pub const PCI: &str = "sys/bus/pci/devices";
 pub const NIC: &str = "0000:41:00.0";
 pub const PAGES: &str = "hugepages/hugepages-2048kB";
 
-/// What stands at a path.
+/// The entry at a path.
 #[derive(Clone)]
 pub enum Entry {
     File(String),
@@ -43,7 +43,7 @@ impl Files {
         self.0.insert(path.into(), Entry::File(text.into() + "\n"));
     }
 
-    /// A file that the kernel lets nobody write.
+    /// A file that is read-only even for root.
     pub fn read_only(&mut self, path: impl Into<String>, text: impl Into<String>) {
         self.0.insert(path.into(), Entry::ReadOnly(text.into() + "\n"));
     }
@@ -59,7 +59,7 @@ impl Files {
         assert!(self.0.len() < before, "{path} was there");
     }
 
-    /// What is found where these are the machine's files.
+    /// The findings on a machine with these files.
     pub fn examine(&self, setup: &Setup) -> Vec<Finding> {
         let root = tempfile::tempdir().unwrap();
         self.write(root.path());
@@ -73,8 +73,8 @@ impl Files {
     }
 }
 
-/// Two sockets of two cores with two threads each: 0, 1 and 4, 5 on node 0; 2, 3 and 6, 7 on node 1, of
-/// which 2 and 3 are for workers, beside a NIC and an interface.
+/// Two sockets of two cores with two threads each. Node 0 has CPUs 0, 1, 4 and 5; node 1 has 2, 3,
+/// 6 and 7, a NIC and an interface. Workers run on 2 and 3.
 pub fn machine() -> Files {
     let mut files = Files::default();
     files.file(format!("{CPU}/online"), "0-7");
@@ -107,7 +107,7 @@ pub fn machine() -> Files {
     files
 }
 
-/// Replaces the driver of frequencies by acpi-cpufreq, which lists them without what boost adds.
+/// Replaces the cpufreq driver by acpi-cpufreq, which lists frequencies without boost.
 pub fn acpi_cpufreq(files: &mut Files) {
     files.remove(&format!("{CPU}/intel_pstate"));
     files.file(format!("{CPU}/cpufreq/boost"), "1");
@@ -149,11 +149,11 @@ LOC:   17094611   15686815      90000      90000          0          0          
     files.file(format!("{zone}/enabled"), "1");
     files.file(format!("{zone}/constraint_0_power_limit_uw"), "150000000");
     files.file(format!("{zone}/constraint_0_max_power_uw"), "150000000");
-    // What a core may take is another figure.
+    // A core's own limit is another figure.
     files.file(format!("{zone}:0/constraint_0_power_limit_uw"), "0");
 }
 
-/// Routes of IPv4, as the kernel lists them, the address and the rest of its lines among them.
+/// Routes of IPv4 in the kernel's format, with `route` for the address and the rest of its lines.
 pub fn fib_trie(route: &str) -> String {
     format!(
         "Main:\n  +-- 0.0.0.0/0 3 0 5\n     +-- 127.0.0.0/8 2 0 2\n           |-- 127.0.0.0\n              \
@@ -163,7 +163,7 @@ pub fn fib_trie(route: &str) -> String {
     )
 }
 
-/// Routes of IPv6, as the kernel lists them, with one to an address.
+/// Routes of IPv6 in the kernel's format, with one to an address.
 pub fn ipv6_route(address: &str, flags: &str) -> String {
     let none = "0".repeat(32);
     let line = |to: &str, length, flags| {

@@ -1,4 +1,4 @@
-//! The doctor on machines that are made of files: one in order, and the same with one fault each.
+//! Runs the checks on machines made of files: one without faults, and the same with one fault each.
 
 mod faults;
 mod machine;
@@ -8,7 +8,7 @@ use hotloop_machine::{Finding, Setup, Severity, examine, ids};
 use machine::{Files, acpi_cpufreq, machine, setup};
 use std::fs;
 
-/// What is not as it should be.
+/// The findings that are faults.
 fn faults(findings: &[Finding]) -> Vec<&Finding> {
     findings.iter().filter(|found| found.severity != Severity::Ok).collect()
 }
@@ -18,7 +18,7 @@ fn nothing_is_found_on_a_machine_in_order() {
     let findings = machine().examine(&setup());
     assert!(faults(&findings).is_empty(), "{findings:#?}");
     assert!(findings.iter().all(|found| found.why.is_none() && found.fix.is_none()));
-    // Each check has looked.
+    // Each check has run.
     for id in ids() {
         assert!(findings.iter().any(|found| found.id == id), "{id}");
     }
@@ -26,18 +26,18 @@ fn nothing_is_found_on_a_machine_in_order() {
     let mut other = machine();
     acpi_cpufreq(&mut other);
     assert!(faults(&other.examine(&setup())).is_empty());
-    // Where nobody names CPUs, they are those that are isolated, one of each core.
+    // By default, workers run on the isolated CPUs, one of each core.
     let findings = machine().examine(&Setup { cpus: None, ..setup() });
     let [cpus] = faults(&findings)[..] else { panic!("{findings:#?}") };
     assert_eq!((cpus.id, cpus.severity), ("cpus", Severity::Unknown));
     assert!(cpus.what.ends_with("CPUs 2-3"), "{}", cpus.what);
 }
 
-/// What is true of a machine without these files: the device, its driver or its group is not there.
-const TRUE_WHERE_MISSING: [&str; 4] = ["device", "driver", "iommu", "dpdk-drivers"];
+/// Findings without these files are facts: the device, its driver or its group is missing.
+const FACTS_IF_MISSING: [&str; 4] = ["device", "driver", "iommu", "dpdk-drivers"];
 
-/// Lists of CPUs that are empty where there are none.
-const SAYS_NONE_WHERE_EMPTY: [&str; 3] = ["/isolated", "/nohz_full", "/cpulist"];
+/// Lists of CPUs that are empty if the file is empty.
+const EMPTY_LISTS: [&str; 3] = ["/isolated", "/nohz_full", "/cpulist"];
 
 #[test]
 fn what_cannot_be_read_is_unknown_and_no_fault() {
@@ -58,10 +58,9 @@ fn what_cannot_be_read_is_unknown_and_no_fault() {
             if let Some(text) = text {
                 fs::write(&place, text).unwrap();
             }
-            let is_said =
-                text == Some("") && SAYS_NONE_WHERE_EMPTY.iter().any(|name| path.ends_with(name));
+            let is_said = text == Some("") && EMPTY_LISTS.iter().any(|name| path.ends_with(name));
             for found in examine(root.path(), &setup()) {
-                let is_true = is_said || TRUE_WHERE_MISSING.contains(&found.id);
+                let is_true = is_said || FACTS_IF_MISSING.contains(&found.id);
                 assert!(
                     found.severity <= Severity::Unknown || is_true,
                     "{path}, {text:?}: {found}"
@@ -79,7 +78,8 @@ fn each_fault_alone_is_found_and_nothing_else() {
     for (index, (id, severity, fix, plant)) in ALL.concat().into_iter().enumerate() {
         let mut files = machine();
         plant(&mut files);
-        // Any connection in the table is a fault of its own where the kernel sees a port's packets.
+        // With a port whose packets the kernel sees, any connection in its table is a fault of its
+        // own.
         let mut setup = setup();
         setup.devices.retain(|device| id != "connection-table" || !device.contains("eth1"));
         let findings = files.examine(&setup);
