@@ -1,15 +1,14 @@
-//! The kernel beside a program that has taken its NIC.
+//! Works with the kernel beside a program that has taken its NIC.
 //!
 //! - [`KernelFollower`] follows the kernel's links, addresses, routes and neighbours, and looks up
-//!   where packets go next.
-//! - [`KernelNextHops`] brings that to the packet path, and has the kernel resolve neighbours.
-//! - [`KernelPort`] carries packets between cores and the kernel, by a [`Tap`] interface.
-//! - [`Takeover`] moves an interface's addresses and routes to another, and [`restore`] puts back what a
-//!   program left that was killed.
-//! - [`VipRoutes`] installs and deletes the routes by which routing daemons announce VIPs.
-//! - A program that takes over from another one adopts these: [`Tap::adopt`], [`VipRoutes::adopt`],
-//!   [`Takeover::adopt`].
-//! - [`VipGuard`] has them deleted by another process where this one hangs.
+//!   next hops.
+//! - [`KernelNextHops`] brings next hops to the packet path, and has the kernel resolve neighbours.
+//! - [`KernelPort`] carries packets between cores and the kernel, through a [`Tap`] interface.
+//! - [`Takeover`] moves an interface's addresses and routes to another; [`restore`] moves them back
+//!   for a program that was killed.
+//! - [`VipRoutes`] installs and deletes routes to VIPs, which routing daemons announce.
+//! - A successor process adopts these: [`Tap::adopt`], [`VipRoutes::adopt`], [`Takeover::adopt`].
+//! - [`VipGuard`] has another process delete the routes if this one hangs.
 //!
 //! ```no_run
 //! use hotloop_kernel::{KernelFollower, Lookup};
@@ -27,19 +26,19 @@
 //!
 //! # Guarantees
 //!
-//! - No core waits for the kernel: frames and next hops cross in rings and published tables, and threads
-//!   of this crate's own read and write netlink sockets and TAP interfaces.
+//! - No core waits for the kernel: frames and next hops cross in rings and published tables.
+//!   Threads of this crate read and write netlink sockets and TAP interfaces.
 //! - Each of these threads gives up the capabilities that it does not need
 //!   ([`keep`](hotloop_privileges::keep)).
-//! - A frame for the kernel is sent or counted under the reason why it was refused. Limits hold for each
-//!   reason and each peer.
-//! - The settings of an interface that was taken over are in a file before the first one changes, so that
-//!   [`restore`] can put them back after a SIGKILL.
+//! - A frame for the kernel is sent, or counted under the reason for its drop. Each reason and each
+//!   peer has limits of its own.
+//! - The settings of an interface are in a file before the first one is moved, so that [`restore`]
+//!   can move them back after a SIGKILL.
 //!
 //! # Unsafe code
 //!
-//! - `tun`: the request that makes a TAP interface, of which Rust's libraries have no safe form. It relies
-//!   on what the kernel's `tuntap.rst` and netdevice(7) say that it reads and writes.
+//! - `tun`: the request that makes a TAP interface; Rust's libraries have no safe form of it. The
+//!   code relies on `tuntap.rst` and netdevice(7) for the bytes that the kernel reads and writes.
 //!
 //! # Limits
 //!

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
-/// Every address of the calling thread's network namespace, as it is now. A program that answers for one
-/// of them has the kernel answer as well, with RST for TCP.
+/// Returns the current addresses of the calling thread's network namespace. If a program answers
+/// for one of them, so does the kernel, with RST for TCP.
 ///
 /// # Errors
-/// The kernel's, where it gives no such socket.
+/// The kernel refuses the socket.
 pub fn local_addresses() -> io::Result<BTreeSet<IpAddr>> {
     let mut addresses = BTreeSet::new();
     let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());

@@ -1,4 +1,4 @@
-//! Netlink sockets of the routing family: requests and their answers, and what the kernel says unasked
+//! Netlink sockets of the routing family: requests with their answers, and announcements
 //! (netlink(7), rtnetlink(7)).
 
 use netlink_packet_core::{
@@ -11,29 +11,29 @@ use netlink_sys::{Socket, SocketAddr};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Room for a datagram: the kernel makes none of a dump longer than 32 KiB.
+/// Room for a datagram. The kernel's dumps have at most 32 KiB in one.
 const DATAGRAM_BYTES_MAX: usize = 1 << 16;
 
-/// A message as the kernel sent it, with what its header says.
+/// A message, with some fields of its header.
 pub(super) struct Message {
-    /// Its number (`RTM_…`): that of one that can't be read is all that is known of it.
+    /// Its number (`RTM_…`), the only known field of a message that can't be parsed.
     pub(super) kind: u16,
     /// Its flags (`NLM_F_…`).
     pub(super) flags: u16,
-    /// What it holds; nothing where it can't be read.
+    /// The payload. `None` if it can't be parsed.
     pub(super) payload: Option<RouteNetlinkMessage>,
 }
 
-/// How a dump went.
+/// The result of a dump.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Dump {
-    /// It holds everything.
+    /// The dump is complete.
     Whole,
-    /// What it reads changed meanwhile, and it may lack something.
+    /// A table changed during the dump, so entries may be missing.
     Interrupted,
 }
 
-/// A socket that asks, and waits for the answer.
+/// A socket for requests that waits for the answers.
 pub(super) struct Requests {
     socket: Socket,
     sequence: u32,
@@ -41,23 +41,24 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// A socket of the calling thread's network namespace.
+    /// Opens a socket in the calling thread's network namespace.
     pub(super) fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        // Filters of a dump then hold, from Linux 4.20 on; before, each message is looked at anyway.
+        // Makes the kernel filter dumps, from Linux 4.20 on. Older kernels send everything, and the
+        // caller checks each message anyway.
         let _ = socket.set_netlink_get_strict_chk(true);
         Ok(Self { socket, sequence: 0, datagram: Vec::with_capacity(DATAGRAM_BYTES_MAX) })
     }
 
-    /// Asks the kernel to do something, and waits until it has. `flags` are those beside
-    /// `NLM_F_REQUEST` and `NLM_F_ACK`. The error is the kernel's.
+    /// Has the kernel apply a change, and waits until it is done. `flags` are added to
+    /// `NLM_F_REQUEST` and `NLM_F_ACK`. Returns the kernel's error.
     pub(super) fn change(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.ask(message, flags | NLM_F_ACK, &mut |_| {}).map(|_| ())
     }
 
-    /// Hands everything that the kernel has of a kind to `each`.
+    /// Hands every object of a kind to `each`.
     pub(super) fn dump(
         &mut self,
         message: RouteNetlinkMessage,
@@ -100,7 +101,7 @@ impl Requests {
                         return Ok(dump);
                     }
                     Ok((_, NetlinkPayload::Error(error))) => return Err(error.to_io()),
-                    // What can't be read has a form that is new, and is left out.
+                    // A message that can't be parsed has a new form, and is left out.
                     Ok(_) | Err(_) => {}
                 }
             }
@@ -108,25 +109,25 @@ impl Requests {
     }
 }
 
-/// A socket that receives what the kernel says of changes.
+/// A socket that receives announcements of changes.
 pub(super) struct Events {
     socket: Socket,
     datagram: Vec<u8>,
 }
 
 impl Events {
-    /// A socket of the calling thread's network namespace, with these groups (`RTNLGRP_…`) and room for
-    /// about so many bytes that were not received yet, as the kernel counts them.
+    /// Opens a socket in the calling thread's network namespace, with these groups (`RTNLGRP_…`)
+    /// and room for about `buffer_bytes` of announcements, as the kernel counts them.
     pub(super) fn open(groups: &[u32], buffer_bytes: usize) -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
-        // Without the right to have more, there is what every socket may have.
+        // Without the right to have more, the limit of every socket holds.
         if rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, buffer_bytes).is_err() {
             rustix::net::sockopt::set_socket_recv_buffer_size(&socket, buffer_bytes)?;
         }
         socket.bind_auto()?;
         socket.set_non_blocking(true)?;
         for group in groups {
-            // One that this kernel does not know announces nothing that it could do.
+            // If this kernel does not know the group, it can't make such changes either.
             let joined = socket.add_membership(*group);
             joined.or_else(|error| {
                 if error.kind() == io::ErrorKind::InvalidInput { Ok(()) } else { Err(error) }
@@ -135,8 +136,8 @@ impl Events {
         Ok(Self { socket, datagram: Vec::with_capacity(DATAGRAM_BYTES_MAX) })
     }
 
-    /// Hands what the next datagram holds to `each`. `WouldBlock` where there is none; `ENOBUFS` where
-    /// the kernel had no room, and something was lost.
+    /// Hands the messages of the next datagram to `each`. Fails with `WouldBlock` if there is no
+    /// datagram, and with `ENOBUFS` if the buffer overflowed and announcements were lost.
     pub(super) fn receive(&mut self, each: &mut dyn FnMut(Message)) -> io::Result<()> {
         receive(&self.socket, &mut self.datagram)?;
         for (header, bytes) in messages(&self.datagram) {
@@ -156,7 +157,7 @@ impl AsFd for Events {
     }
 }
 
-/// Receives a datagram in place of the one before.
+/// Receives a datagram into the buffer, replacing the one before.
 fn receive(socket: &Socket, datagram: &mut Vec<u8>) -> io::Result<()> {
     loop {
         datagram.clear();
@@ -167,7 +168,8 @@ fn receive(socket: &Socket, datagram: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// Each message of a datagram: its header and all its bytes (netlink(7): they are aligned to 4 bytes).
+/// Each message of a datagram: its header and all its bytes, which are aligned to 4 bytes:
+/// netlink(7).
 fn messages(mut rest: &[u8]) -> impl Iterator<Item = (NetlinkHeader, &[u8])> {
     std::iter::from_fn(move || {
         let buffer = NetlinkBuffer::new_checked(rest).ok()?;
@@ -199,7 +201,7 @@ mod tests {
             messages(bytes).map(|(header, bytes)| (header.message_type, bytes.len())).collect()
         };
         assert_eq!(seen(&datagram[..]), [(24, 18), (25, 16), (26, 40)]);
-        // The last one is cut off, the length is too small for a header, or there is nothing.
+        // The last message is cut off, the length is too small for a header, or nothing is left.
         assert_eq!(seen(&datagram[..70]), [(24, 18), (25, 16)]);
         assert_eq!(seen(&message(15, 24)), []);
         assert_eq!(seen(&[]), []);

@@ -4,37 +4,38 @@ use super::tables::{KernelTables, Lookup, Prefix};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Where packets go that leave by one of a program's interfaces, by the kernel's routes: a snapshot, to be
-/// published to cores. A lookup is a binary search.
+/// A snapshot of the kernel's routes by a program's interfaces, to be published to cores. A lookup
+/// is a binary search.
 ///
-/// It says what [`KernelTables::lookup`] says. What leaves by other interfaces goes nowhere here.
+/// Lookups give the same results as [`KernelTables::lookup`], except that routes by other
+/// interfaces are [`Onward::Nowhere`].
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct KernelRoutes {
     v4: Ranges<u32>,
     v6: Ranges<u128>,
-    /// What the ranges refer to, each once.
+    /// The targets of the ranges, each once.
     targets: Vec<Target>,
 }
 
-/// Where a packet goes.
+/// The next hop of a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Onward {
     /// To a neighbour.
     Via {
-        /// The index of its interface among those of the program.
+        /// The index of the interface among those of the program.
         interface: usize,
-        /// The neighbour, as [`Neighbours`](hotloop_neighbours::Neighbours) has it: in place of
-        /// the zeros of a link-local address, which may be another neighbour's on another link, stands
-        /// the index of the interface and one, in the second 16 bits.
+        /// The neighbour, as [`Neighbours`](hotloop_neighbours::Neighbours) has it. A link-local
+        /// address may belong to another neighbour on another link, so the second 16 bits, which
+        /// would be 0, hold the index of the interface plus one.
         neighbour: IpAddr,
     },
     /// To the host itself.
     Local,
-    /// Nowhere: no route, one that drops, or one by another interface.
+    /// Dropped: there is no route, a route that drops, or one by another interface.
     Nowhere,
 }
 
-/// What a range of addresses has in common.
+/// The common target of a range of addresses.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Target {
     /// A neighbour, as cores know it.
@@ -50,8 +51,8 @@ enum Target {
     Nowhere,
 }
 
-/// All addresses of an IP version, in ranges: the first address of each, and the index of its target.
-/// There is none in a table that was never filled.
+/// All addresses of an IP version, in ranges: the first address of each, and the index of its
+/// target. Empty in a table that was never filled.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Ranges<A> {
     starts: Vec<A>,
@@ -65,8 +66,8 @@ impl<A: Copy + Ord> Ranges<A> {
         self.targets.get(after.checked_sub(1)?).map(|target| *target as usize)
     }
 
-    /// Makes the ranges that begin at these addresses, where neighbours are one if they have the same
-    /// target.
+    /// Makes the ranges that begin at these addresses. Adjacent ranges with the same target become
+    /// one.
     fn new(mut starts: Vec<A>, mut target: impl FnMut(A) -> u32) -> Self {
         starts.sort_unstable();
         starts.dedup();
@@ -83,7 +84,7 @@ impl<A: Copy + Ord> Ranges<A> {
 }
 
 impl KernelRoutes {
-    /// The routes by interfaces with these numbers.
+    /// The routes by the interfaces with these numbers.
     #[must_use]
     pub fn new(tables: &KernelTables, interfaces: &[u32]) -> Self {
         let (mut v4, mut v6) = (vec![0], vec![0]);
@@ -110,7 +111,7 @@ impl KernelRoutes {
         }
     }
 
-    /// Where a packet to this address goes.
+    /// The next hop of packets to this address.
     #[inline]
     #[must_use]
     pub fn lookup(&self, destination: IpAddr) -> Onward {
@@ -137,7 +138,7 @@ impl KernelRoutes {
     }
 }
 
-/// Targets, each once.
+/// A list of targets without duplicates.
 #[derive(Default)]
 struct Targets {
     all: Vec<Target>,
@@ -170,7 +171,7 @@ fn target(tables: &KernelTables, interfaces: &[u32], address: IpAddr) -> Target 
     }
 }
 
-/// Bits that are 0 in a link-local address (RFC 4291, section 2.5.6).
+/// Position of bits that are 0 in a link-local address (RFC 4291, section 2.5.6).
 const SCOPE_SHIFT: u32 = 96;
 
 /// A neighbour as cores know it: [`Onward::Via`].
@@ -184,8 +185,8 @@ pub(super) fn scoped(address: IpAddr, interface: usize) -> IpAddr {
     }
 }
 
-/// The address of a neighbour that cores know by another, and the index of its interface where that
-/// says it.
+/// The original address of a neighbour that cores know, and the index of its interface if that is
+/// part of the address.
 pub(super) fn unscoped(neighbour: IpAddr) -> (IpAddr, Option<usize>) {
     match neighbour {
         IpAddr::V6(link_local) if link_local.is_unicast_link_local() => {

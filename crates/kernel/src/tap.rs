@@ -1,4 +1,4 @@
-//! A TAP interface that the program owns.
+//! Makes a TAP interface that the program owns.
 
 use super::netlink::Requests;
 use super::tun;
@@ -10,22 +10,25 @@ use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// What a TAP interface is to be like.
+/// Settings of a TAP interface.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TapConfig {
-    /// Its name, of at most 15 bytes. There may be none of this name yet, unless it is adopted.
+    /// The interface's name, of at most 15 bytes. No interface may have it yet, except one to
+    /// adopt.
     pub name: String,
-    /// Its Ethernet address; the kernel makes one up without.
+    /// The Ethernet address. If `None`, the kernel chooses one.
     pub mac: Option<MacAddress>,
-    /// The most bytes of a packet, from its IP header on: 68 to 65,521, and at least 1,280 for IPv6.
+    /// The most bytes of a packet, from the IP header on: 68 to 65,521, and at least 1,280 for
+    /// IPv6.
     pub mtu_bytes: u32,
-    /// Whether the kernel asks for neighbours on it, by ARP and neighbour discovery. Without, every
-    /// packet goes to the interface's own Ethernet address: right for VIPs, which nobody answers for.
+    /// Whether the kernel resolves neighbours on it, by ARP and neighbour discovery. If not, every
+    /// packet goes to the interface's own Ethernet address: right for VIPs, which no station
+    /// answers for.
     pub resolves_neighbours: bool,
 }
 
 impl TapConfig {
-    /// An interface of this name with a MTU of 1,500, whose neighbours the kernel asks for.
+    /// An interface with this name and a MTU of 1,500 that resolves neighbours.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), mac: None, mtu_bytes: 1_500, resolves_neighbours: true }
@@ -35,45 +38,45 @@ impl TapConfig {
 /// A TAP interface could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum TapError {
-    /// No interface can have such a name.
+    /// The name is not valid for an interface.
     #[error("{0:?} can't be the name of an interface: give 1 to 15 bytes without spaces, / and %")]
     Name(String),
-    /// There is an interface of this name.
+    /// An interface has this name already.
     #[error(
         "there is an interface {0} already, perhaps of another instance of this program: choose another \
          name, or end that one"
     )]
     Exists(String),
-    /// A file that was handed over is that of another interface.
+    /// The file that was handed over belongs to another interface.
     #[error("what was handed over is not interface {0}, or it is gone")]
     Other(String),
-    /// The program may not.
+    /// The program lacks the right.
     #[error("interface {0} can't be made without CAP_NET_ADMIN: run as root, or grant it")]
     Denied(String),
-    /// The kernel has no TAP interfaces, or /dev/net/tun is not there.
+    /// The kernel has no TAP interfaces, or /dev/net/tun is missing.
     #[error(
         "interface {name} can't be made, because /dev/net/tun can't be opened ({source}): modprobe tun"
     )]
     NoTun {
         /// The interface.
         name: String,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// It could not be set up as wanted.
+    /// The kernel refuses a setting.
     #[error("interface {name}, {what}: {source}")]
     Setup {
         /// The interface.
         name: String,
-        /// What was to be done.
+        /// The setting.
         what: String,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// A TAP interface, which is up. It goes when this is dropped, and when the process ends, however that
-/// happens: nothing is left, unless another process has [a file](Self::share) of it.
+/// A TAP interface, which is up. It goes away when this is dropped, and when the process ends,
+/// however that happens, unless another process has [a file](Self::share) of it.
 #[derive(Debug)]
 pub struct Tap {
     file: OwnedFd,
@@ -84,20 +87,20 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes the interface in the calling thread's network namespace, and takes it up.
+    /// Makes the interface in the calling thread's network namespace, and sets it up.
     ///
     /// # Errors
-    /// As [`TapError`] says.
+    /// See [`TapError`].
     pub fn open(config: &TapConfig) -> Result<Self, TapError> {
         Self::with(config, tun::create)
     }
 
-    /// Goes on with an interface that another process made, and of which it has handed over the `file`
-    /// ([`share`](Self::share)): its index, its routes and what waits in its queue stay. The other process must not read
-    /// it any more.
+    /// Adopts an interface from the `file` that another process [shared](Self::share): its index,
+    /// its routes and its queued packets stay. The other process must no longer read it.
     ///
     /// # Errors
-    /// As [`TapError`] says; there is none where the configuration names another interface than that of the file.
+    /// See [`TapError`]. [`TapError::Other`] if the configuration names another interface than that
+    /// of the file.
     pub fn adopt(config: &TapConfig, file: OwnedFd) -> Result<Self, TapError> {
         Self::with(config, |name| if is_of(&file, name) { Ok(file) } else { Err(Errno::NODEV) })
     }
@@ -142,7 +145,7 @@ impl Tap {
         &self.name
     }
 
-    /// Its number in its namespace.
+    /// The interface's number in its namespace.
     #[must_use]
     pub const fn index(&self) -> u32 {
         self.index
@@ -154,14 +157,14 @@ impl Tap {
         self.mac
     }
 
-    /// The most bytes of a packet, from its IP header on.
+    /// The most bytes of a packet, from the IP header on.
     #[must_use]
     pub const fn mtu_bytes(&self) -> u32 {
         self.mtu_bytes
     }
 
-    /// Another file for the interface, to hand over to another process: the interface is there until both
-    /// are closed.
+    /// Returns another file of the interface, to hand over to another process: the interface stays
+    /// until both are closed.
     ///
     /// # Errors
     /// The process has no file left.
@@ -169,12 +172,12 @@ impl Tap {
         self.file.try_clone()
     }
 
-    /// The file that frames are read from and written to, which never waits.
+    /// The file to read and write frames, which never blocks.
     pub(super) const fn file(&self) -> &OwnedFd {
         &self.file
     }
 
-    /// Gives it what the configuration says, and takes it up.
+    /// Applies the configuration, and sets the interface up.
     fn set_up(&mut self, config: &TapConfig) -> Result<(), TapError> {
         let open = Requests::open();
         let mut requests = open.map_err(|source| self.error("netlink".into(), source))?;
@@ -232,7 +235,7 @@ impl Tap {
     }
 }
 
-/// Whether a file is attached to the interface of this name: the kernel says so in `/proc`.
+/// Whether a file is attached to the interface of this name, by its entry in `/proc`.
 fn is_of(file: &OwnedFd, name: &str) -> bool {
     let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()));
     about.is_ok_and(|it| {

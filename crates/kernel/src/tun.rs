@@ -1,4 +1,4 @@
-//! Making a TAP interface (the kernel's Documentation/networking/tuntap.rst).
+//! Makes a TAP interface (the kernel's Documentation/networking/tuntap.rst).
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{self, Errno};
@@ -11,16 +11,16 @@ pub(super) const NAME_BYTES_MAX: usize = 15;
 
 /// Frames, not IP packets (`IFF_TAP`).
 const TAP: u16 = 0x0002;
-/// Nothing in front of each frame (`IFF_NO_PI`).
+/// No header before each frame (`IFF_NO_PI`).
 const NO_PACKET_INFORMATION: u16 = 0x1000;
-/// A new interface, never one that is there (`IFF_TUN_EXCL`).
+/// A new interface, never an existing one (`IFF_TUN_EXCL`).
 const EXCLUSIVE: u16 = 0x8000;
 
-/// Attaches a file to an interface: `TUNSETIFF`, which reads and writes an `ifreq`, although its number
-/// says that it reads an `int`.
+/// Attaches a file to an interface: `TUNSETIFF`, which reads and writes an `ifreq`, although its
+/// number claims that it reads an `int`.
 const SET_INTERFACE: rustix::ioctl::Opcode = opcode::write::<c_int>(b'T', 202);
 
-/// What `TUNSETIFF` uses of an `ifreq` (netdevice(7)), with as many bytes as that has.
+/// The part of an `ifreq` that `TUNSETIFF` uses (netdevice(7)), padded to the size of an `ifreq`.
 #[repr(C)]
 struct InterfaceRequest {
     name: [u8; NAME_BYTES_MAX + 1],
@@ -28,8 +28,8 @@ struct InterfaceRequest {
     rest: [u8; 22],
 }
 
-/// Makes a TAP interface of this name in the calling thread's network namespace. It is there until the
-/// file is closed, reading and writing which never wait.
+/// Makes a TAP interface of this name in the calling thread's network namespace. It stays until the
+/// file is closed. Reads and writes of the file never block.
 pub(super) fn create(name: &str) -> io::Result<OwnedFd> {
     let mut request = InterfaceRequest {
         name: [0; 16],

@@ -1,14 +1,14 @@
-//! Routes to VIPs are deleted where the process that installed them hangs.
+//! A separate process that deletes the routes to VIPs if the process that installed them hangs.
 //!
-//! A process that is stopped (SIGSTOP, a debugger, a frozen control group) runs none of its threads, so
-//! another process has to see that, and to act. Parent and guard share a pair of sockets:
+//! A process that is stopped (SIGSTOP, a debugger, a frozen control group) runs none of its
+//! threads, so another process must notice and act. Parent and guard share a pair of sockets:
 //!
 //! | from the parent | |
 //! |---|---|
 //! | four bytes | the index of the interface, once |
-//! | [`ALIVE`] | from time to time; from the first one on the guard waits for the next |
-//! | [`WITHDRAW`] | delete the routes now, and answer how many times that was said, modulo 256 |
-//! | the end | the parent is gone, and its interface with it; so is the guard |
+//! | [`ALIVE`] | from time to time; after the first one, the guard waits for the next |
+//! | [`WITHDRAW`] | delete the routes now, and answer with the number of these requests so far, modulo 256 |
+//! | the end | the parent is gone, and its interface with it; the guard ends, too |
 
 use super::vip_routes::{VIP_METRIC, VipRoutes};
 use hotloop_privileges::{Capabilities, keep};
@@ -29,30 +29,32 @@ const WITHDRAW: u8 = b'w';
 /// The longest that [`VipGuard::withdraw`] waits.
 const WITHDRAW_WAIT: Duration = Duration::from_secs(1);
 
-/// How often it is said that the process is alive, in the time in which it has to be said.
+/// Number of `ALIVE` messages sent within the longest allowed silence.
 const ALIVE_PARTS: u32 = 10;
 
-/// Another process, the guard, which deletes the routes of this one ([`VipRoutes`]) where this one says so
-/// or hangs: where it has not called [`alive`](Self::alive) for a set time. It ends with this process.
+/// A separate process, the guard, which deletes the routes of this one ([`VipRoutes`]) on request,
+/// or if this one hangs: if it has not called [`alive`](Self::alive) for a set time. The guard ends
+/// with this process.
 #[derive(Debug)]
 pub struct VipGuard {
     socket: UnixStream,
     silent_max: Option<Duration>,
     said: Option<Instant>,
-    /// How often routes were to be deleted.
+    /// Number of requests to delete the routes.
     withdrawal_count: Arc<AtomicU8>,
 }
 
 impl VipGuard {
-    /// Starts the guard: a program that calls [`guard_vips`] with the same `silent_max`, mostly this one
-    /// by a command of its own. It needs CAP_NET_ADMIN, and this program's network namespace. What this
-    /// process has open without `O_CLOEXEC` the guard has open as well, so it is to be started first.
+    /// Starts the guard: a program that calls [`guard_vips`] with the same `silent_max`, usually
+    /// this one with a command of its own. It needs CAP_NET_ADMIN, and this program's network
+    /// namespace. The guard inherits every file that this process has open without `O_CLOEXEC`, so
+    /// start it first.
     ///
-    /// The guard deletes the routes where [`alive`](Self::alive) is not called for `silent_max`; without,
-    /// only by [`withdraw`](Self::withdraw).
+    /// The guard deletes the routes if [`alive`](Self::alive) is not called for `silent_max`. If
+    /// that is `None`, only [`withdraw`](Self::withdraw) deletes them.
     ///
     /// # Errors
-    /// The system's: there is no such program, or no process can be made.
+    /// The program does not exist, or the system can't start a process.
     pub fn start(mut program: Command, silent_max: Option<Duration>) -> io::Result<Self> {
         let (socket, guards) = UnixStream::pair()?;
         socket.set_read_timeout(Some(WITHDRAW_WAIT))?;
@@ -61,7 +63,7 @@ impl VipGuard {
         Ok(Self { socket, silent_max, said: None, withdrawal_count: Arc::default() })
     }
 
-    /// The interface that the routes are on, once, before there are any.
+    /// Sends the index of the routes' interface, once, before there are any routes.
     ///
     /// # Errors
     /// The guard has ended.
@@ -69,7 +71,7 @@ impl VipGuard {
         self.say(&interface_index.to_ne_bytes())
     }
 
-    /// What may say `withdraw` on another thread.
+    /// Returns a second handle, such as to call `withdraw` on another thread.
     ///
     /// # Errors
     /// The process has no file left.
@@ -79,26 +81,26 @@ impl VipGuard {
         Ok(Self { socket, silent_max: self.silent_max, said: None, withdrawal_count })
     }
 
-    /// This process goes on. It costs nothing to call it more often than needed, and it never waits.
+    /// Tells the guard that this process is alive. Never waits, and extra calls cost nothing.
     ///
-    /// Returns whether the guard may have deleted routes since the last call, because that was too long
-    /// ago.
+    /// Returns whether the guard may have deleted routes since the last call, because that was too
+    /// long ago.
     ///
     /// # Errors
-    /// The guard has ended: from now on, there is none.
+    /// The guard has ended, and no longer guards the routes.
     pub fn alive(&mut self) -> io::Result<bool> {
         let Some(silent_max) = self.silent_max else { return Ok(false) };
         if self.said.is_some_and(|said| said.elapsed() < silent_max / ALIVE_PARTS) {
             return Ok(false);
         }
-        // The guard has waited no longer than from here to there, and reads what came before it looks
-        // at the time.
+        // The guard measures a shorter time than from here to there, and reads waiting messages
+        // before it checks the time.
         let before = self.said.replace(Instant::now());
         self.say(&[ALIVE])?;
         Ok(before.is_some_and(|before| before.elapsed() >= silent_max))
     }
 
-    /// Has the routes deleted, and waits until they are, for a second at most.
+    /// Has the routes deleted, and waits for that, at most a second.
     ///
     /// # Errors
     /// The guard has ended, or takes longer.
@@ -107,13 +109,13 @@ impl VipGuard {
         self.say(&[WITHDRAW])?;
         let mut answer = [count.wrapping_sub(1)];
         while answer != [count] {
-            // What it answers late to an earlier one is not waited for.
+            // Skips late answers to earlier requests.
             (&self.socket).read_exact(&mut answer)?;
         }
         Ok(())
     }
 
-    /// Sends without waiting. What a guard that is itself stopped can't take is left out.
+    /// Sends without waiting. A stopped guard may miss the message.
     fn say(&self, bytes: &[u8]) -> io::Result<()> {
         match send(self.socket.as_fd(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
@@ -122,12 +124,12 @@ impl VipGuard {
     }
 }
 
-/// The whole of a guard: what the program does that [`VipGuard::start`] starts. It returns when the
-/// process is gone that started it; what ends programs otherwise (SIGTERM, SIGINT, SIGHUP) it ignores,
-/// since they mostly reach both, and the routes of a process that ends slowly are guarded as well.
+/// The whole guard: runs in the program that [`VipGuard::start`] starts, and returns when the
+/// parent is gone. It ignores SIGTERM, SIGINT and SIGHUP: these mostly reach both processes, and
+/// the routes of a process that ends slowly still need a guard.
 ///
 /// # Errors
-/// Standard input is no socket, or the kernel grants no netlink socket.
+/// Standard input is no socket, or the kernel refuses a netlink socket.
 pub fn guard_vips(silent_max: Option<Duration>) -> io::Result<()> {
     keep(Capabilities::NET_ADMIN);
     for signal in
@@ -147,12 +149,12 @@ pub fn guard_vips(silent_max: Option<Duration>) -> io::Result<()> {
         match next(&socket) {
             Ok(None) => return Ok(()),
             Ok(Some(WITHDRAW)) => {
-                // The parent says why.
+                // The parent logs why.
                 if let Err(error) = routes.delete_found() {
                     tracing::error!("routes to VIPs can't be deleted: {error}");
                 }
                 withdrawal_count = withdrawal_count.wrapping_add(1);
-                // Where it is gone, the next turn sees that.
+                // If the parent is gone, the next turn notices.
                 let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
                 let _ = send(socket.as_fd(), &[withdrawal_count], flags);
             }
@@ -167,7 +169,7 @@ pub fn guard_vips(silent_max: Option<Duration>) -> io::Result<()> {
                     }),
                     Err(error) => tracing::error!("routes to VIPs can't be deleted: {error}"),
                 }
-                // Until it goes on.
+                // Waits until the parent goes on.
                 socket.set_read_timeout(None)?;
             }
             Err(error) => return Err(error),
@@ -175,13 +177,13 @@ pub fn guard_vips(silent_max: Option<Duration>) -> io::Result<()> {
     }
 }
 
-/// What comes next; nothing at the end.
+/// The next byte. `None` at the end.
 fn next(mut socket: &UnixStream) -> io::Result<Option<u8>> {
     let mut byte = [0];
     loop {
         match socket.read(&mut byte) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // It ended without having read everything.
+            // The parent ended without having read everything.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
             Ok(0) => return Ok(None),
             read => return read.map(|_| Some(byte[0])),

@@ -1,4 +1,4 @@
-//! Routes that say that VIPs are reached here.
+//! Installs routes that announce VIPs to routing daemons.
 
 use super::netlink::Requests;
 use super::tables::MAIN;
@@ -13,19 +13,19 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-/// The number by which routing daemons know the routes of hotloop (`rtm_protocol`, rtnetlink(7)): 104,
-/// which is the letter `h`, and neither the kernel, iproute2 nor FRR uses. Names are given in
-/// `/etc/iproute2/rt_protos.d`, numbers work without.
+/// The number that marks hotloop's routes for routing daemons (`rtm_protocol`, rtnetlink(7)): 104,
+/// the letter `h`. The kernel, iproute2 and FRR don't use it. `/etc/iproute2/rt_protos.d` can name
+/// it, but numbers work without.
 pub const ROUTE_PROTOCOL: u8 = 104;
 
-/// The metric of the routes of hotloop where nothing else is wanted: behind what administrators and the
-/// kernel install for both IP versions.
+/// The default metric of hotloop's routes: larger than the defaults of administrators and the
+/// kernel, for both IP versions.
 pub const VIP_METRIC: u32 = 2_048;
 
 /// A route to a VIP could not be installed or deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum VipRouteError {
-    /// Somebody else has made a route for the VIP with the same metric.
+    /// Another program has a route for the VIP with the same metric.
     #[error(
         "a route to {vip} with metric {metric} is there already, by protocol {protocol} on interface \
          {interface_index}: delete it, or leave the VIP to it"
@@ -35,25 +35,25 @@ pub enum VipRouteError {
         vip: IpAddr,
         /// The metric of both routes.
         metric: u32,
-        /// Who made the other one: `rtm_protocol`.
+        /// The origin of the other route: `rtm_protocol`.
         protocol: u8,
-        /// The interface that it is on, 0 where it is on none.
+        /// The other route's interface; 0 if it has none.
         interface_index: u32,
     },
-    /// What the kernel says; mostly that the interface is gone, or not up, or that the program has not
-    /// the right (`CAP_NET_ADMIN`).
+    /// The kernel's error. Usually the interface is gone or not up, or the program lacks the right
+    /// (`CAP_NET_ADMIN`).
     #[error(
         "the kernel does not {action} the route to {vip} on interface {interface_index}: {source}; the \
          interface has to be there and up, and the program to have CAP_NET_ADMIN"
     )]
     Kernel {
-        /// What it was to do.
+        /// The refused action.
         action: &'static str,
         /// The VIP.
         vip: IpAddr,
         /// The interface.
         interface_index: u32,
-        /// What it says.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -64,8 +64,8 @@ pub enum VipRouteError {
 ///
 /// They are routes, not addresses: a kernel that owned a VIP would answer its clients itself.
 ///
-/// They go when this is dropped, and also without that when the interface goes, as a TAP does with the
-/// process that opened it.
+/// The routes go away when this is dropped, and also when the interface does, as a TAP does with
+/// its process.
 pub struct VipRoutes {
     requests: Requests,
     interface_index: u32,
@@ -74,8 +74,8 @@ pub struct VipRoutes {
 }
 
 impl VipRoutes {
-    /// Routes on this interface of the calling thread's network namespace. Those that are there already,
-    /// left by an earlier program on the same interface, are deleted.
+    /// Starts with no routes on this interface of the calling thread's network namespace: routes
+    /// that an earlier program has left there are deleted.
     ///
     /// # Errors
     /// The kernel's.
@@ -85,8 +85,8 @@ impl VipRoutes {
         Ok(routes)
     }
 
-    /// As [`begin`](Self::begin), and goes on with the routes that are there: those of another process that has
-    /// [left](Self::leave) them.
+    /// As [`begin`](Self::begin), but keeps the routes that another process has
+    /// [left](Self::leave).
     ///
     /// # Errors
     /// The kernel's.
@@ -97,27 +97,27 @@ impl VipRoutes {
         Ok(routes)
     }
 
-    /// Leaves the routes where they are, to another process that [adopts](Self::adopt) them.
+    /// Leaves the routes where they are, for another process that [adopts](Self::adopt) them.
     pub fn leave(mut self) {
         self.installed.clear();
     }
 
-    /// As [`begin`](Self::begin), and leaves the routes that are there.
+    /// As [`begin`](Self::begin), but neither deletes nor adopts existing routes.
     pub(super) fn open(interface_index: u32, metric: u32) -> io::Result<Self> {
         let requests = Requests::open()?;
         Ok(Self { requests, interface_index, metric, installed: BTreeSet::new() })
     }
 
-    /// Deletes all routes of hotloop on the interface, whoever installed them, and returns to what they
-    /// were. Stops at the first that can't be deleted.
+    /// Deletes all of hotloop's routes on the interface, whoever installed them, and returns their
+    /// VIPs. Stops at the first that can't be deleted.
     pub(super) fn delete_found(&mut self) -> io::Result<Vec<IpAddr>> {
         let found = self.found()?;
         found.into_iter().map(|(vip, metric)| self.delete(vip, metric).map(|()| vip)).collect()
     }
 
-    /// Makes the routes those to `vips`, whatever has become of them meanwhile: first others are deleted,
-    /// then missing ones are installed. One error does not keep the rest from being done; the next
-    /// call tries again.
+    /// Sets the routes to exactly `vips`, whatever has happened to them meanwhile: first deletes
+    /// others, then installs missing ones. After an error the rest is still done; the next call
+    /// tries again.
     ///
     /// # Errors
     /// One for each VIP whose route could not be deleted or installed.
@@ -135,7 +135,7 @@ impl VipRoutes {
                 let is_ours = |(vip, metric): (IpAddr, u32)| (metric == self.metric).then_some(vip);
                 self.installed = found.into_iter().filter_map(is_ours).collect();
             }
-            // What was installed before is taken to be there still.
+            // Assumes that the installed routes are still there.
             Err(error) => tracing::warn!("the routes of this program could not be read: {error}"),
         }
         for vip in vips {
@@ -150,7 +150,7 @@ impl VipRoutes {
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
-    /// Deletes all routes: the first thing that a program does which ends.
+    /// Deletes all routes. An ending program calls this first.
     ///
     /// # Errors
     /// One for each VIP whose route could not be deleted.
@@ -187,7 +187,7 @@ impl VipRoutes {
         }
     }
 
-    /// Deletes a route. One that is gone is deleted, also where its interface took it along.
+    /// Deletes a route. A missing one counts as deleted: its interface may have taken it along.
     fn delete(&mut self, vip: IpAddr, metric: u32) -> io::Result<()> {
         let message = RouteNetlinkMessage::DelRoute(self.message(vip, metric));
         match self.requests.change(message, 0) {
@@ -243,7 +243,7 @@ impl VipRoutes {
         Ok(found.into_iter().map(|it| (it.vip, it.metric)).collect())
     }
 
-    /// Says who has the route that is in the way.
+    /// Finds the route that is in the way, and names its owner.
     fn taken(&mut self, vip: IpAddr, source: io::Error) -> VipRouteError {
         let mut request = RouteMessage::default();
         request.header.address_family = family(vip).0;
@@ -304,7 +304,7 @@ impl Found {
     }
 }
 
-/// The family of an address, and the length of the prefix that holds it alone.
+/// The family of an address, and the length of the prefix that holds only this address.
 const fn family(address: IpAddr) -> (AddressFamily, u8) {
     match address {
         IpAddr::V4(_) => (AddressFamily::Inet, 32),

@@ -20,6 +20,7 @@ const FOLDERS: &[&str] = &[
     "crates/engine",
     "crates/flow",
     "crates/hotloop",
+    "crates/kernel",
     "crates/machine",
     "crates/neighbours",
     "crates/packet",

@@ -1,4 +1,4 @@
-//! The thread that follows the kernel's tables.
+//! Follows the kernel's tables on a thread of its own.
 
 mod reader;
 
@@ -15,22 +15,22 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Room for what the kernel says of changes until it is taken over: some thousands of them.
+/// Room for announcements that wait for the thread: some thousands.
 pub const EVENT_BUFFER_BYTES: usize = 4 << 20;
 
-/// Follows the links, addresses, routes and neighbours of a network namespace, by netlink, on a thread of
-/// its own.
+/// Follows the links, addresses, routes and neighbours of a network namespace, by netlink, on a
+/// thread of its own.
 ///
-/// Where the kernel had more to say than there was room for (`ENOBUFS`), everything is read again, and
-/// so are routes after changes that the kernel does not announce: an interface goes down, an address or
-/// a next-hop object is deleted. What was read before is used until then.
+/// If announcements overflow their buffer (`ENOBUFS`), the thread reads everything again. It also
+/// reads the routes again after changes that the kernel does not announce: an interface goes down,
+/// or an address or next-hop object is deleted. Until then, readers see the earlier tables.
 pub struct KernelFollower {
     shared: Arc<Shared>,
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread shares with those who read.
+/// State shared by the thread and readers.
 #[derive(Default)]
 struct Shared {
     tables: Mutex<KernelTables>,
@@ -46,18 +46,18 @@ impl Shared {
 }
 
 impl KernelFollower {
-    /// Reads the tables of the calling thread's network namespace, and begins to follow them. It needs no
-    /// rights.
+    /// Reads the tables of the calling thread's network namespace, and begins to follow them. This
+    /// needs no rights.
     ///
     /// # Errors
-    /// The kernel's, where it gives no such socket or no thread.
+    /// The kernel refuses the socket or the thread.
     pub fn start() -> io::Result<Self> {
         Self::with_event_buffer(EVENT_BUFFER_BYTES)
     }
 
-    /// As [`start`](Self::start), with so many bytes of room, as the kernel counts them, for changes that
-    /// are not taken over yet. Without `CAP_NET_ADMIN` there is at most what
-    /// `/proc/sys/net/core/rmem_max` says.
+    /// As [`start`](Self::start), with room for `buffer_bytes`, as the kernel counts them, of
+    /// announcements that wait for the thread. Without `CAP_NET_ADMIN`,
+    /// `/proc/sys/net/core/rmem_max` is the upper limit.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -75,20 +75,20 @@ impl KernelFollower {
         Ok(Self { shared, stop, thread: Some(thread) })
     }
 
-    /// Looks into the tables as they are now. They do not change until `look` returns, so it does nothing
-    /// that takes long.
+    /// Calls `look` with the current tables. They do not change until `look` returns, so it must be
+    /// quick.
     pub fn read<T>(&self, look: impl FnOnce(&KernelTables) -> T) -> T {
         look(&self.shared.lock())
     }
 
-    /// How often each table has changed.
+    /// Number of changes of each table.
     #[must_use]
     pub fn change_counts(&self) -> ChangeCounts {
         self.shared.lock().change_counts()
     }
 
-    /// Waits until a table has changed since it had changed so often, or for so long, and returns how
-    /// often each has by then.
+    /// Waits until the counts differ from `seen`, or until the timeout, and returns the current
+    /// counts.
     #[must_use]
     pub fn wait(&self, seen: ChangeCounts, timeout: Duration) -> ChangeCounts {
         let deadline = Instant::now() + timeout;
@@ -104,14 +104,14 @@ impl KernelFollower {
         }
     }
 
-    /// How often routes were read whole: once at the start, and whenever what the kernel announced was
-    /// not enough.
+    /// Number of times that all routes were read: once at the start, and whenever announcements
+    /// were not enough.
     #[must_use]
     pub fn read_count(&self) -> u64 {
         self.shared.read_count.load(Ordering::Relaxed)
     }
 
-    /// How often the kernel had more to say than there was room for.
+    /// Number of times that announcements overflowed their buffer.
     #[must_use]
     pub fn overrun_count(&self) -> u64 {
         self.shared.overrun_count.load(Ordering::Relaxed)
@@ -120,7 +120,7 @@ impl KernelFollower {
 
 impl Drop for KernelFollower {
     fn drop(&mut self) {
-        // A counter that is never read takes every write.
+        // The counter is never read, so a write always succeeds.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -1,5 +1,4 @@
-//! What the thread does: it takes over what the kernel announces, and reads whole tables where that is
-//! not enough.
+//! The follower's thread: applies announcements, and reads whole tables if these are not enough.
 
 use super::Shared;
 use crate::netlink::{Dump, Events, Message, Requests};
@@ -21,27 +20,27 @@ use std::time::{Duration, Instant};
 /// next-hop objects.
 pub(super) const GROUPS: [u32; 7] = [1, 3, 5, 7, 9, 11, 32];
 
-/// The messages that begin with these numbers say that a next-hop object came or went (`RTM_NEWNEXTHOP`,
+/// Messages with these numbers announce that a next-hop object came or went (`RTM_NEWNEXTHOP`,
 /// `RTM_DELNEXTHOP`). Routes that use one change with it.
 const NEXT_HOP_OBJECTS: std::ops::RangeInclusive<u16> = 104..=105;
 
-/// How many times what changes meanwhile is read before the rest waits.
+/// The most attempts to read a table that changes meanwhile, before the thread does other work.
 const ATTEMPT_COUNT_MAX: usize = 3;
 
-/// Datagrams that are taken over before the thread looks at anything else.
+/// Datagrams to apply before the thread does other work.
 const DATAGRAM_COUNT_MAX: usize = 256;
 
-/// The least time between two reads of the routes, in which changes come together.
+/// The least time between two reads of the routes; changes in between need only one read.
 const READ_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// Of the thread's time, at most one part in so many goes into reading whole tables, however large they are
-/// and however often they change.
+/// At most one part in `READ_TIME_PARTS` of the thread's time goes into reading whole tables,
+/// however large they are and however often they change.
 const READ_TIME_PARTS: u32 = 5;
 
-/// The time before a read that failed is tried again.
+/// The time before a failed read is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is to be read again.
+/// The tables to read again.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Need {
     Nothing,
@@ -49,13 +48,13 @@ enum Need {
     Everything,
 }
 
-/// The thread's own.
+/// State of the thread.
 pub(super) struct Reader {
     events: Events,
     requests: Requests,
     shared: Arc<Shared>,
     need: Need,
-    /// When tables may be read again.
+    /// Earliest time of the next read.
     due: Instant,
 }
 
@@ -79,7 +78,7 @@ impl Reader {
             match poll(&mut files, timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => {
-                    tracing::error!("waiting for what the kernel says of routes: {error}");
+                    tracing::error!("waiting for the kernel's announcements: {error}");
                     std::thread::sleep(RETRY_INTERVAL);
                 }
             }
@@ -92,7 +91,7 @@ impl Reader {
         }
     }
 
-    /// Takes over what the kernel has announced.
+    /// Applies the announcements that have arrived.
     fn take_events(&mut self) {
         for _ in 0..DATAGRAM_COUNT_MAX {
             let mut tables = self.shared.lock();
@@ -112,7 +111,7 @@ impl Reader {
                         self.shared.overrun_count.fetch_add(1, Relaxed);
                         continue;
                     }
-                    tracing::error!("what the kernel says of routes: {error}");
+                    tracing::error!("reading the kernel's announcements: {error}");
                     self.due = Instant::now() + RETRY_INTERVAL;
                     return;
                 }
@@ -134,8 +133,8 @@ impl Reader {
         }
     }
 
-    /// Reads all tables. What the kernel announces meanwhile waits, and is taken over afterwards: saying
-    /// again what is known changes nothing.
+    /// Reads all tables. Announcements wait meanwhile and are applied afterwards: repeating a known
+    /// fact changes nothing.
     pub(super) fn read_everything(&mut self) -> io::Result<()> {
         let requests = [
             RouteNetlinkMessage::GetLink(LinkMessage::default()),
@@ -153,7 +152,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads the routes, and puts them in place of those that are known.
+    /// Reads the routes, and replaces the known ones.
     fn read_routes(&mut self) -> io::Result<()> {
         let of = |family| {
             let mut message = RouteMessage::default();
@@ -171,7 +170,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Makes a table of all answers to these requests. One that changes meanwhile is read a few times.
+    /// Makes a table from the answers to all `requests`. If the table changes meanwhile, it is read
+    /// a few times.
     fn dump<T: Default>(
         &mut self,
         requests: &[RouteNetlinkMessage],
@@ -186,7 +186,7 @@ impl Reader {
                 match one {
                     Ok(Dump::Whole) => {}
                     Ok(Dump::Interrupted) => dump = Dump::Interrupted,
-                    // A kernel without IPv6.
+                    // The kernel has no IPv6.
                     Err(error) if is_unknown_family(&error) => {}
                     Err(error) => return Err(error),
                 }

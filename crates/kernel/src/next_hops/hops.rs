@@ -1,4 +1,4 @@
-//! Where packets go by the kernel, and what it knows of their next hops.
+//! The resolved next hops, and the path that each destination takes.
 
 use crate::routes::{KernelRoutes, unscoped};
 use crate::tables::{KernelNeighbour, KernelTables, Lookup, NeighbourState};
@@ -6,38 +6,39 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Where packets for an address go, by the kernel.
+/// The path of packets to an address, by the kernel's routes.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Way {
     /// To a neighbour: a gateway, or the address itself.
     Neighbour {
-        /// The index of its interface among those of the program.
+        /// The index of the interface among those of the program.
         interface: usize,
         /// Its address.
         address: IpAddr,
     },
     /// To the host itself.
     Local,
-    /// By this interface, which is none of the program's: its packets are dropped.
+    /// Out of this interface, which is not the program's: the packets are dropped.
     Elsewhere(String),
-    /// Nowhere, for this reason: its packets are dropped.
+    /// Dropped, for this reason.
     Nowhere(&'static str),
 }
 
-/// A next hop that is kept resolved, or what takes the place of one.
+/// A next hop that is kept resolved, or the reason why there is none.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KernelHop {
-    /// Where packets go.
+    /// The path of the packets.
     pub way: Way,
-    /// What the kernel knows of the neighbour, if it is one and the kernel was asked for it.
+    /// The kernel's entry for the neighbour, if there is one.
     pub neighbour: Option<KernelNeighbour>,
-    /// How many of the [destinations](super::KernelNextHops::keep_resolved) it is for; none for a gateway of other
-    /// routes.
+    /// Number of [destinations](super::KernelNextHops::keep_resolved) with this next hop; 0 for a
+    /// gateway of other routes only.
     pub destination_count: usize,
 }
 
 impl KernelHop {
-    /// Whether packets can go there: its Ethernet address is known, or it's the host itself.
+    /// Whether packets can go there: the Ethernet address is known, or the destination is the host
+    /// itself.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         match (&self.way, self.neighbour) {
@@ -47,7 +48,8 @@ impl KernelHop {
         }
     }
 
-    /// Whether packets can't go there, and that isn't because the neighbour is still being asked for.
+    /// Whether packets can't go there, and not just because the kernel is still resolving the
+    /// neighbour.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         match (&self.way, self.neighbour) {
@@ -57,7 +59,8 @@ impl KernelHop {
         }
     }
 
-    /// How it is, for people: a neighbour's state as `ip neighbour` names it, or why there is none.
+    /// The state for people: that of a neighbour as `ip neighbour` names it, or the reason for a
+    /// drop.
     #[must_use]
     pub fn state(&self) -> String {
         match (&self.way, self.neighbour) {
@@ -74,7 +77,7 @@ impl KernelHop {
     }
 }
 
-/// The next hops that are kept resolved, as they were when the kernel last said something.
+/// The next hops that are kept resolved, as of the kernel's last announcement.
 #[derive(Debug, Default)]
 pub struct Hops {
     pub(super) hops: Vec<KernelHop>,
@@ -83,12 +86,12 @@ pub struct Hops {
 }
 
 impl Hops {
-    /// Each of them once.
+    /// Each next hop once.
     pub fn iter(&self) -> impl Iterator<Item = &KernelHop> {
         self.hops.iter()
     }
 
-    /// That of one of the destinations; nothing where it was not looked for yet.
+    /// The next hop of a destination. `None` if it was not looked up yet.
     #[must_use]
     pub fn of(&self, destination: IpAddr) -> Option<&KernelHop> {
         self.of.get(&destination).map(|index| &self.hops[*index])
@@ -106,8 +109,8 @@ pub(super) fn known_of(
     }
 }
 
-/// Each way that the destinations take, with how many do, and then the gateways of other routes; and which
-/// way each destination takes.
+/// Returns each way with its number of destinations, then the gateways of other routes; and the way
+/// of each destination.
 pub(super) fn ways(
     tables: &KernelTables,
     interfaces: &[u32],

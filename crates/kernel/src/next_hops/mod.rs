@@ -1,4 +1,4 @@
-//! The thread that brings the kernel's routes and neighbours to the packet path.
+//! Brings the kernel's routes and neighbours to the packet path, on a thread of its own.
 
 mod hops;
 
@@ -27,44 +27,45 @@ use std::time::{Duration, Instant};
 
 pub use hops::{Hops, KernelHop, Way};
 
-/// How often the thread looks for changes and requests.
+/// The time between two checks for changes and requests.
 const TURN: Duration = Duration::from_millis(5);
 
-/// How often everything is looked at though nothing has changed.
+/// The time between two full checks, even if nothing has changed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Of the thread's time, at most one part in so many goes into following changes.
+/// At most one part in `TIME_PARTS` of the thread's time goes into following changes.
 const TIME_PARTS: u32 = 5;
 
 /// The time between two requests for a neighbour (RFC 4861, section 10: RETRANS_TIMER).
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time between two requests for one that did not answer, while no packets wait for it.
+/// The time between two requests for a neighbour that did not answer, while no packets wait for it.
 const ASK_FAILED_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How many requests there are in a turn at most: the kernel sends each at once.
+/// The most requests in a turn: the kernel sends each at once.
 const ASKS_A_TURN: usize = 64;
 
-/// Next hops by the kernel's routes and neighbours, for the packet path, kept up to date by a thread of its
-/// own:
+/// Next hops by the kernel's routes and neighbours, for the packet path, kept up to date by a
+/// thread of its own.
 ///
-/// - [`KernelRoutes`], by a program's interfaces, are published to cores whenever they change;
-/// - the kernel's neighbours on these interfaces are those of [`Neighbours`], as long as the kernel uses
-///   them;
-/// - the kernel is made to resolve what cores [request](Neighbours::take_requests), gateways, and the next
-///   hops of [destinations](Self::keep_resolved), and to look again whether they are there once it
-///   would not use them without (`stale`).
+/// - [`KernelRoutes`], by a program's interfaces, are published to cores whenever they change.
+/// - The kernel's neighbours on these interfaces are fed to [`Neighbours`], for as long as the
+///   kernel uses them.
+/// - The kernel resolves the neighbours that cores [request](Neighbours::take_requests), gateways,
+///   and the next hops of [destinations](Self::keep_resolved). It checks them again once their
+///   entries are `stale`.
 ///
-/// The kernel itself sends ARP and neighbour discovery then, by its interface: it is asked by netlink
-/// (`RTM_NEWNEIGH` with `NTF_USE`, as `ip neighbour … use` does), which takes `CAP_NET_ADMIN`. Who has a
-/// TAP interface has that; and a datagram to the neighbour instead would need none, but would meet
-/// firewalls and policy routes, and could not reach a gateway that no route leads to (`onlink`).
+/// The kernel itself sends ARP and neighbour discovery out of its interface. The thread asks for
+/// that by netlink (`RTM_NEWNEIGH` with `NTF_USE`, like `ip neighbour … use`), which needs
+/// `CAP_NET_ADMIN`; a program with a TAP interface has that. A datagram to the neighbour would need
+/// no capability, but firewalls and policy routes would apply, and it could not reach a gateway
+/// without a route (`onlink`).
 pub struct KernelNextHops {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread shares.
+/// State shared with the thread.
 #[derive(Default)]
 struct Shared {
     destinations: Mutex<Arc<[IpAddr]>>,
@@ -73,11 +74,11 @@ struct Shared {
 }
 
 impl KernelNextHops {
-    /// Begins to publish routes by the interfaces with these numbers, and to feed neighbours. `routes` are
-    /// what cores begin with.
+    /// Starts to publish routes by the interfaces with these numbers, and to feed neighbours. Cores
+    /// begin with `routes`.
     ///
     /// # Errors
-    /// The kernel's, where it gives no socket or no thread.
+    /// The kernel refuses a socket or the thread.
     pub fn start(
         follower: KernelFollower,
         interfaces: Vec<u32>,
@@ -115,12 +116,12 @@ impl KernelNextHops {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Keeps the next hops of these addresses resolved, from now on, whether packets go there or not.
+    /// Keeps the next hops of these addresses resolved from now on, even without packets to them.
     pub fn keep_resolved(&self, destinations: Arc<[IpAddr]>) {
         *lock(&self.shared.destinations) = destinations;
     }
 
-    /// The next hops as they are now: the same [`Arc`] as before while nothing has changed.
+    /// The current next hops: the same [`Arc`] as before if nothing has changed.
     #[must_use]
     pub fn hops(&self) -> Arc<Hops> {
         Arc::clone(&lock(&self.shared.hops))
@@ -147,7 +148,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The thread's own.
+/// State of the thread.
 struct Resolver {
     shared: Arc<Shared>,
     requests: Requests,
@@ -155,22 +156,22 @@ struct Resolver {
     interfaces: Vec<u32>,
     neighbours: Arc<Neighbours>,
     publisher: Publisher<KernelRoutes>,
-    /// What was published last.
+    /// The routes last published.
     routes: Arc<KernelRoutes>,
-    /// What the tables were when they were looked at last.
+    /// Change counts at the last look at the tables.
     seen: Option<ChangeCounts>,
     destinations: Arc<[IpAddr]>,
-    /// Where the destinations go, and for how many of them.
+    /// The destinations' ways, each with its number of destinations.
     ways: Vec<(Way, usize)>,
     of: Arc<HashMap<IpAddr, usize>>,
-    /// The neighbours that cores know from here.
+    /// The neighbours that cores have from this thread.
     fed: HashMap<IpAddr, MacAddress>,
-    /// When the kernel was last asked for a neighbour.
+    /// Time of the last request to the kernel for each neighbour.
     asked: HashMap<IpAddr, Instant>,
     asks_left: usize,
-    /// Whether the kernel refused to be asked, which was said.
+    /// Whether the kernel refused a request, which has been logged.
     is_refused: bool,
-    /// When changes are followed again, and when everything is looked at.
+    /// Earliest time of the next look at changes, and time of the next full look.
     not_before: Instant,
     look_at: Instant,
 }
@@ -201,7 +202,7 @@ impl Resolver {
         self.look_at = if self.asks_left == 0 { now } else { now + LOOK_INTERVAL };
     }
 
-    /// Publishes the routes, and looks where the destinations go by them.
+    /// Publishes the routes, and looks up the destinations' ways.
     fn follow_routes(&mut self) {
         let Self { follower, interfaces, destinations, .. } = self;
         let (routes, (ways, of)) = follower.read(|tables| {
@@ -216,7 +217,7 @@ impl Resolver {
         }
     }
 
-    /// Feeds the neighbours, and asks for those that are missing.
+    /// Feeds the neighbours, and requests missing ones.
     fn follow_neighbours(&mut self, now: Instant) {
         let Self { follower, interfaces, ways, .. } = self;
         let (known, hops) = follower.read(|tables| {
@@ -244,13 +245,13 @@ impl Resolver {
         }
     }
 
-    /// Has cores know these neighbours, and no others.
+    /// Replaces the neighbours that cores have from this thread.
     fn feed(&mut self, known: HashMap<IpAddr, MacAddress>) {
         for neighbour in self.fed.keys().filter(|it| !known.contains_key(it)) {
             self.neighbours.forget(*neighbour);
             self.asked.remove(neighbour);
         }
-        // What cores have asked for may have taken its place.
+        // An entry that a core requested may have taken its place.
         let lasting = hotloop_stage::Instant::from_ns(u64::MAX);
         for (neighbour, mac) in &known {
             if self.neighbours.mac(LinkId::SYSTEM, *neighbour, lasting) != Some(*mac) {
@@ -260,7 +261,7 @@ impl Resolver {
         self.fed = known;
     }
 
-    /// Has the kernel resolve what packets wait for.
+    /// Has the kernel resolve the neighbours that packets wait for.
     fn take_requests(&mut self) {
         for neighbour in self.neighbours.take_requests() {
             let Some(interface) = interface_of(&self.routes, neighbour) else { continue };
@@ -273,7 +274,8 @@ impl Resolver {
         }
     }
 
-    /// Has the kernel resolve a neighbour that it doesn't know, or would ask again before it used it.
+    /// Has the kernel resolve a neighbour that it doesn't know, or that it would check before the
+    /// next use.
     fn ask(
         &mut self,
         interface: usize,
@@ -311,7 +313,7 @@ impl Resolver {
     }
 }
 
-/// The interface of a neighbour that cores asked for.
+/// The interface of a neighbour that cores requested.
 fn interface_of(routes: &KernelRoutes, neighbour: IpAddr) -> Option<usize> {
     let gateway = routes.gateways().find(|(_, address)| *address == neighbour);
     gateway.map(|(interface, _)| interface).or_else(|| match routes.lookup(neighbour) {
@@ -320,7 +322,7 @@ fn interface_of(routes: &KernelRoutes, neighbour: IpAddr) -> Option<usize> {
     })
 }
 
-/// What has the kernel resolve a neighbour, or look again whether it is there.
+/// The request that makes the kernel resolve a neighbour, or check it again.
 fn request(interface_index: u32, address: IpAddr) -> RouteNetlinkMessage {
     let mut message = NeighbourMessage::default();
     message.header.ifindex = interface_index;

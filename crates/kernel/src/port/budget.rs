@@ -1,27 +1,27 @@
-//! How a kind's budget is shared by those who send.
+//! Shares a kind's budget among its senders.
 
 use super::punt::PuntLimit;
 
-/// How many sources of a kind have a share of their own.
+/// Number of sources of a kind that can have a share of their own.
 pub(super) const SHARE_COUNT: usize = 256;
 
-/// How many places there are for a source to be at.
+/// Number of places where a source's share may be.
 const WAY_COUNT: usize = 4;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How long a source keeps its share after its last packet: so many times as long as it has had it, within
-/// these bounds.
+/// A source keeps its share, after its last packet, for `KEPT_TIMES` as long as it has had it,
+/// within these bounds.
 const KEPT_TIMES: u64 = 10;
 const KEPT_NS_MIN: u64 = SECOND_NS;
 const KEPT_NS_MAX: u64 = 300 * SECOND_NS;
 
-/// A token bucket, kept as the time at which it will be full (GCRA, ITU-T I.371).
+/// A token bucket, stored as the time at which it will be full (GCRA, ITU-T I.371).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
-    /// The time in which one packet's token comes.
+    /// Time to earn one packet's token.
     interval_ns: u64,
-    /// The time in which the bucket fills.
+    /// Time to fill the bucket.
     depth_ns: u64,
     full_ns: u64,
 }
@@ -51,27 +51,28 @@ impl Bucket {
     }
 }
 
-/// By which part of a budget a packet passes.
+/// The part of a budget that a packet takes from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Part {
     /// Its source's share.
     Own,
-    /// What is left for all.
+    /// The rest, open to all.
     Rest,
 }
 
 /// The budget of a kind.
 ///
-/// Half of it is for sources that have a share, 1/256 of that half each; any source may use what is
-/// left, down to that half. So:
+/// Half of it is for sources that have a share, 1/256 of that half each. Any source may use the
+/// rest, down to that half. So:
 ///
 /// - No more packets pass than the limit, whoever sends them.
-/// - Those of a source within its share all pass, whatever others send, where the limit's burst is at least 512.
+/// - A source's packets within its share all pass, whatever others send, if the limit's burst is at
+///   least 512.
 ///
-/// A source gets its share with its first packet, if one is free. It keeps it for ten times as long after its
-/// last packet as it has had it, so that sources that each send once, as those of a flood with random addresses do,
-/// have it for a second, and cannot take it from one that was there before. A share stays as empty as it was when
-/// another source gets it.
+/// A source gets its share with its first packet, if one is free, and keeps it after its last
+/// packet for ten times as long as it has had it. Sources that each send once, like a flood with
+/// random addresses, therefore have it for a second, and cannot take it from one that was there
+/// before. A share stays as empty as it was when another source gets it.
 #[derive(Debug)]
 pub(super) struct Budget {
     all: Bucket,
@@ -80,10 +81,10 @@ pub(super) struct Budget {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
-    /// The source that has it, as a secret hash.
+    /// The owning source, as a secret hash.
     source: u64,
     since_ns: u64,
-    /// The time from which another source may have it; 0 if none has had it yet.
+    /// Time after which another source may take it; 0 if it never had an owner.
     kept_until_ns: u64,
     /// When its bucket will be full.
     full_ns: u64,
@@ -95,8 +96,8 @@ impl Budget {
         Self { all: Bucket::new(limit), shares }
     }
 
-    /// By which part one more packet of this source passes at this time, which never goes back; by none if
-    /// it is above the limit.
+    /// The part that one more packet of this source takes from at this time, which never goes back.
+    /// `None` if the packet is above the limit.
     pub(super) fn take(&mut self, source: u64, now_ns: u64) -> Option<Part> {
         let Bucket { interval_ns, depth_ns, .. } = self.all;
         let share_interval_ns = interval_ns * 2 * SHARE_COUNT as u64;
@@ -106,7 +107,7 @@ impl Budget {
             let full_ns = share.full_ns.max(now_ns) + share_interval_ns;
             (full_ns - now_ns <= share_depth_ns).then_some((share, full_ns))
         });
-        // One packet's token, where half of the bucket is less.
+        // One packet's token, if half of the bucket is less.
         let rest_ns = (depth_ns / 2).max(interval_ns).min(depth_ns);
         let to_ns = if own.is_some() { depth_ns } else { rest_ns };
         if !self.all.take_to(to_ns, now_ns) {
@@ -118,7 +119,7 @@ impl Budget {
     }
 }
 
-/// The share of a source, which may be that of one that has not sent for the longest time.
+/// The share of a source, possibly taken from the one that has been silent longest.
 fn share_of(shares: &mut [Share], source: u64, now_ns: u64) -> Option<&mut Share> {
     let first = source as usize % (shares.len() / WAY_COUNT) * WAY_COUNT;
     let ways = &mut shares[first..first + WAY_COUNT];
@@ -144,12 +145,12 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// 1,000 packets per second: a share is of one packet in 512 ms.
+    /// 1,000 packets per second: a share is one packet in 512 ms.
     fn budget() -> Budget {
         Budget::new(PuntLimit { per_second: 1_000, burst: 1_000 })
     }
 
-    /// Of a set of places, so many sources that belong there, and more.
+    /// For each of a set of places, `count` sources that belong there, and more.
     fn sources(count: u64) -> impl Iterator<Item = u64> {
         (1..=count).map(|number| number * SHARE_COUNT as u64)
     }
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(passed(5 * SECOND_NS), 0);
         assert_eq!(passed(5 * SECOND_NS + 3_500_000), 3);
         assert_eq!(passed(5 * SECOND_NS + 4_000_000), 1);
-        // No more than the burst comes together.
+        // No more than the burst passes at once.
         assert_eq!(passed(9 * SECOND_NS), 10);
     }
 
@@ -177,7 +178,7 @@ mod tests {
         };
         assert_eq!(passed(0, 100), (0, 0));
         assert_eq!(passed(1, 0), (1, 1));
-        // Half of the burst for a source by itself.
+        // Half of the burst for a source alone.
         assert_eq!(passed(1, 100), (100, 50));
         assert_eq!(passed(1_000_000_000, 1), (1_000, 1_000));
         assert_eq!(passed(u32::MAX, u32::MAX), (1_000, 1_000));
@@ -197,7 +198,7 @@ mod tests {
         let now_ns = 100 * SECOND_NS;
         let rest = (0..10_000).filter(|_| budget.take(0, now_ns).is_some()).count();
         assert!((5_000..5_020).contains(&rest), "{rest}");
-        // A share is of 19 packets at once. Four sources for each place, one of them that above.
+        // A share is 19 packets at once. Four sources for each place, one of them above that.
         let sources = (1..=SHARE_COUNT as u64).filter(|source| *source % 64 != 0);
         for source in sources {
             let passed = (0..100).filter(|_| budget.take(source, now_ns).is_some()).count();
@@ -217,13 +218,13 @@ mod tests {
         for (place, now_ms) in [(1, 1_100), (3, 1_200), (2, 1_300)] {
             assert!(seen(places[place], now_ms));
         }
-        // No share is free within a second, and then that of the one who was away the longest.
+        // No share is free within a second; then the one that was silent longest is taken.
         assert!(!seen(places[4], 2_099));
         assert!(seen(places[4], 2_100));
         assert!(!seen(places[5], 2_199) && !seen(places[1], 2_199));
         assert!(seen(places[5], 2_200) && !seen(places[3], 2_200));
         assert!(seen(places[2], 2_200));
-        // The first keeps its own for ten times as long as it has had it, and not longer.
+        // The first keeps its own for ten times as long as it has had it, and no longer.
         for now_ms in (2_300..10_999).step_by(100) {
             assert!(seen(places[4], now_ms) && seen(places[5], now_ms) && seen(places[2], now_ms));
             assert!(!seen(places[6], now_ms), "{now_ms}");
@@ -246,7 +247,7 @@ mod tests {
         assert!(!seen(77 * 256, 1_298) && seen(77 * 256, 1_299));
     }
 
-    /// A share that changes hands is no fuller for that.
+    /// A share that changes hands does not get fuller.
     #[test]
     fn who_comes_and_goes_passes_no_more_than_the_limit() {
         let mut budget = budget();

@@ -1,19 +1,19 @@
-//! A queue of a port or an end of the kernel's, as one type.
+//! One type for a queue of a port and for an end of a kernel port.
 
 use hotloop_stage::{Burst, Device, Error, Limits, Sink, Source};
 use std::sync::Arc;
 
-/// A queue of a port, or an end of a [`KernelPort`](super::KernelPort): `sources` and `outlets` of the
-/// engine take several of one type.
+/// A queue of a port, or an end of a [`KernelPort`](super::KernelPort): the engine's `sources` and
+/// `outlets` need several of one type.
 #[derive(Debug)]
 pub enum PortOrKernel<P, K> {
-    /// A port's.
+    /// A port's queue.
     Port(P),
-    /// The kernel's.
+    /// A kernel port's end.
     Kernel(K),
 }
 
-/// Calls a method of whichever it is.
+/// Calls a method of the queue or the end.
 macro_rules! either {
     ($end:expr, $of:ident => $call:expr) => {
         match $end {

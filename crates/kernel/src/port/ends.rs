@@ -1,5 +1,5 @@
-//! The ends of a kernel port that cores hold: where packets from the kernel come from, and where packets
-//! for it go.
+//! The ends of a kernel port that cores own: the source of packets from the kernel, and the sink of
+//! packets for it.
 
 use super::lane::{Emptying, Filling, Frame};
 use super::punting::{Punting, SinkCounts};
@@ -12,20 +12,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// What a core has counted of packets from the kernel.
+/// A core's counters of packets from the kernel.
 #[derive(Debug, Default)]
 pub(super) struct SourceCounts {
     pub(super) received: Counter,
     pub(super) too_long: Counter,
 }
 
-/// Packets that the kernel sends by the interface. [`KernelPort::source`](super::KernelPort::source)
-/// makes it.
+/// Source of the packets that the kernel sends out of the interface. Made by
+/// [`KernelPort::source`](super::KernelPort::source).
 pub struct KernelSource<S: Supply> {
     state: Arc<PortState<S>>,
-    /// Only one core gets packets.
+    /// `None` except on core 0.
     lane: Option<Emptying>,
-    /// A frame that found no packet to go into yet.
+    /// A frame that waits for an empty packet.
     waiting: Option<Frame>,
     counts: Arc<SourceCounts>,
 }
@@ -48,7 +48,7 @@ impl<S: Supply> Source for KernelSource<S> {
         let mut count = 0;
         while burst.room() > 0 {
             let Some(frame) = self.waiting.take().or_else(|| lane.full.pop()) else { break };
-            // Without memory it waits, and so does what comes after it: in the end, in the interface's
+            // Without memory the frame waits, and so do later ones: in the end, in the interface's
             // own queue.
             let Some(mut packet) = self.state.supply.take() else {
                 self.waiting = Some(frame);
@@ -98,7 +98,7 @@ impl<S: Supply> fmt::Debug for KernelSource<S> {
     }
 }
 
-/// Where packets for the kernel go. [`KernelPort::sink`](super::KernelPort::sink) makes it.
+/// Sink of packets for the kernel. Made by [`KernelPort::sink`](super::KernelPort::sink).
 pub struct KernelSink<S: Supply> {
     state: Arc<PortState<S>>,
     punting: Punting,

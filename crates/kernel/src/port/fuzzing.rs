@@ -1,4 +1,4 @@
-//! What the fuzzer checks of everything that goes to the kernel.
+//! Checks for the fuzzer, on everything that goes to the kernel.
 
 use super::lane::{Emptying, lane};
 use super::punt::{PuntLimit, PuntLimits, PuntPeer, PuntReason};
@@ -9,10 +9,10 @@ use hotloop_stage::Burst;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The kernel's MTU here: short, so that there are frames that are too long.
+/// The kernel's MTU here, so short that some frames are too long.
 const MTU_BYTES: u32 = 200;
 
-/// How often a frame is offered at most, one after the other.
+/// The most times that a frame is offered, one after the other.
 const TIMES_MAX: u8 = 64;
 
 /// A core and a kernel in memory.
@@ -21,7 +21,7 @@ struct Script {
     counts: Arc<SinkCounts>,
     punting: Punting,
     kernel: Emptying,
-    /// What the kernel is to read next.
+    /// The frames that the kernel must read next.
     expected: VecDeque<Vec<u8>>,
     /// Packets that were neither sent nor refused.
     left_count: u64,
@@ -29,12 +29,12 @@ struct Script {
     now_ns: u64,
 }
 
-/// Plays bytes as a script: limits, and then frames of any bytes at any times, and a kernel that reads them or
-/// does not.
+/// Plays bytes as a script: limits, then frames of any bytes at any times, and a kernel that reads
+/// them or does not.
 ///
 /// # Panics
-/// When the kernel reads anything but the frames that were punted, byte by byte and in their order; when more of
-/// a kind pass than its limits allow; or when a packet is not counted.
+/// If the kernel reads anything but the punted frames, byte by byte and in order; if more of a kind
+/// pass than its limits allow; or if a packet is not counted.
 pub fn check_punted(bytes: &[u8]) {
     let Some((&head, mut bytes)) = bytes.split_first() else { return };
     let mut script = Script::new(head);
@@ -71,7 +71,7 @@ impl Script {
         }
     }
 
-    /// Does a step, and returns the bytes after it.
+    /// Plays a step, and returns the remaining bytes.
     fn step<'a>(&mut self, step: u8, bytes: &'a [u8]) -> &'a [u8] {
         let argument = step >> 2;
         match step & 3 {
@@ -98,7 +98,7 @@ impl Script {
         self.offered_count += 1;
     }
 
-    /// The kernel reads so many frames.
+    /// Has the kernel read `count` frames.
     fn read(&mut self, count: usize) {
         for _ in 0..count {
             let Some(frame) = self.kernel.full.pop() else { break };

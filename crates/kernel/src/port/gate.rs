@@ -1,28 +1,29 @@
-//! What of all that is punted goes to the kernel.
+//! Decides which punted packets go to the kernel.
 
 use super::budget::{Bucket, Budget, Part};
 use super::lane::FRAME_COUNT;
 use super::punt::{HOP_LIMIT_MAX, Headers, PuntLimits, PuntPeer, PuntReason};
 use std::hash::{BuildHasher, RandomState};
 
-/// Empty frames that less important packets leave to more important ones, for each step between them.
+/// Empty frames that less important packets leave to more important ones, for each step between
+/// them.
 const FRAMES_PER_STEP: usize = FRAME_COUNT / 8;
 
-/// What becomes of a packet for the kernel.
+/// The fate of a packet for the kernel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
-    /// It goes, if at least so many frames are empty then.
+    /// It goes, if at least `spare_count` frames are empty then.
     Passes { spare_count: usize },
     /// It is above a limit.
     Limited,
-    /// It is BGP with a peer's address, and was forwarded although that peer is adjacent.
+    /// BGP with a peer's address, forwarded by a router although that peer is adjacent.
     Forwarded,
 }
 
 /// The limits of a core.
 #[derive(Debug)]
 pub(super) struct Gate {
-    /// Secret, so that nobody can choose addresses that have their shares at the same place.
+    /// Secret, so that an attacker can't choose addresses with shares at the same place.
     hashes: RandomState,
     budgets: [Budget; PuntReason::ALL.len()],
     peers: Vec<Peer>,
@@ -70,7 +71,8 @@ impl Gate {
         let Some(part) = self.budgets[reason as usize].take(source, now_ns) else {
             return Verdict::Limited;
         };
-        // First peers, then what the host's links and routes need, then the rest; and of both, first the shares.
+        // Order: peers, packets that the host's links and routes need, the rest; within both,
+        // shares first.
         let is_bulk = matches!(reason, PuntReason::Host | PuntReason::HostSyn | PuntReason::Group);
         let steps = 1 + 2 * usize::from(is_bulk) + usize::from(part == Part::Rest);
         Verdict::Passes { spare_count: steps * FRAMES_PER_STEP }

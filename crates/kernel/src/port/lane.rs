@@ -1,13 +1,13 @@
-//! The rings between a core and the thread of a kernel port: frames that are on their way, and empty
-//! ones on their way back. So nobody allocates.
+//! The rings between a core and the thread of a kernel port: one for full frames, one for empty
+//! frames on their way back. So neither side allocates.
 
 use hotloop_packet::PacketBuf;
 use hotloop_ring::{Consumer, Producer, ring};
 
-/// How many frames may be on their way between a core and the thread.
+/// Number of frames that may be under way between a core and the thread.
 pub const FRAME_COUNT: usize = 256;
 
-/// What the Ethernet header and two VLAN tags add to a packet.
+/// Bytes that the Ethernet header and two VLAN tags add to a packet.
 const HEADER_BYTES_MAX: usize = 14 + 2 * 4;
 
 /// Room for a frame.
@@ -23,12 +23,12 @@ impl Frame {
         Self { bytes, len_bytes: 0 }
     }
 
-    /// The frame.
+    /// The frame's bytes.
     pub(super) fn data(&self) -> &[u8] {
         &self.bytes[..self.len_bytes]
     }
 
-    /// Copies a packet, all of its segments. Returns whether there is room for it.
+    /// Copies a packet, all of its segments. Returns whether it fits.
     pub(super) fn copy_from(&mut self, packet: &impl PacketBuf) -> bool {
         self.len_bytes = 0;
         for segment in packet.segments() {
@@ -44,30 +44,30 @@ impl Frame {
 /// The end that fills frames.
 #[derive(Debug)]
 pub(super) struct Filling {
-    /// Frames with something in them go there.
+    /// The ring of full frames.
     pub(super) full: Producer<Frame>,
     empty: Consumer<Frame>,
-    /// One that was taken, and not filled after all.
+    /// A frame that was taken, but not filled.
     spare: Option<Frame>,
 }
 
 impl Filling {
-    /// An empty frame.
+    /// Takes an empty frame.
     pub(super) fn take(&mut self) -> Option<Frame> {
         self.spare.take().or_else(|| self.empty.pop())
     }
 
-    /// Keeps an empty frame for the next time.
+    /// Keeps an empty frame for the next `take`.
     pub(super) fn keep(&mut self, frame: Frame) {
         self.spare = Some(frame);
     }
 
-    /// Sends a frame to the other end: there is room for all that there are.
+    /// Sends a frame to the other end. The ring has room for all frames.
     pub(super) fn send(&mut self, frame: Frame) {
         let _ = self.full.push(frame);
     }
 
-    /// How many empty frames there are.
+    /// Number of empty frames.
     pub(super) fn empty_count(&self) -> usize {
         self.empty.len() + usize::from(self.spare.is_some())
     }
@@ -78,7 +78,7 @@ impl Filling {
     }
 }
 
-/// The end that empties them.
+/// The end that empties frames.
 #[derive(Debug)]
 pub(super) struct Emptying {
     pub(super) full: Consumer<Frame>,
@@ -86,13 +86,13 @@ pub(super) struct Emptying {
 }
 
 impl Emptying {
-    /// Sends an empty frame back: there is room for all that there are.
+    /// Sends an empty frame back. The ring has room for all frames.
     pub(super) fn give_back(&mut self, frame: Frame) {
         let _ = self.empty.push(frame);
     }
 }
 
-/// Both ends of a pair of rings, with all frames in the one of the empty.
+/// Makes both ends of a pair of rings. All frames begin in the ring of empty ones.
 pub(super) fn lane(mtu_bytes: u32) -> (Filling, Emptying) {
     let (full, filled) = ring(FRAME_COUNT);
     let (mut emptied, empty) = ring(FRAME_COUNT);

@@ -1,4 +1,4 @@
-//! Mbufs for the packets that the kernel sends.
+//! Mbufs for packets from the kernel.
 
 use super::{FRAME_COUNT, Supply};
 use hotloop_dpdk::{Eal, HEADROOM_BYTES, Mbuf, Mempool, MempoolConfig, MempoolNeed};
@@ -6,8 +6,8 @@ use hotloop_packet::PortId;
 use hotloop_stage::{BURST_CAPACITY, Error, Limits};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// A mempool for the packets that the kernel sends. It is made when the engine starts, and then it is
-/// known how many packets may be under way.
+/// A mempool for packets from the kernel. It is made when the engine starts, once the number of
+/// packets under way is known.
 #[derive(Debug)]
 pub struct Mbufs {
     eal: Eal,
@@ -16,14 +16,14 @@ pub struct Mbufs {
     contiguous: bool,
     ingress: Option<PortId>,
     mempool: OnceLock<Mempool>,
-    /// Held while the pool is made, so that it is made once.
+    /// Held while the pool is made, so that only one is.
     making: Mutex<()>,
 }
 
 impl Mbufs {
-    /// Mbufs for frames of at most `frame_bytes_max` bytes, which may be kept by so many TX descriptors:
-    /// those of all queues that such packets leave by. `contiguous` where one of them belongs to a device
-    /// on a bus.
+    /// Mbufs for frames of at most `frame_bytes_max` bytes. Up to `tx_descriptor_count` of them may
+    /// stay in TX descriptors: those of all queues that such packets leave by. `contiguous` is set
+    /// if one of these queues belongs to a device on a bus.
     #[must_use]
     pub const fn new(
         eal: Eal,
@@ -42,8 +42,9 @@ impl Mbufs {
         }
     }
 
-    /// With a number by which a stage knows from which interface a packet is: as if the port of that
-    /// number had [received](hotloop_packet::PacketBuf::ingress) it. It must be no port's of DPDK.
+    /// Sets the number that stages see as the packets' port, as if that port had
+    /// [received](hotloop_packet::PacketBuf::ingress) them. It must differ from the numbers of
+    /// DPDK's ports.
     #[must_use]
     pub fn with_ingress(mut self, number: PortId) -> Self {
         self.ingress = Some(number);

@@ -1,4 +1,4 @@
-//! Packets between cores and the kernel, by a TAP interface.
+//! Carries packets between cores and the kernel, through a TAP interface.
 
 mod budget;
 mod either;
@@ -40,56 +40,56 @@ pub use lane::FRAME_COUNT;
 pub use mbufs::Mbufs;
 pub use punt::{PuntLimit, PuntLimits, PuntPeer, PuntReason};
 
-/// How long a port that stops waits for its thread to write what was punted.
+/// The longest wait for the thread of a stopping port to write punted packets.
 const DRAIN_WAIT: Duration = Duration::from_secs(5);
 
-/// Memory for the packets that the kernel sends.
+/// Memory for packets from the kernel.
 pub trait Supply: Send + Sync + 'static {
-    /// A packet.
+    /// The packet type.
     type Packet: PacketBuf;
 
-    /// Called by each source of the port before the first packet is taken.
+    /// Called by each source of the port before it takes the first packet.
     ///
     /// # Errors
-    /// Whatever keeps it from having packets; the engine does not run then.
+    /// The supply can't have packets; the engine does not run then.
     fn start(&self, limits: &Limits) -> Result<(), Error> {
         let _ = limits;
         Ok(())
     }
 
-    /// An empty packet, with room for a frame; nothing where none is left.
+    /// Takes an empty packet, with room for a frame. `None` if the memory is used up.
     fn take(&self) -> Option<Self::Packet>;
 
-    /// Looks whether every packet is back, after the run.
+    /// Checks, after the run, that every packet is back.
     ///
     /// # Errors
-    /// What is missing.
+    /// Packets are missing.
     fn check(&self) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// Packets to and from the kernel: a TAP interface with a thread of its own, which the cores of an engine
-/// use as a source and as a sink.
+/// Packets to and from the kernel: a TAP interface with a thread of its own. An engine's cores use
+/// it as a source and as a sink.
 ///
-/// - A packet that goes into a [`sink`](Self::sink) is sent: it arrives at the interface, as if from a
-///   wire, within about a millisecond. Each kind of packets ([`PuntReason`]) has a limit for each core, of
-///   which each source has a share, and each [`PuntPeer`] has limits of its own. Of 256 frames that may wait
-///   for the kernel, some are kept for what matters more. What is above a limit, finds no frame or is too
-///   long for the interface is dropped, which the engine counts as `tx_refused` and
-///   [`counters`](Self::counters) by kind. If all 256 wait already, the engine drops the newest as
-///   `tx_full`.
-/// - A packet that the kernel sends by the interface is received from the [`source`](Self::source) of
-///   core 0: in order, and a flow always by the same core. Where the core takes nothing for a while,
-///   packets wait in the interface's own queue, of 1,000, and the kernel counts what is lost there.
+/// - A packet that goes into a [`sink`](Self::sink) is sent: it arrives at the interface, as if
+///   from a wire, within about a millisecond. Each core has a limit for each kind of packets
+///   ([`PuntReason`]), with a share for each source, and separate limits for each [`PuntPeer`]. Up
+///   to 256 frames may wait for the kernel; some of them are reserved for more important packets. A
+///   packet is dropped if it is above a limit, finds no frame, or is too long for the interface.
+///   The engine counts it as `tx_refused`, and [`counters`](Self::counters) by kind. If all 256
+///   frames wait already, the engine drops the newest packet as `tx_full`.
+/// - A packet that the kernel sends out of the interface is received from the
+///   [`source`](Self::source) of core 0, in order. While the core takes nothing, packets wait in
+///   the interface's own queue, of 1,000, and the kernel counts those that are lost there.
 ///
-/// Cores copy packets, and do nothing else: they never wait for the kernel, make a system call, lock or
-/// allocate.
+/// Cores only copy packets: they never wait for the kernel, make a system call, lock or allocate.
 ///
-/// The interface is gone once this is dropped, unless another process has [a file](Self::share) of it.
+/// The interface goes away when this is dropped, unless another process has [a file](Self::share)
+/// of it.
 pub struct KernelPort<S: Supply> {
     state: Arc<PortState<S>>,
-    /// The interface's; closed with the thread's.
+    /// The interface's file; closed with the thread's.
     file: OwnedFd,
     index: u32,
     mac: MacAddress,
@@ -99,7 +99,7 @@ pub struct KernelPort<S: Supply> {
 /// A count for each kind of packets, in the order of [`PuntReason`].
 pub type EachReason = [(PuntReason, u64); PuntReason::ALL.len()];
 
-/// What a kernel port has counted.
+/// Counters of a kernel port.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KernelPortCounters {
     /// Packets from the kernel that cores received.
@@ -108,19 +108,20 @@ pub struct KernelPortCounters {
     pub received_too_long: u64,
     /// Packets of each kind that went to the kernel.
     pub punted: EachReason,
-    /// Packets of each kind that were above a limit.
+    /// Packets of each kind above a limit.
     pub limited: EachReason,
-    /// Packets of each kind that found the frames taken which others don't need more.
+    /// Packets of each kind dropped because the empty frames were reserved for more important ones.
     pub queue_full: EachReason,
-    /// BGP from an address of a [`PuntPeer`] that has to be adjacent, with a TTL other than 255.
+    /// BGP from the address of a [`PuntPeer`] with [`gtsm`](PuntPeer::gtsm), with a TTL other than
+    /// 255.
     pub forwarded: EachReason,
     /// Packets for the kernel that were too long for the interface.
     pub punted_too_long: u64,
-    /// Of those punted, the ones that the kernel did not take: the interface was down, or gone.
+    /// Punted packets that the kernel refused: the interface was down, or gone.
     pub write_failed: u64,
 }
 
-/// What all know of the port.
+/// State of the port that its ends share.
 struct PortState<S> {
     name: String,
     mtu_bytes: u32,
@@ -128,26 +129,26 @@ struct PortState<S> {
     supply: S,
     is_source_claimed: AtomicBool,
     source_counts: Arc<SourceCounts>,
-    /// Of every sink that there was.
+    /// Counters of every sink so far.
     sink_counts: Mutex<Vec<Arc<SinkCounts>>>,
     shared: Arc<Shared>,
 }
 
-/// What the thread shares with everybody else.
+/// State shared with the thread.
 struct Shared {
     claims: Mutex<Claims>,
     has_claims: AtomicBool,
     is_stopping: AtomicBool,
-    /// Whether somebody deleted the interface.
+    /// Whether the interface was deleted.
     is_gone: AtomicBool,
-    /// Sinks whose packets are not all written yet.
+    /// Number of sinks with packets to write.
     sink_count: AtomicUsize,
     write_failed: Counter,
     /// Ends the thread's wait.
     wake: OwnedFd,
 }
 
-/// Rings that the thread has not taken over yet.
+/// Rings that the thread has yet to take over.
 #[derive(Default)]
 struct Claims {
     sinks: Vec<Emptying>,
@@ -166,25 +167,26 @@ impl Shared {
     }
 
     fn wake(&self) {
-        // The counter is read whenever it is not 0, so there is always room for more.
+        // The counter is read whenever it is not 0, so a write always succeeds.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 }
 
 impl<S: Supply> KernelPort<S> {
-    /// Makes the interface in the calling thread's network namespace, and starts the thread, which keeps
-    /// no rights. `limits` are for each core.
+    /// Makes the interface in the calling thread's network namespace, and starts the thread, which
+    /// keeps no rights. `limits` are per core.
     ///
     /// # Errors
-    /// As [`Tap::open`], and the kernel's where it has no more threads or files.
+    /// As [`Tap::open`]; the kernel has no more threads or files.
     pub fn open(config: &TapConfig, limits: PuntLimits, supply: S) -> Result<Self, TapError> {
         Self::with(Tap::open(config)?, limits, supply)
     }
 
-    /// As [`open`](Self::open), with an [interface](Tap::adopt) that another process has handed over.
+    /// As [`open`](Self::open), with an [interface](Tap::adopt) that another process has handed
+    /// over.
     ///
     /// # Errors
-    /// As [`Tap::adopt`], and the kernel's where it has no more threads or files.
+    /// As [`Tap::adopt`]; the kernel has no more threads or files.
     pub fn adopt(
         (config, file): (&TapConfig, OwnedFd),
         limits: PuntLimits,
@@ -226,10 +228,10 @@ impl<S: Supply> KernelPort<S> {
         Ok(Self { state: Arc::new(state), file, index, mac, thread: Some(thread) })
     }
 
-    /// Claims the source for a core. That of core 0 yields packets, those of others none.
+    /// Claims the source for a core. Core 0's yields packets; those of other cores yield nothing.
     ///
     /// # Errors
-    /// When core 0's is claimed already.
+    /// Core 0's source is claimed already.
     pub fn source(&self, core: &Core) -> Result<KernelSource<S>, Error> {
         let (state, counts) = (Arc::clone(&self.state), Arc::clone(&self.state.source_counts));
         if core.index() > 0 {
@@ -245,11 +247,11 @@ impl<S: Supply> KernelPort<S> {
         Ok(KernelSource::new(state, Some(emptying), counts))
     }
 
-    /// Claims a sink for a core. There may be several, as for an exit and for the end of a chain; each has
-    /// limits of its own.
+    /// Claims a sink for a core. A core may have several, as for an exit and for the end of a
+    /// chain; each has limits of its own.
     ///
     /// # Errors
-    /// None: it returns what a port of DPDK returns.
+    /// Never fails: the result's type is that of DPDK's ports.
     pub fn sink(&self, _: &Core) -> Result<KernelSink<S>, Error> {
         let state = Arc::clone(&self.state);
         let counts = Arc::<SinkCounts>::default();
@@ -260,8 +262,9 @@ impl<S: Supply> KernelPort<S> {
         Ok(KernelSink::new(state, filling, counts))
     }
 
-    /// A file of the interface, to hand over to another process, which [adopts](Self::adopt) it once this port is
-    /// dropped. The interface is there until that file is closed as well.
+    /// Returns a file of the interface, to hand over to another process, which
+    /// [adopts](Self::adopt) it once this port is dropped. The interface stays until that file is
+    /// closed as well.
     ///
     /// # Errors
     /// The process has no file left.
@@ -287,13 +290,13 @@ impl<S: Supply> KernelPort<S> {
         self.mac
     }
 
-    /// Where the packets that the kernel sends get their memory.
+    /// The memory for packets from the kernel.
     #[must_use]
     pub fn supply(&self) -> &S {
         &self.state.supply
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> KernelPortCounters {
         self.state.counts()
@@ -342,7 +345,7 @@ impl<S: Supply> Device for PortState<S> {
         Some(if is_gone { LinkState::Gone } else { LinkState::Up })
     }
 
-    /// Waits until what was punted is written.
+    /// Waits until the punted packets are written.
     fn stop(&self) -> Result<(), Error> {
         let deadline = Instant::now() + DRAIN_WAIT;
         while self.shared.sink_count.load(Acquire) > 0 {

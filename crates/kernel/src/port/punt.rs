@@ -1,4 +1,4 @@
-//! Why packets are punted, how many may be, and what of a frame decides that.
+//! Tells kinds of punted packets apart, and sets their limits.
 
 use crate::Prefix;
 use hotloop_packet::arp::ArpMessage;
@@ -6,25 +6,25 @@ use hotloop_packet::ethernet::{self, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IP
 use hotloop_packet::tcp::flags::SYN;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A kind of packets that the kernel gets, each with a limit of its own: none takes what another needs.
+/// A kind of packets for the kernel, with a limit of its own: no kind uses up what another needs.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum PuntReason {
-    /// ARP, and IPv6's neighbour discovery and router advertisements with a hop limit of 255 (RFC 4861): what
-    /// no router forwards.
+    /// ARP, and IPv6's neighbour discovery and router advertisements with a hop limit of 255, which
+    /// no router forwards (RFC 4861).
     Neighbour,
-    /// What routing daemons send without a connection: BFD, OSPF, VRRP.
+    /// Routing daemons' packets outside connections: BFD, OSPF, VRRP.
     Routing,
-    /// BGP's segments (RFC 4271) without SYN: those of a session that is there.
+    /// BGP segments without SYN, of existing sessions (RFC 4271).
     Bgp,
-    /// BGP's segments with SYN, by which a session begins.
+    /// BGP segments with SYN, which begin a session.
     BgpSyn,
     /// Other ICMP and ICMPv6: pings, errors.
     Icmp,
-    /// Other packets for a station: ssh, for one.
+    /// Other unicast packets, such as ssh.
     Host,
     /// Other TCP segments with SYN.
     HostSyn,
-    /// Other packets for groups and for all.
+    /// Other multicast and broadcast packets.
     Group,
 }
 
@@ -41,7 +41,7 @@ const ICMPV6: u8 = 58;
 const OSPF: u8 = 89;
 const VRRP: u8 = 112;
 
-/// The TTL, or hop limit, of what no router has forwarded.
+/// The TTL, or hop limit, of a packet that no router has forwarded.
 pub(super) const HOP_LIMIT_MAX: u8 = 255;
 
 impl PuntReason {
@@ -57,14 +57,14 @@ impl PuntReason {
         Self::Group,
     ];
 
-    /// The kind of a frame, by its headers. After IPv6's extension headers nothing is looked for, nor in
-    /// fragments other than a packet's first.
+    /// The kind of a frame, by its headers. Headers after IPv6 extension headers are ignored, and
+    /// so is the payload of fragments after the first.
     #[must_use]
     pub fn of(frame: &[u8]) -> Self {
         Headers::of(frame).reason
     }
 
-    /// Of an IP packet with this payload; `other` if it is nothing special.
+    /// The kind of an IP packet with this payload, or `other`.
     fn of_payload(protocol: u8, payload: &[u8], hop_limit: u8, other: Self) -> Self {
         let port = |at: usize| {
             let bytes = payload.get(at..)?.first_chunk::<2>()?;
@@ -74,7 +74,7 @@ impl PuntReason {
             |of: &[u16]| [port(0), port(2)].iter().flatten().any(|port| of.contains(port));
         let is_syn = payload.get(13).is_some_and(|flags| flags & SYN != 0);
         match protocol {
-            // RFC 4861, section 4: types 133 to 137. Those that a router forwarded are not valid (section 6.1).
+            // RFC 4861, section 4: types 133 to 137. Forwarded ones are not valid (section 6.1).
             ICMPV6
                 if hop_limit == HOP_LIMIT_MAX
                     && payload.first().is_some_and(|kind| (133..=137).contains(kind)) =>
@@ -112,22 +112,22 @@ impl PuntReason {
     }
 }
 
-/// What of a frame decides whether it goes to the kernel.
+/// The header fields that decide whether a frame goes to the kernel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Headers {
     pub(super) reason: PuntReason,
-    /// The Ethernet address that it comes from.
+    /// The Ethernet source address.
     station: [u8; 6],
-    /// The IP address that it comes from, as it says: ARP's sender, too.
+    /// The IP source address, or ARP's sender.
     pub(super) sender: Option<IpAddr>,
-    /// The TTL or hop limit; nothing for a frame without, which no router has forwarded.
+    /// The TTL or hop limit. `None` for a frame without one, which no router has forwarded.
     pub(super) hop_limit: Option<u8>,
 }
 
 /// The senders that share a part of a budget.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Source {
-    /// One on the link.
+    /// One station on the link.
     Station([u8; 6]),
     /// A /24 of IPv4.
     V4(u32),
@@ -169,7 +169,7 @@ impl Headers {
         Self { reason, sender: Some(sender), hop_limit: Some(hop_limit), ..unknown }
     }
 
-    /// Which share of its kind's budget the frame takes from.
+    /// The senders that share the frame's part of its kind's budget.
     pub(super) fn source(&self) -> Source {
         match self.sender.filter(|_| self.reason != PuntReason::Neighbour) {
             None => Source::Station(self.station),
@@ -182,32 +182,32 @@ impl Headers {
     }
 }
 
-/// How many packets of a kind a core may punt.
+/// A limit on the packets of a kind that a core punts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PuntLimit {
-    /// Packets per second, on average. 0 lets none through.
+    /// Packets per second, on average. 0 blocks all.
     pub per_second: u32,
-    /// Packets at once, after a pause. One source by itself has half of them.
+    /// Packets at once, after a pause. A single source has half of them.
     pub burst: u32,
 }
 
-/// Senders whose packets have limits of their own, which nothing else can use up: BGP neighbours, for
-/// example.
+/// Senders with limits of their own that other packets can't use up, such as BGP neighbours.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PuntPeer {
-    /// Their addresses. Together they have the limit of each kind once.
+    /// The peers' addresses. Together they have the limit of each kind once.
     pub prefix: Prefix,
-    /// Whether only packets with a TTL (hop limit) of 255 count as theirs, which no router can have forwarded:
-    /// the generalized TTL security mechanism (RFC 5082). BGP from these addresses with another TTL is
-    /// dropped, as section 3 demands; anything else from there is treated as from anywhere.
+    /// Whether only packets with a TTL (hop limit) of 255 count as theirs, which no router can have
+    /// forwarded: the generalized TTL security mechanism (RFC 5082). BGP from these addresses with
+    /// another TTL is dropped, as section 3 requires. Other packets from there are treated like
+    /// those of any sender.
     pub gtsm: bool,
 }
 
 impl PuntPeer {
-    /// Whether this is an address of theirs.
+    /// Whether `sender` is one of the peers' addresses.
     pub(super) fn has(&self, sender: IpAddr) -> bool {
         let len = u32::from(self.prefix.len);
-        // A shift by all bits of an address leaves none.
+        // A shift by all bits of an address leaves nothing to compare.
         let is_equal = |differing: u128, width: u32| {
             differing.checked_shr(width.saturating_sub(len)).unwrap_or(0) == 0
         };
@@ -223,7 +223,7 @@ impl PuntPeer {
     }
 }
 
-/// The limit of each kind, for each core by itself.
+/// The limit of each kind, per core.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PuntLimits {
     each: [PuntLimit; PuntReason::ALL.len()],
@@ -237,14 +237,14 @@ impl PuntLimits {
         Self { each: [limit; PuntReason::ALL.len()], peers: Vec::new() }
     }
 
-    /// With another limit for one kind.
+    /// Sets the limit of one kind.
     #[must_use]
     pub const fn with(mut self, reason: PuntReason, limit: PuntLimit) -> Self {
         self.each[reason as usize] = limit;
         self
     }
 
-    /// With these peers. Of several that an address belongs to, the first counts.
+    /// Sets the peers. If an address belongs to several, the first counts.
     #[must_use]
     pub fn with_peers(mut self, peers: Vec<PuntPeer>) -> Self {
         self.peers = peers;
@@ -265,9 +265,9 @@ impl PuntLimits {
 }
 
 impl Default for PuntLimits {
-    /// 10,000 packets per second of BGP's sessions, of what routing daemons send otherwise, and of SYNs for
-    /// the host; 100,000 of what else is for the host; 1,000 of each other kind. After a pause, those of a
-    /// second at once.
+    /// 10,000 packets per second of BGP sessions, of other packets of routing daemons, and of SYNs
+    /// for the host; 100,000 of other packets for the host; 1,000 of each other kind. After a
+    /// pause, a second's worth may come at once.
     fn default() -> Self {
         let limit = |per_second| PuntLimit { per_second, burst: per_second };
         Self::all(limit(1_000))
@@ -303,7 +303,7 @@ mod tests {
         forwarded[14 + 7] = 254;
         let mut to_all = udp().build();
         to_all[..6].copy_from_slice(&MacAddress::BROADCAST.bytes());
-        // The second fragment of a packet has no ports, whatever its payload looks like.
+        // A later fragment of a packet has no ports, whatever its payload looks like.
         let mut fragment = tcp().to("192.0.2.1:179").build();
         fragment[14 + 7] = 1;
         let v6 =
@@ -331,7 +331,7 @@ mod tests {
             (vec![], PuntReason::Host),
         ] {
             assert_eq!(PuntReason::of(&frame), expected, "{frame:02x?}");
-            // Cut off anywhere, it is still some kind.
+            // Cut off anywhere, the frame is still of some kind.
             assert!((0..frame.len()).all(|len| !PuntReason::of(&frame[..len]).name().is_empty()));
         }
     }

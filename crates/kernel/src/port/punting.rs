@@ -1,4 +1,4 @@
-//! From bursts of packets to frames for the kernel.
+//! Copies bursts of packets into frames for the kernel.
 
 use super::gate::{Gate, Verdict};
 use super::lane::Filling;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A count for each kind.
 pub(super) type Each = [Counter; PuntReason::ALL.len()];
 
-/// What a core has counted of packets for the kernel.
+/// A core's counters of packets for the kernel.
 #[derive(Debug, Default)]
 pub(super) struct SinkCounts {
     pub(super) punted: Each,
@@ -20,7 +20,7 @@ pub(super) struct SinkCounts {
     pub(super) too_long: Counter,
 }
 
-/// What a core does with packets for the kernel.
+/// A core's state for punting packets.
 #[derive(Debug)]
 pub(super) struct Punting {
     gate: Gate,
@@ -34,8 +34,8 @@ impl Punting {
         Self { gate: Gate::new(limits), lane, counts, refused_count: 0 }
     }
 
-    /// Copies packets into frames, and returns how many. What the [`Gate`] does not let through, or is longer
-    /// than the interface takes, is dropped. Without any empty frame, the rest stays.
+    /// Copies packets into frames, and returns their number. Drops packets that the [`Gate`]
+    /// refuses or that are too long for the interface. Without an empty frame, the rest stays.
     pub(super) fn send(&mut self, burst: &mut Burst<impl PacketBuf>, now_ns: u64) -> usize {
         let mut sent = 0;
         while let Some(packet) = burst.as_slice().first() {
@@ -58,7 +58,7 @@ impl Punting {
         sent
     }
 
-    /// Counts a frame that goes; else returns what counts it.
+    /// Counts a frame that goes; otherwise returns the counter for its drop.
     fn judge(&mut self, frame: &[u8], now_ns: u64) -> Result<(), &Counter> {
         let (reason, verdict) = self.gate.judge(frame, now_ns);
         let refused = match verdict {
@@ -73,7 +73,7 @@ impl Punting {
         Err(&refused[reason as usize])
     }
 
-    /// How many packets were dropped.
+    /// Number of packets dropped.
     pub(super) const fn refused_count(&self) -> u64 {
         self.refused_count
     }
@@ -98,7 +98,8 @@ mod tests {
         punting.send(&mut burst, 0) == 1
     }
 
-    /// While the kernel takes nothing, what fills the frames leaves some to what matters more.
+    /// While the kernel takes nothing, less important packets leave some frames to more important
+    /// ones.
     #[test]
     fn a_flood_does_not_fill_every_frame() {
         let limit = PuntLimit { per_second: 1_000_000, burst: 1_000_000 };
@@ -113,7 +114,7 @@ mod tests {
         let bgp = tcp().tcp_flags(ACK).from(other).to("192.0.2.1:179");
         let peer = tcp().tcp_flags(ACK).from(PEER).to("192.0.2.1:179");
         let mut sent = |packet| (0..1_000).filter(|_| offer(&mut punting, packet)).count();
-        // The frame that is being filled is not among those that are left.
+        // The frame being filled does not count among the empty ones.
         assert_eq!(sent(&host), FRAME_COUNT - 96);
         assert_eq!(sent(&bgp), 64);
         assert_eq!(sent(&peer), 32);

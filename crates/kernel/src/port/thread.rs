@@ -1,4 +1,4 @@
-//! The thread of a kernel port: it carries frames between the cores' rings and the interface.
+//! The thread of a kernel port, which carries frames between the cores' rings and the interface.
 
 use super::lane::{Emptying, Filling};
 use super::{Claims, Shared};
@@ -10,17 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-/// Frames of one ring, or of the interface, before the others have their turn.
+/// The most frames of one ring, or of the interface, before the others have their turn.
 const FRAMES_PER_TURN: usize = 64;
 
-/// How long the thread sleeps where there was something just now. Cores can't wake it: that would be a
-/// system call.
+/// Sleep after a turn with frames. Cores can't wake the thread: that would take a system call.
 const SLEEP_MIN: Duration = Duration::from_micros(50);
 
-/// How long it sleeps where there has been nothing for some time: how late a packet for the kernel may be.
+/// Sleep after some time without frames, and so the latest a packet for the kernel can be.
 const SLEEP_MAX: Duration = Duration::from_millis(1);
 
-/// The thread's own.
+/// State of the thread.
 pub(super) struct Carrier {
     pub(super) tap: Tap,
     pub(super) shared: Arc<Shared>,
@@ -57,7 +56,7 @@ impl Carrier {
         self.source = source.or(self.source.take());
     }
 
-    /// Writes what cores have punted. Returns how many frames there were.
+    /// Writes punted frames. Returns their number.
     fn write_punted(&mut self) -> usize {
         let (tap, shared) = (&self.tap, &self.shared);
         let mut count = 0;
@@ -74,8 +73,8 @@ impl Carrier {
         count
     }
 
-    /// Reads what the kernel sends, as long as there is room for it: the rest waits in the interface's
-    /// queue, and the kernel counts what is lost there.
+    /// Reads frames that the kernel sends, while the ring has room. The rest waits in the
+    /// interface's queue, and the kernel counts those that are lost there.
     fn read_sent(&mut self) -> usize {
         let Some(lane) = &mut self.source else { return 0 };
         if self.shared.is_gone.load(Relaxed) {
@@ -92,7 +91,7 @@ impl Carrier {
                 }
                 Err(error) => {
                     lane.keep(frame);
-                    // What the kernel says of an interface that was deleted.
+                    // The kernel's error for an interface that was deleted.
                     if error == Errno::BADFD {
                         self.shared.is_gone.store(true, Relaxed);
                         tracing::error!(
@@ -108,7 +107,7 @@ impl Carrier {
         count
     }
 
-    /// Lets go of the rings whose cores have.
+    /// Drops the rings that their cores have dropped.
     fn leave(&mut self) {
         let before = self.sinks.len();
         self.sinks.retain(|lane| !lane.full.is_finished());
@@ -118,8 +117,8 @@ impl Carrier {
         }
     }
 
-    /// Sleeps until the kernel sends something, or for so long. Where no core can punt anything, until
-    /// one claims an end.
+    /// Sleeps until the kernel sends something, at most for `sleep`. If no core can punt, until one
+    /// claims an end.
     fn wait(&mut self, sleep: Duration) {
         let reads = !self.shared.is_gone.load(Relaxed)
             && self.source.as_mut().is_some_and(Filling::has_room);

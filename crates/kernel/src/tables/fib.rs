@@ -1,4 +1,4 @@
-//! The routes of one IP version, by table and prefix.
+//! Stores the routes of one IP version, by table and prefix.
 
 use super::objects::{Hop, Prefix, Route, RouteKind};
 use super::{DEFAULT, LOCAL, Lookup, MAIN, NextHop};
@@ -6,47 +6,47 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The routes of a table: by length, longest first, and by prefix. Those of a prefix stand in the order
-/// of their metrics, and for the same metric in the kernel's.
+/// The routes of a table: by prefix length, longest first, and by prefix. Routes of a prefix are in
+/// the order of their metrics; those of the same metric are in the kernel's order.
 type Table = BTreeMap<Reverse<u8>, HashMap<IpAddr, Vec<Route>>>;
 
-/// The order in which the kernel's rules ask the tables, where nobody has changed them.
+/// The order of tables in the kernel's default rules.
 const ORDER: [u32; 3] = [LOCAL, MAIN, DEFAULT];
 
 /// The routes of one IP version.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct Fib([Table; ORDER.len()]);
 
-/// What a change has done.
+/// The effect of a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Changed {
-    /// Nothing: it was so before.
+    /// None: the table had it before.
     Nothing,
-    /// What it says.
+    /// The routes changed as announced.
     Routes,
-    /// It can't be known from what the kernel said: the routes are to be read again.
+    /// The message doesn't tell enough: the routes must be read again.
     Unclear,
 }
 
-/// How a route came, as the flags of its message say (`NLM_F_…`).
+/// How a route was added, by the flags of its message (`NLM_F_…`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Addition {
     /// Beside others of its prefix.
     New,
-    /// In place of the one with its prefix and metric.
+    /// Replacing the one with its prefix and metric.
     Replacing,
 }
 
 impl Fib {
-    /// Puts in a route that the kernel has, after those with its prefix and metric: while all are read.
+    /// Adds a route of a dump, after those with its prefix and metric.
     pub(super) fn push(&mut self, route: Route) {
         let routes = self.routes_mut(&route);
         let at = routes.partition_point(|other| other.metric <= route.metric);
         routes.insert(at, route);
     }
 
-    /// Takes over an addition. Where several routes have one prefix and metric, their order counts, and
-    /// messages don't say it.
+    /// Applies an addition. Among routes with the same prefix and metric the order counts, and
+    /// messages don't tell it.
     pub(super) fn add(&mut self, route: Route, addition: Addition) -> Changed {
         let routes = self.routes_mut(&route);
         let same = routes.iter().filter(|other| other.metric == route.metric).count();
@@ -65,13 +65,13 @@ impl Fib {
         }
     }
 
-    /// Takes over a deletion.
+    /// Applies a deletion.
     pub(super) fn remove(&mut self, route: &Route) -> Changed {
         let routes = self.routes_mut(route);
         let mut same = (0..routes.len()).filter(|at| routes[*at].metric == route.metric);
         let changed = match (same.next(), same.next()) {
             (None, _) => Changed::Nothing,
-            // What the kernel says of a path that goes down counts for nothing here.
+            // Flags that mark a path as down don't count here.
             (Some(at), None) if is_same(&routes[at], route) => {
                 routes.remove(at);
                 Changed::Routes
@@ -84,7 +84,7 @@ impl Fib {
         changed
     }
 
-    /// Where the kernel sends packets for this address.
+    /// The kernel's next hop for this address.
     pub(super) fn lookup(&self, destination: IpAddr) -> Lookup {
         for table in &self.0 {
             match lookup_in(table, destination) {
@@ -112,7 +112,7 @@ impl Fib {
         prefixes.entry(route.prefix.address).or_default()
     }
 
-    /// Drops the entry of a prefix that has no route.
+    /// Removes the entry of a prefix without routes.
     fn forget(&mut self, route: &Route) {
         let table = self.table_mut(route.table);
         let len = Reverse(route.prefix.len);
@@ -125,7 +125,8 @@ impl Fib {
     }
 }
 
-/// What a table says of an address; nothing where it has no route, and `NoRoute` for one of type throw.
+/// A table's result for an address. `None` if the table has no route, and `NoRoute` for a route of
+/// type throw.
 fn lookup_in(table: &Table, destination: IpAddr) -> Option<Lookup> {
     let found = table.iter().filter_map(|(Reverse(len), prefixes)| {
         let routes = prefixes.get(&network(destination, *len))?;
@@ -134,7 +135,7 @@ fn lookup_in(table: &Table, destination: IpAddr) -> Option<Lookup> {
     { found }.next()
 }
 
-/// What becomes of a packet by this route; nothing where the route can't be used.
+/// The result of this route. `None` if the route can't be used.
 fn taken(route: &Route, destination: IpAddr) -> Option<Lookup> {
     Some(match route.kind {
         RouteKind::Unicast => {
@@ -159,7 +160,7 @@ fn taken(route: &Route, destination: IpAddr) -> Option<Lookup> {
     })
 }
 
-/// The first path that can be used: one with a carrier, if there is any.
+/// The first usable path: one with a carrier, if there is any.
 fn best(hops: &[Hop]) -> Option<&Hop> {
     let alive = || hops.iter().filter(|hop| !hop.is_dead);
     alive().find(|hop| !hop.is_linkdown).or_else(|| alive().next())
@@ -172,7 +173,7 @@ fn is_same(one: &Route, other: &Route) -> bool {
         && one.hops.iter().map(path).eq(other.hops.iter().map(path))
 }
 
-/// The first address of the network of this length that an address is in.
+/// The first address of the network of length `len` that contains an address.
 fn network(address: IpAddr, len: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
@@ -187,7 +188,7 @@ fn network(address: IpAddr, len: u8) -> IpAddr {
 }
 
 impl Prefix {
-    /// Whether the address is one of its own.
+    /// Whether the prefix contains an address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4() && network(address, self.len) == self.address
@@ -262,7 +263,8 @@ mod tests {
             fib.push(of(prefix, table, kind));
             assert_eq!(via(&fib, prefix.trim_end_matches("/32")), found);
         }
-        // The table before decides, whatever the lengths; a throw route hands over to the next.
+        // The first table with a route decides, whatever the lengths; a throw route hands over to
+        // the next table.
         fib.push(of("10.0.2.0/24", LOCAL, RouteKind::Local));
         assert_eq!(via(&fib, "10.0.2.0"), "Local");
         fib.push(of("10.0.5.0/24", DEFAULT, RouteKind::Unicast));
@@ -284,7 +286,7 @@ mod tests {
         assert_eq!(set(&|hops| hops[1].is_linkdown = true), "3 fe80::3");
         assert_eq!(set(&|hops| hops[2].is_dead = true), "2 192.0.2.2");
         assert_eq!(set(&|hops| hops[1].is_encapsulating = true), "Encapsulated");
-        // Without any, a shorter prefix is looked for.
+        // Without a usable path, a shorter prefix is looked up.
         assert_eq!(set(&|hops| hops[1].is_dead = true), "NoRoute");
     }
 
@@ -297,7 +299,7 @@ mod tests {
         assert_eq!(fib.add(one.clone(), Addition::New), Changed::Nothing);
         // Before or after it?
         assert_eq!(fib.add(other.clone(), Addition::New), Changed::Unclear);
-        // Not the one that is known.
+        // A route other than the known one.
         assert_eq!(fib.remove(&other), Changed::Unclear);
         fib.push(other.clone());
         assert_eq!(fib.add(other.clone(), Addition::Replacing), Changed::Unclear);

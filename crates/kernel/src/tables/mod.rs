@@ -1,4 +1,4 @@
-//! What the kernel knows of a namespace's links, addresses, routes and neighbours.
+//! The kernel's links, addresses, routes and neighbours in a network namespace.
 
 mod fib;
 mod objects;
@@ -17,50 +17,50 @@ pub use objects::{
 /// The table of the host's own addresses (rtnetlink(7), `RT_TABLE_LOCAL`), asked first.
 pub const LOCAL: u32 = 255;
 
-/// The table of all other routes (`RT_TABLE_MAIN`), where nobody says which.
+/// The table of all other routes (`RT_TABLE_MAIN`), used by default.
 pub const MAIN: u32 = 254;
 
-/// The table that is asked last (`RT_TABLE_DEFAULT`), empty where nobody fills it.
+/// The table that is asked last (`RT_TABLE_DEFAULT`), usually empty.
 pub const DEFAULT: u32 = 253;
 
-/// What the kernel's tables say of a destination.
+/// The result of a lookup for a destination.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lookup {
     /// Packets go to a neighbour.
     Via(NextHop),
-    /// It is an address of the host.
+    /// An address of the host.
     Local,
-    /// It stands for all stations of a link.
+    /// The broadcast address of a link.
     Broadcast,
-    /// It is a group.
+    /// A multicast group.
     Multicast,
-    /// A route drops its packets.
+    /// A route drops the packets.
     Blackhole,
-    /// A route drops its packets, and says that it is unreachable.
+    /// A route drops the packets and reports "unreachable" to the sender.
     Unreachable,
-    /// A route drops its packets, and says that an administrator does.
+    /// A route drops the packets and reports "administratively prohibited" to the sender.
     Prohibited,
-    /// Its packets leave in something that the kernel puts around them, such as an MPLS label.
+    /// The packets leave encapsulated by the kernel, such as with an MPLS label.
     Encapsulated,
-    /// No route is for it.
+    /// No route matches.
     NoRoute,
 }
 
 /// The neighbour that packets go to next.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct NextHop {
-    /// The number of the interface that they leave by.
+    /// The number of the interface that packets leave by.
     pub interface_index: u32,
-    /// The neighbour's address: the gateway's, or the destination itself. A gateway may be of the other
-    /// IP version, and link-local.
+    /// The neighbour's address: the gateway's, or the destination itself. A gateway may be of the
+    /// other IP version, and link-local.
     pub address: IpAddr,
-    /// Whether it is a gateway's.
+    /// Whether the address is a gateway's.
     pub is_gateway: bool,
-    /// The address that the host itself would send from, where the route says so.
+    /// The route's preferred source address for the host's own packets, if set.
     pub source: Option<IpAddr>,
 }
 
-/// How often each table has changed, from 0. Compare them to learn what has.
+/// Number of changes of each table, from 0. Compare two of these to learn what has changed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ChangeCounts {
     /// Interfaces.
@@ -69,16 +69,17 @@ pub struct ChangeCounts {
     pub addresses: u64,
     /// Routes.
     pub routes: u64,
-    /// Neighbours, or what is known of them.
+    /// Neighbours and their states.
     pub neighbours: u64,
 }
 
-/// The links, addresses, routes and neighbours of a network namespace, as the kernel last said.
+/// The links, addresses, routes and neighbours of a network namespace, as of the kernel's last
+/// announcement.
 ///
-/// Looked up is as the kernel does where nobody has changed its rules (ip-rule(8)): tables [`LOCAL`],
-/// [`MAIN`] and [`DEFAULT`] in this order, the longest prefix, the smallest metric. Of a route with
-/// several paths the first is taken that can be used, one with a carrier if there is any: every packet
-/// for a destination takes the same. Routes by type of service, by source or by mark are left out.
+/// Lookups follow the kernel's default rules (ip-rule(8)): tables [`LOCAL`], [`MAIN`] and
+/// [`DEFAULT`] in this order, then the longest prefix, then the smallest metric. Among several
+/// paths of a route, the first usable one is taken, preferably with a carrier: all packets for a
+/// destination take the same path. Routes by type of service, by source or by mark are ignored.
 #[derive(Debug, Default)]
 pub struct KernelTables {
     links: BTreeMap<u32, Link>,
@@ -88,7 +89,7 @@ pub struct KernelTables {
     pub(super) counts: ChangeCounts,
 }
 
-/// The host's own address that a message of a dump holds.
+/// The host's own address in a message of a dump.
 pub(super) fn local_address(message: &RouteNetlinkMessage) -> Option<IpAddr> {
     match message {
         RouteNetlinkMessage::NewAddress(message) => parse::address(message).map(|it| it.address),
@@ -112,7 +113,7 @@ impl Fibs {
         if address.is_ipv4() { &mut self.v4 } else { &mut self.v6 }
     }
 
-    /// Puts in what a dump says.
+    /// Adds a route from a dump's message.
     pub(super) fn read(&mut self, message: &RouteNetlinkMessage) {
         if let RouteNetlinkMessage::NewRoute(message) = message
             && let Some(route) = parse::route(message)
@@ -123,26 +124,26 @@ impl Fibs {
 }
 
 impl KernelTables {
-    /// Where packets for an address go. One that is link-local may be on any link: the first route's
-    /// is taken.
+    /// The next hop for an address. A link-local address may be on any link: the first route
+    /// decides.
     #[must_use]
     pub fn lookup(&self, destination: IpAddr) -> Lookup {
         self.fibs.of(destination).lookup(destination)
     }
 
-    /// Whether the host takes packets for this address for its own.
+    /// Whether the host takes packets for this address as its own.
     #[must_use]
     pub fn is_local(&self, address: IpAddr) -> bool {
         self.lookup(address) == Lookup::Local
     }
 
-    /// What is known of a neighbour on a link; nothing where nobody has asked for it.
+    /// The entry of a neighbour on a link, if the kernel has one.
     #[must_use]
     pub fn neighbour(&self, interface_index: u32, address: IpAddr) -> Option<KernelNeighbour> {
         self.neighbours.get(&(interface_index, address)).copied()
     }
 
-    /// All neighbours, by the number of their link and their address, in no order.
+    /// All neighbours in no order, each with its link's number and its address.
     pub fn neighbours(&self) -> impl Iterator<Item = (u32, IpAddr, KernelNeighbour)> {
         self.neighbours.iter().map(|((index, address), known)| (*index, *address, *known))
     }
@@ -180,9 +181,8 @@ impl KernelTables {
         self.counts
     }
 
-    /// Takes over what the kernel says unasked, or a dump does: `flags` are those of the message.
-    /// Returns whether the routes are to be read again, because the kernel does not say what becomes of
-    /// them.
+    /// Applies an announcement or a dump's message; `flags` are those of the message. Returns
+    /// whether the routes must be read again, because the kernel does not announce how they change.
     pub(super) fn apply(&mut self, flags: u16, message: &RouteNetlinkMessage) -> bool {
         use RouteNetlinkMessage as M;
         match message {
@@ -198,7 +198,7 @@ impl KernelTables {
             M::DelAddress(message) => {
                 let is_gone = parse::address(message).is_some_and(|it| self.addresses.remove(&it));
                 self.counts.addresses += u64::from(is_gone);
-                // IPv4's routes from this address go without a word.
+                // The kernel deletes IPv4 routes from this address without announcing it.
                 is_gone
             }
             M::NewRoute(message) => parse::route(message).is_some_and(|route| {
@@ -232,7 +232,8 @@ impl KernelTables {
         changed == Changed::Unclear
     }
 
-    /// IPv4's routes change without a word when an interface goes down, or loses its carrier.
+    /// IPv4 routes change without an announcement when an interface goes down, or loses its
+    /// carrier.
     fn add_link(&mut self, link: Link) -> bool {
         let state = |link: &Link| (link.is_up, link.is_running);
         let before = self.links.get(&link.index);
@@ -259,13 +260,13 @@ impl KernelTables {
         self.counts.neighbours += u64::from(before != known);
     }
 
-    /// Takes routes that were read again in place of those that are known.
+    /// Replaces all routes.
     pub(super) fn set_routes(&mut self, fibs: Fibs) {
         self.counts.routes += u64::from(self.fibs != fibs);
         self.fibs = fibs;
     }
 
-    /// Takes everything but the routes from tables that were read again.
+    /// Replaces all tables except the routes.
     pub(super) fn set_others(&mut self, read: Self) {
         self.counts.links += u64::from(self.links != read.links);
         self.counts.addresses += u64::from(self.addresses != read.addresses);

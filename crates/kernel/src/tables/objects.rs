@@ -1,4 +1,4 @@
-//! Links, addresses, routes and neighbours, as the kernel has them.
+//! The objects of the kernel's tables: links, addresses, routes and neighbours.
 
 use hotloop_packet::ethernet::MacAddress;
 use std::fmt;
@@ -7,15 +7,15 @@ use std::net::IpAddr;
 /// A network interface.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Link {
-    /// Its number in its namespace. The kernel may give it to another one later.
+    /// The interface's number in its namespace. The kernel may reuse it later.
     pub index: u32,
-    /// Its name, which may change.
+    /// The interface's name, which may change.
     pub name: String,
-    /// Its Ethernet address, where it has one.
+    /// The interface's Ethernet address, if it has one.
     pub mac: Option<MacAddress>,
-    /// The most bytes of a packet, from its IP header on.
+    /// The most bytes of a packet, from the IP header on.
     pub mtu_bytes: u32,
-    /// Whether an administrator has taken it up (`IFF_UP`).
+    /// Whether an administrator has set it up (`IFF_UP`).
     pub is_up: bool,
     /// Whether packets can pass (`IFF_RUNNING`): it is up, and has a carrier.
     pub is_running: bool,
@@ -24,11 +24,11 @@ pub struct Link {
 /// An address of the host.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct InterfaceAddress {
-    /// The number of the interface that has it.
+    /// The number of its interface.
     pub interface_index: u32,
     /// The address.
     pub address: IpAddr,
-    /// How many leading bits the stations of its network share.
+    /// Number of leading bits that the stations of its network share.
     pub prefix_len: u8,
 }
 
@@ -50,41 +50,41 @@ impl fmt::Display for Prefix {
 /// A route.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Route {
-    /// The addresses that it is for.
+    /// The destination addresses.
     pub prefix: Prefix,
-    /// The number of its table: [`MAIN`](super::MAIN) and its like.
+    /// The number of its table: [`MAIN`](super::MAIN) and the like.
     pub table: u32,
-    /// Of two routes for the same prefix, that with the smaller metric is taken. IPv6 has 1,024 where
-    /// nothing else is given, IPv4 has 0.
+    /// Among routes of the same prefix, the one with the smallest metric is used. The default is
+    /// 1,024 for IPv6 and 0 for IPv4.
     pub metric: u32,
-    /// Who made it (`rtm_protocol`, as in `/etc/iproute2/rt_protos`).
+    /// The route's origin (`rtm_protocol`, as in `/etc/iproute2/rt_protos`).
     pub protocol: u8,
-    /// What becomes of packets.
+    /// The treatment of packets.
     pub kind: RouteKind,
-    /// The address that the host itself sends from by this route, where the route says so.
+    /// The preferred source address of the host's own packets, if set.
     pub source: Option<IpAddr>,
-    /// Where packets go: several for a route with several paths, none for one that drops.
+    /// The paths: several for a multipath route, none for a route that drops.
     pub hops: Vec<Hop>,
 }
 
-/// What becomes of a packet that takes a route (rtnetlink(7), `rtm_type`).
+/// The treatment of packets that take a route (rtnetlink(7), `rtm_type`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RouteKind {
-    /// It goes to a neighbour.
+    /// Sent to a neighbour.
     Unicast,
-    /// It is for the host itself.
+    /// For the host itself.
     Local,
-    /// It goes to all stations of a link.
+    /// Sent to all stations of a link.
     Broadcast,
-    /// It goes to a group.
+    /// Sent to a group.
     Multicast,
-    /// It is dropped.
+    /// Dropped.
     Blackhole,
-    /// It is dropped, and its sender learns that the destination is unreachable.
+    /// Dropped; the sender learns that the destination is unreachable.
     Unreachable,
-    /// As [`Unreachable`](Self::Unreachable): an administrator does not want it.
+    /// As [`Unreachable`](Self::Unreachable), with "administratively prohibited" as the reason.
     Prohibit,
-    /// This table has no route for it; the next one may have.
+    /// This table has no route; the next one may have.
     Throw,
 }
 
@@ -93,47 +93,47 @@ pub enum RouteKind {
 pub struct Hop {
     /// The number of the interface that packets leave by.
     pub interface_index: u32,
-    /// The neighbour that they go to; without one, that is the destination itself.
+    /// The neighbour that packets go to. Without one, that is the destination itself.
     pub gateway: Option<IpAddr>,
-    /// Whether its interface is down, so that the kernel does not use it.
+    /// Whether the interface is down, so that the kernel does not use the path.
     pub is_dead: bool,
-    /// Whether its interface has no carrier. The kernel uses it all the same, where
-    /// `ignore_routes_with_linkdown` is not set.
+    /// Whether the interface has no carrier. The kernel still uses the path unless
+    /// `ignore_routes_with_linkdown` is set.
     pub is_linkdown: bool,
-    /// Whether the kernel puts packets into something on this path, such as an MPLS label.
+    /// Whether the kernel encapsulates packets on this path, such as with an MPLS label.
     pub is_encapsulating: bool,
 }
 
-/// A neighbour that the kernel has asked for, or knows.
+/// A neighbour in the kernel's table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KernelNeighbour {
-    /// Its Ethernet address; nothing where it has not answered, or no longer does.
+    /// The neighbour's Ethernet address. `None` if it has not answered, or no longer does.
     pub mac: Option<MacAddress>,
-    /// What the kernel knows of it.
+    /// The neighbour's state.
     pub state: NeighbourState,
 }
 
-/// What the kernel knows of a neighbour (RFC 4861, section 7.3.2, and what Linux adds).
+/// The state of a neighbour (RFC 4861, section 7.3.2, and Linux's additions).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NeighbourState {
-    /// It was asked, and has not answered yet.
+    /// Requested, without an answer yet.
     Incomplete,
     /// It answered lately.
     Reachable,
-    /// It answered, and will be asked again when the host sends to it.
+    /// It answered, and will be probed when the host next sends to it.
     Stale,
-    /// The host sends to it, and will ask in a moment.
+    /// The host sends to it, and will probe it in a moment.
     Delay,
-    /// It is being asked again.
+    /// It is being probed.
     Probe,
     /// It did not answer.
     Failed,
-    /// An administrator gave its address.
+    /// An administrator set its address.
     Permanent,
 }
 
 impl NeighbourState {
-    /// Whether packets are sent to the address that is known of it.
+    /// Whether packets are sent to the neighbour's known address.
     pub(super) const fn is_usable(self) -> bool {
         !matches!(self, Self::Incomplete | Self::Failed)
     }

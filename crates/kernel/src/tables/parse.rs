@@ -1,4 +1,4 @@
-//! What the kernel's messages say of links, addresses, routes and neighbours.
+//! Parses the kernel's messages on links, addresses, routes and neighbours.
 
 use super::objects::{
     Hop, InterfaceAddress, KernelNeighbour, Link, NeighbourState, Prefix, Route, RouteKind,
@@ -18,7 +18,7 @@ use netlink_packet_route::route::{
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The interface of a message; nothing where the message is about a port of a bridge.
+/// The interface of a message. `None` if the message is about a port of a bridge.
 pub(super) fn link(message: &LinkMessage) -> Option<Link> {
     if message.header.interface_family != AddressFamily::Unspec {
         return None;
@@ -43,8 +43,8 @@ pub(super) fn link(message: &LinkMessage) -> Option<Link> {
     Some(link)
 }
 
-/// The address of a message. `IFA_LOCAL` is the host's own where it differs from `IFA_ADDRESS`, which is
-/// the other end's then.
+/// The address of a message. If `IFA_LOCAL` differs from `IFA_ADDRESS`, it is the host's own, and
+/// the latter is the peer's.
 pub(super) fn address(message: &AddressMessage) -> Option<InterfaceAddress> {
     let attributes = || message.attributes.iter();
     let local = attributes().find_map(|attribute| match attribute {
@@ -61,8 +61,8 @@ pub(super) fn address(message: &AddressMessage) -> Option<InterfaceAddress> {
     Some(InterfaceAddress { interface_index: header.index, address, prefix_len: header.prefix_len })
 }
 
-/// The route of a message. `None` for routes that lookups never use: those in other tables, those by type of
-/// service or by source, and cache entries.
+/// The route of a message. `None` for routes that lookups never use: those in other tables, those
+/// by type of service or by source, and cache entries.
 pub(super) fn route(message: &RouteMessage) -> Option<Route> {
     let header = &message.header;
     let address = match header.address_family {
@@ -126,7 +126,7 @@ fn path(hop: &RouteNextHop) -> Hop {
     }
 }
 
-/// The path of a route that has one only. Routes that drop have none, or a meaningless one.
+/// The path of a single-path route. Routes that drop have no path, or a meaningless one.
 fn only_hop(attributes: &[RouteAttribute], flags: RouteFlags) -> Option<Hop> {
     let interface_index = attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Oif(index) => Some(*index),
@@ -162,8 +162,8 @@ const fn ip(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// The interface and the address of a neighbour, and what is known of it: nothing where it has gone.
-/// Nothing at all for entries of bridges, and for addresses that the host answers for.
+/// The interface, address and entry of a neighbour; the entry is `None` if the neighbour is gone.
+/// Returns `None` for entries of bridges, and for addresses that the host answers for.
 pub(super) fn neighbour(
     message: &NeighbourMessage,
 ) -> Option<((u32, IpAddr), Option<KernelNeighbour>)> {
@@ -190,7 +190,8 @@ pub(super) fn neighbour(
     Some(((header.ifindex, address?), known))
 }
 
-/// Those without such addresses, and groups, are made and go without a word (`NUD_NOARP`).
+/// `None` for entries without an Ethernet address and for groups, which come and go without an
+/// announcement (`NUD_NOARP`).
 const fn neighbour_state(state: Netlink) -> Option<NeighbourState> {
     Some(match state {
         Netlink::Incomplete => NeighbourState::Incomplete,
@@ -204,7 +205,7 @@ const fn neighbour_state(state: Netlink) -> Option<NeighbourState> {
     })
 }
 
-/// An Ethernet address; those of other kinds of links have other lengths.
+/// An Ethernet address. `None` for the addresses of other kinds of links, which have other lengths.
 fn mac(bytes: &[u8]) -> Option<MacAddress> {
     bytes.try_into().ok().map(MacAddress::new)
 }

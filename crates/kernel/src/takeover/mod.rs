@@ -1,4 +1,4 @@
-//! Taking over an interface of the kernel: a port's TAP interface gets its addresses and routes.
+//! Takes over an interface of the kernel: a port's TAP interface gets its addresses and routes.
 
 mod settings;
 mod silence;
@@ -17,46 +17,47 @@ use std::path::{Path, PathBuf};
 /// An interface could not be taken over, or not given back.
 #[derive(Debug, thiserror::Error)]
 pub enum TakeoverError {
-    /// There is no such interface.
+    /// The interface does not exist.
     #[error("there is no interface {name}: {source}")]
     NoInterface {
-        /// Its name.
+        /// The interface's name.
         name: String,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Another program has taken it over.
     #[error("another program has taken over interface {0}: end that one first")]
     Taken(String),
-    /// What is to be put back could not be written down, or not be read again.
-    #[error("{path}: {source}; takeover keeps there what is to be put back")]
+    /// The settings could not be saved, or not read again.
+    #[error("{path}: {source}; takeover keeps the settings to restore there")]
     State {
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The kernel refuses what was asked of it.
+    /// The kernel refuses a change.
     #[error("interface {name}, {what}: {source}; takeover needs CAP_NET_ADMIN")]
     Kernel {
         /// The interface.
         name: String,
-        /// What was to be done.
+        /// The change.
         what: &'static str,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// The addresses and routes of an interface, moved to another one until this is dropped: to the TAP
-/// interface of a port, from the one that the port's device receives by.
+/// The addresses and routes of an interface, moved to another one until this is dropped: from the
+/// interface of a port's device to the TAP interface of that port.
 ///
-/// Moved are all addresses but IPv6's link-local ones, and the routes of all tables that lead out of the
-/// interface, but those to link-local addresses, those of next-hop objects (`ip nexthop`), and those that
-/// the kernel learnt from router advertisements, which it learns anew by the other interface. What is changed on either interface meanwhile is not carried over.
+/// All addresses are moved except IPv6's link-local ones. So are the routes of all tables that lead
+/// out of the interface, with three exceptions: routes to link-local addresses, routes of next-hop
+/// objects (`ip nexthop`), and routes from router advertisements, which the kernel learns anew on
+/// the other interface. Later changes on either interface are not carried over.
 ///
-/// What is to be put back is written to a file before anything is moved. A program that is killed leaves
-/// it behind, and [`restore`] puts it back.
+/// The settings are saved to a file before anything is moved. A program that is killed leaves the
+/// file, and [`restore`] uses it to move everything back.
 pub struct Takeover {
     requests: Requests,
     file: StateFile,
@@ -64,16 +65,16 @@ pub struct Takeover {
     from: Interface,
     to: Interface,
     silence: Option<Silence>,
-    /// Whether another process goes on with what was moved.
+    /// Whether another process takes over the moved settings.
     is_left: bool,
 }
 
 impl Takeover {
-    /// Moves what the interface `from` of the calling thread's network namespace has to `to`, which is up.
-    /// `folder` is where [`restore`] looks; it is made where there is none.
+    /// Moves the settings of the interface `from`, in the calling thread's network namespace, to
+    /// `to`, which is up. [`restore`] looks in `folder`, which is created if missing.
     ///
     /// # Errors
-    /// As [`TakeoverError`] says. Then everything is where it was, as far as the kernel lets it be put back.
+    /// See [`TakeoverError`]. Then everything is back where it was, as far as the kernel allows.
     pub fn begin(from: &str, to: &str, folder: &Path) -> Result<Self, TakeoverError> {
         let (from, to) = (interface(from)?, interface(to)?);
         let mut file = StateFile::open(folder, &from.name)?;
@@ -85,16 +86,16 @@ impl Takeover {
         file.write(&from, &settings)?;
         let mut takeover =
             Self { requests, file, settings, from, to, silence: None, is_left: false };
-        // Dropping it undoes whatever was done.
+        // If it fails, dropping it undoes the changes so far.
         takeover.take()?;
         Ok(takeover)
     }
 
-    /// Goes on with what another process has moved and [left](Self::leave). Where there is nothing of that,
-    /// it [begins](Self::begin).
+    /// Continues with the settings that another process has moved and [left](Self::leave). If there
+    /// are none, it [begins](Self::begin).
     ///
     /// # Errors
-    /// As [`TakeoverError`] says.
+    /// See [`TakeoverError`].
     pub fn adopt(from: &str, to: &str, folder: &Path) -> Result<Self, TakeoverError> {
         let moved = (interface(from)?, interface(to)?);
         let mut file = StateFile::open(folder, from)?;
@@ -108,17 +109,19 @@ impl Takeover {
         Ok(Self { requests, file, settings, from, to, silence: None, is_left: false })
     }
 
-    /// Leaves what was moved where it is, to another process that [adopts](Self::adopt) it.
+    /// Leaves the moved settings where they are, for another process that [adopts](Self::adopt)
+    /// them.
     pub fn leave(mut self) {
         self.is_left = true;
     }
 
-    /// Has the kernel drop all that it receives by the interface underneath: a device that hands each
-    /// packet to the kernel, too, as net_af_packet does, would have it answer twice. Packet sockets
-    /// get theirs before. It ends with the process, however that ends.
+    /// Has the kernel drop everything that it receives on the interface underneath. Without this, a
+    /// device that also hands each packet to the kernel, as net_af_packet does, would make the
+    /// kernel answer twice. Packet sockets get their packets earlier. The effect ends with the
+    /// process, however that ends.
     ///
     /// # Errors
-    /// The kernel's, mostly where it lacks nf_tables, or is older than Linux 5.12.
+    /// The kernel's, usually because it lacks nf_tables, or is older than Linux 5.12.
     pub fn silence(&mut self) -> Result<(), TakeoverError> {
         let silence = Silence::begin(&self.from.name);
         let what = "dropping what the kernel receives, by nf_tables";
@@ -141,7 +144,7 @@ impl Drop for Takeover {
             return;
         }
         let (from, to) = (&self.from, &self.to);
-        // The kernel deletes them anyway with the interface, which may be gone already.
+        // The kernel also deletes them with the interface, which may already be gone.
         let _ = self.settings.moved(from, to).delete(&mut self.requests, to);
         if let Err(error) = give_back(&mut self.requests, &mut self.file) {
             tracing::error!("{error}; hotloop-doctor --restore tries again");
@@ -159,12 +162,12 @@ impl fmt::Debug for Takeover {
     }
 }
 
-/// Puts back what programs that were killed had taken over in the calling thread's network namespace, by
-/// the files in `folder`. Returns the names of the interfaces; those of programs that still run stay as
-/// they are.
+/// Restores the interfaces in the calling thread's network namespace that killed programs had taken
+/// over, by the files in `folder`. Returns the names of the interfaces. Those of running programs
+/// stay as they are.
 ///
 /// # Errors
-/// Of the first interface that could not be given back. Its file stays.
+/// That of the first interface that could not be given back. Its file stays.
 pub fn restore(folder: &Path) -> Result<Vec<String>, TakeoverError> {
     let mut restored = Vec::new();
     for name in state::interfaces(folder)? {
@@ -184,10 +187,10 @@ pub fn restore(folder: &Path) -> Result<Vec<String>, TakeoverError> {
     Ok(restored)
 }
 
-/// Puts back what the file says, if anything, and empties it. Returns whether there was anything.
+/// Restores the settings in the file, if any, and empties it. Returns whether there were any.
 fn give_back(requests: &mut Requests, file: &mut StateFile) -> Result<bool, TakeoverError> {
     let Some((from, settings)) = file.read()? else { return Ok(false) };
-    // An interface that was deleted has taken along what it had; another may have its name now.
+    // A deleted interface has taken its settings with it; another one may have its name now.
     let is_there = interface(&from.name).is_ok_and(|now| now.index == from.index);
     if is_there {
         let placed = settings.place(requests);
@@ -197,7 +200,7 @@ fn give_back(requests: &mut Requests, file: &mut StateFile) -> Result<bool, Take
     Ok(is_there)
 }
 
-/// The interface of this name.
+/// The interface with this name.
 fn interface(name: &str) -> Result<Interface, TakeoverError> {
     let index = || {
         let asked = socket(AddressFamily::INET, SocketType::DGRAM, None)?;

@@ -1,5 +1,5 @@
-//! The addresses and routes of an interface, as the kernel's messages say them: what it said, it takes
-//! again (as `ip address restore` and `ip route restore` have it).
+//! Reads and adds an interface's addresses and routes as the kernel's own messages, as `ip address
+//! restore` and `ip route restore` do.
 
 use super::super::netlink::Requests;
 use super::super::tables::LOCAL;
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// An interface by its name and number.
+/// An interface's name and number.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Interface {
     pub(super) name: String,
@@ -23,7 +23,7 @@ pub(super) struct Interface {
 }
 
 impl Interface {
-    /// Makes the kernel's errors those of this interface.
+    /// Turns a kernel error into one of this interface.
     pub(super) fn failed(&self, what: &'static str) -> impl FnOnce(io::Error) -> TakeoverError {
         let name = self.name.clone();
         move |source| TakeoverError::Kernel { name, what, source }
@@ -33,13 +33,13 @@ impl Interface {
 /// Addresses and routes of one interface.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Settings {
-    /// In the order in which they are to be added.
+    /// In the order in which they are added.
     pub(super) addresses: Vec<AddressMessage>,
     pub(super) routes: Vec<RouteMessage>,
 }
 
 impl Settings {
-    /// What the interface has, but for what it can't do without.
+    /// Reads the interface's settings, except those that it needs to work.
     pub(super) fn read(requests: &mut Requests, index: u32) -> io::Result<Self> {
         let mut settings = Self::default();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
@@ -52,7 +52,7 @@ impl Settings {
                 }
             })?;
             found.retain(|it| it.header.index == index && !is_link_local(it));
-            // The kernel lists new ones last with IPv4, and first with IPv6.
+            // The kernel lists new addresses last for IPv4, and first for IPv6.
             if family == AddressFamily::Inet6 {
                 found.reverse();
             }
@@ -71,7 +71,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The same for another interface.
+    /// The same settings for another interface.
     pub(super) fn moved(&self, from: &Interface, to: &Interface) -> Self {
         let mut settings = self.clone();
         for message in &mut settings.addresses {
@@ -81,7 +81,7 @@ impl Settings {
                     AddressAttribute::Label(label) if *label == from.name => {
                         label.clone_from(&to.name);
                     }
-                    // It was the host's a moment ago: nobody else has it.
+                    // A moment ago the address was the host's: no other station has it.
                     AddressAttribute::Flags(flags) => *flags |= AddressFlags::Nodad,
                     _ => {}
                 }
@@ -102,14 +102,14 @@ impl Settings {
         settings
     }
 
-    /// The same after so many seconds: some addresses are valid for a time only.
+    /// The same settings after `passed_s` seconds: some addresses expire.
     pub(super) fn aged(mut self, passed_s: u32) -> Self {
         let lifetimes = |message: &mut AddressMessage| {
             message.attributes.iter_mut().all(|attribute| {
                 let AddressAttribute::CacheInfo(info) = attribute else { return true };
                 let is_over = info.ifa_valid <= passed_s;
                 for left_s in [&mut info.ifa_valid, &mut info.ifa_preferred] {
-                    // The largest is for ever.
+                    // The largest value means for ever.
                     if *left_s != u32::MAX {
                         *left_s = left_s.saturating_sub(passed_s);
                     }
@@ -122,7 +122,7 @@ impl Settings {
         Self { addresses, ..self }
     }
 
-    /// Deletes them from the interface. What is gone already is deleted.
+    /// Deletes the settings from the interface. A missing one counts as deleted.
     pub(super) fn delete(&self, requests: &mut Requests, of: &Interface) -> io::Result<()> {
         let mut delete = |message| match requests.change(message, 0) {
             Err(error)
@@ -138,14 +138,14 @@ impl Settings {
         for message in &self.routes {
             delete(RouteNetlinkMessage::DelRoute(message.clone()))?;
         }
-        // The kernel deletes the secondary addresses of a primary one along with that.
+        // With a primary address, the kernel also deletes its secondary ones.
         for message in self.addresses.iter().rev() {
             delete(RouteNetlinkMessage::DelAddress(message.clone()))?;
         }
         Ok(())
     }
 
-    /// Adds them. What is there already is added, and an error does not keep the rest from being added.
+    /// Adds the settings. An existing one counts as added. After an error, the rest is still added.
     pub(super) fn place(&self, requests: &mut Requests) -> io::Result<()> {
         let mut add = |message, flags| match requests.change(message, NLM_F_CREATE | flags) {
             Err(error) if error.raw_os_error() != Some(Errno::EXIST.raw_os_error()) => Err(error),
@@ -155,7 +155,7 @@ impl Settings {
         for message in &self.addresses {
             result = result.and(add(RouteNetlinkMessage::NewAddress(message.clone()), 0));
         }
-        // A gateway has to be reachable by another route, which may come later in the list.
+        // A gateway must be reachable by another route, which may come later in the list.
         let mut waiting: Vec<_> = self.routes.iter().collect();
         loop {
             let before = waiting.len();
@@ -189,7 +189,7 @@ const fn is_link_local_v6(address: &Ipv6Addr) -> bool {
     address.segments()[0] & 0xffc0 == 0xfe80
 }
 
-/// Whether a route leads out of the interface, and may as well lead out of another one.
+/// Whether a route leads out of the interface, and could lead out of another one.
 fn is_movable(message: &RouteMessage, index: u32) -> bool {
     let header = &message.header;
     let (mut table, mut leads, mut is_own) = (u32::from(header.table), false, false);
@@ -205,7 +205,7 @@ fn is_movable(message: &RouteMessage, index: u32) -> bool {
             _ => {}
         }
     }
-    // The kernel makes those of table local by itself, with addresses and interfaces.
+    // The kernel itself makes the routes of table local, with addresses and interfaces.
     leads
         && !is_own
         && table != LOCAL
@@ -214,15 +214,15 @@ fn is_movable(message: &RouteMessage, index: u32) -> bool {
         && !header.flags.contains(RouteFlags::Cloned)
 }
 
-/// The flag with which a route takes the place of what is left of it: where one of its interfaces goes,
-/// IPv6 keeps its other paths.
+/// The flag that makes a route replace its own remainder: when one of a route's interfaces goes,
+/// IPv6 keeps the other paths.
 fn replaces(message: &RouteMessage) -> u16 {
     let is_v6 = message.header.address_family == AddressFamily::Inet6;
     let has_paths = message.attributes.iter().any(|it| matches!(it, RouteAttribute::MultiPath(_)));
     if is_v6 && has_paths { NLM_F_REPLACE } else { 0 }
 }
 
-/// A route that the kernel listed, as it takes it: without what it says of its state.
+/// Turns a route that the kernel listed into a request, without the state.
 fn as_request(mut message: RouteMessage) -> RouteMessage {
     message.header.flags &= RouteFlags::from_bits_retain(RouteNextHopFlags::Onlink.bits().into());
     for attribute in &mut message.attributes {

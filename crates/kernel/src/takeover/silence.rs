@@ -1,13 +1,13 @@
-//! Has the kernel drop what it receives by an interface: a chain of nf_tables at the interface's
-//! ingress whose policy is drop (nft(8), "NETDEV ADDRESS FAMILY"; `linux/netfilter/nf_tables.h`). Packet sockets get theirs ahead of
-//! it.
+//! Has the kernel drop all packets received on an interface, by a chain of nf_tables at the
+//! interface's ingress with the policy drop (nft(8), "NETDEV ADDRESS FAMILY";
+//! `linux/netfilter/nf_tables.h`). Packet sockets get their packets earlier.
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr};
 use std::io;
 
-/// The table belongs to this socket: the kernel deletes it when the socket is closed, also by the end
-/// of the process (`NFT_TABLE_F_OWNER`, from Linux 5.12 on).
+/// The socket that owns the table: the kernel deletes the table when the socket is closed, even by
+/// the end of the process (`NFT_TABLE_F_OWNER`, from Linux 5.12 on).
 #[derive(Debug)]
 pub(super) struct Silence {
     _owner: Socket,
@@ -27,7 +27,7 @@ const FAMILY_NETDEV: u8 = 5;
 const REQUEST: u16 = 0x1;
 const NEW: u16 = REQUEST | 0x4 | 0x400 | 0x200;
 
-/// `NLMSG_ERROR`, which also says that all went well.
+/// `NLMSG_ERROR`, which also reports success.
 const ERROR: u16 = 2;
 
 const TABLE_NAME: u16 = 1;
@@ -49,7 +49,7 @@ const INGRESS: u32 = 0;
 const DROP: u32 = 0;
 
 impl Silence {
-    /// Begins to drop what this interface of the thread's network namespace receives.
+    /// Starts dropping the packets that this interface of the thread's network namespace receives.
     pub(super) fn begin(interface: &str) -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_NETFILTER)?;
         socket.bind_auto()?;
@@ -76,7 +76,7 @@ impl Silence {
             message(BATCH_END, REQUEST, 0, NF_TABLES, &[]),
         ];
         socket.send(&batch.concat(), 0)?;
-        // One answer for the table, and one for the chain; an error may come in place of both.
+        // One answer for the table, and one for the chain; a single error may replace both.
         let mut answered = 0;
         while answered < 2 {
             let mut datagram = Vec::with_capacity(1 << 13);
@@ -102,7 +102,7 @@ fn message(kind: u16, flags: u16, family: u8, number: u16, attributes: &[u8]) ->
     bytes
 }
 
-/// An attribute, with as many zeroes as make it a multiple of 4 bytes.
+/// An attribute, padded with zeros to a multiple of 4 bytes.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let len = (4 + value.len()) as u16;
     let mut bytes = [&len.to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
@@ -115,10 +115,10 @@ fn text(text: &str) -> Vec<u8> {
     [text.as_bytes(), &[0]].concat()
 }
 
-/// How many requests a datagram answers.
+/// Number of requests that a datagram answers.
 ///
 /// # Errors
-/// Of the first that was refused.
+/// That of the first refused request.
 fn errors(mut datagram: &[u8]) -> io::Result<usize> {
     let mut count = 0;
     while let Some(header) = datagram.first_chunk::<20>() {

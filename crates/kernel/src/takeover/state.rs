@@ -1,7 +1,7 @@
-//! What is to be put back, in a file.
+//! Saves the settings to restore, in a file.
 //!
-//! A program has its file locked (flock(2)) while it runs; the kernel unlocks it when the process ends,
-//! however that happens. An empty file says that nothing is to be put back.
+//! A program has its file locked (flock(2)) while it runs. The kernel unlocks the file when the
+//! process ends, however that happens. An empty file means that nothing needs restoring.
 
 use super::TakeoverError;
 use super::settings::{Interface, Settings};
@@ -16,29 +16,30 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Another one is not understood.
+/// The version of the format. Files of other versions are refused.
 const VERSION: u32 = 1;
 
-/// What a file holds.
+/// Content of a file.
 #[derive(Deserialize, Serialize)]
 struct State {
     version: u32,
     interface: String,
     index: u32,
-    /// When it was written, in seconds since 1970.
+    /// Time of writing, in seconds since 1970.
     written_s: u64,
-    /// Netlink's messages that add what is to be put back.
+    /// Netlink messages that add the settings back.
     messages: Vec<Vec<u8>>,
 }
 
-/// The file of an interface, which nobody else has.
+/// The locked file of an interface.
 pub(super) struct StateFile {
     path: PathBuf,
     file: File,
 }
 
 impl StateFile {
-    /// The file of this interface of the thread's network namespace, made where there is none.
+    /// Opens the file of this interface of the thread's network namespace, and creates it if
+    /// missing.
     pub(super) fn open(folder: &Path, interface: &str) -> Result<Self, TakeoverError> {
         let mut path = folder.to_owned();
         let wrong = |path: &Path, source| TakeoverError::State { path: path.to_owned(), source };
@@ -59,7 +60,8 @@ impl StateFile {
         }
     }
 
-    /// What is to be put back now, if anything. What was not written to its end was not taken either.
+    /// Reads the settings to restore, if any. If the file is incomplete, nothing had been moved
+    /// yet.
     pub(super) fn read(&mut self) -> Result<Option<(Interface, Settings)>, TakeoverError> {
         let mut text = String::new();
         let read = self.file.rewind().and_then(|()| self.file.read_to_string(&mut text));
@@ -88,7 +90,7 @@ impl StateFile {
         Ok(Some((interface, settings.aged(passed_s))))
     }
 
-    /// Writes what is to be put back.
+    /// Saves the settings to restore.
     pub(super) fn write(
         &mut self,
         of: &Interface,
@@ -117,7 +119,7 @@ impl StateFile {
         written.map_err(|error| self.wrong(error))
     }
 
-    /// Says that nothing is to be put back any more.
+    /// Records that nothing needs restoring.
     pub(super) fn clear(&mut self) -> Result<(), TakeoverError> {
         let cleared = self.file.set_len(0).and_then(|()| self.file.rewind());
         cleared.map_err(|error| self.wrong(error))
@@ -128,7 +130,7 @@ impl StateFile {
     }
 }
 
-/// The interfaces of the thread's network namespace that have a file in the folder.
+/// The interfaces of the thread's network namespace with a file in the folder.
 pub(super) fn interfaces(folder: &Path) -> Result<Vec<String>, TakeoverError> {
     let wrong = |source| TakeoverError::State { path: folder.to_owned(), source };
     let prefix = prefix().map_err(wrong)?;
@@ -140,7 +142,7 @@ pub(super) fn interfaces(folder: &Path) -> Result<Vec<String>, TakeoverError> {
     Ok(names.filter_map(|name| name.strip_prefix(&prefix).map(str::to_owned)).collect())
 }
 
-/// What the names of files begin with: namespaces may have interfaces of the same name.
+/// The prefix of file names: several namespaces may have interfaces of the same name.
 fn prefix() -> io::Result<String> {
     let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
     Ok(format!("takeover-{namespace}-"))

@@ -11,14 +11,14 @@ use hotloop_packet::tcp::flags::ACK;
 
 const MS: u64 = 1_000_000;
 
-/// How many packets of a flood come in a second, and for how many milliseconds.
+/// Packets of a flood per second, and its duration in milliseconds.
 const FLOOD_PER_SECOND: u64 = 50_000;
 const FLOOD_MS: u64 = 3_000;
 
-/// Where an untagged frame of IPv4 has its source.
+/// Bytes of the source in an untagged IPv4 frame.
 const SOURCE: std::ops::Range<usize> = 26..30;
 
-/// Where ARP has its own.
+/// Bytes of the sender in ARP.
 const ARP_SENDER: std::ops::Range<usize> = 28..32;
 
 const HOST: &str = "192.0.2.1";
@@ -59,17 +59,17 @@ fn honest(reason: PuntReason) -> Vec<u8> {
     frame
 }
 
-/// Where a flood claims to come from.
+/// The source that a flood claims.
 #[derive(Clone, Copy, Debug)]
 enum Claim {
-    /// Any address, each time another.
+    /// Another address each time.
     Anywhere,
     /// 256 prefixes in turn, as of a /16.
     Nearby,
     One,
 }
 
-/// The frame of this number of a flood.
+/// Writes the claimed source into frame `number` of a flood.
 fn forge(frame: &mut [u8], from: Claim, number: u64) {
     let number = number as u32;
     let source = match from {
@@ -84,14 +84,14 @@ fn forge(frame: &mut [u8], from: Claim, number: u64) {
     }
 }
 
-/// What passed of what came.
+/// Packets that came, and those that passed.
 #[derive(Debug, Default)]
 struct Outcome {
     honest: (u64, u64),
     flood: u64,
 }
 
-/// Plays a flood against somebody who sends a packet every `honest.1` milliseconds.
+/// Plays a flood against a sender with a packet every `honest.1` milliseconds.
 fn play(
     gate: &mut Gate,
     start_ms: u64,
@@ -107,7 +107,7 @@ fn play(
         let now_ns = start_ms * MS + number * MS / per_ms;
         forge(&mut flood, source, number);
         outcome.flood += passes(&flood, now_ns);
-        // Between two packets of the flood, so that no token comes at just that time.
+        // Between two packets of the flood, so that no token is due at exactly that time.
         let is_due = number % (honest.1 * per_ms) == per_ms / 3;
         if is_due {
             outcome.honest.0 += passes(honest.0, now_ns + MS / per_ms / 2);
@@ -117,7 +117,7 @@ fn play(
     outcome
 }
 
-/// An honest sender is there for some seconds, before the flood comes.
+/// Plays an honest sender for some seconds, before the flood.
 fn acquainted(gate: &mut Gate, frame: &[u8]) -> u64 {
     for at_s in 0..10 {
         assert!(matches!(gate.judge(frame, at_s * 1_000 * MS).1, Verdict::Passes { .. }));
@@ -130,7 +130,7 @@ fn peers(gtsm: bool) -> PuntLimits {
     PuntLimits::default().with_peers(vec![PuntPeer { prefix, gtsm }])
 }
 
-/// Nobody else than its source changes what passes of a share, and no flood gets more than the limit.
+/// Only its source takes from a share, and no flood gets more than the limit.
 #[test]
 fn who_was_there_before_a_flood_goes_on_in_each_kind() {
     for reason in PuntReason::ALL {
@@ -159,7 +159,7 @@ fn who_comes_during_a_flood_from_one_place_is_not_hindered() {
     }
 }
 
-/// What begins connections, and any other kind, takes nothing from a session that is there.
+/// SYNs, and any other kind, take nothing from an existing session.
 #[test]
 fn a_kind_takes_nothing_from_another() {
     let session = honest(PuntReason::Bgp);
@@ -173,7 +173,7 @@ fn a_kind_takes_nothing_from_another() {
 #[test]
 fn a_peer_that_comes_during_a_flood_is_not_hindered() {
     for reason in PuntReason::ALL {
-        // ARP knows a peer by the address that it says.
+        // ARP names the peer's address in its payload.
         let mut frame = honest(reason);
         if reason == PuntReason::Neighbour {
             frame[ARP_SENDER].copy_from_slice(&[203, 0, 113, 7]);
@@ -184,7 +184,7 @@ fn a_peer_that_comes_during_a_flood_is_not_hindered() {
     }
 }
 
-/// A flood with a peer's own address and a TTL that it has beyond a router.
+/// A flood with a peer's own address, and a TTL as from beyond a router.
 #[test]
 fn nobody_far_away_takes_from_an_adjacent_peer() {
     let segment = |ttl| to_host(tcp().tcp_flags(ACK).ttl(ttl), HONEST, [4_000, 179]);
@@ -201,7 +201,7 @@ fn nobody_far_away_takes_from_an_adjacent_peer() {
     assert_eq!(gate.judge(&segment(255), now_ns).1, Verdict::Passes { spare_count: 0 });
     let near = from(echo_request(1, 1).ttl(255), HONEST);
     assert_eq!(gate.judge(&near, now_ns).1, Verdict::Passes { spare_count: 0 });
-    // Without the demand, what claims to be the peer takes from its budget, and from nobody else's.
+    // Without `gtsm`, packets that claim to be the peer take from its budget, but from no other.
     let mut gate = Gate::new(&peers(false));
     let all = (0..50_000).filter(|_| gate.judge(&segment(64), now_ns).1 != Verdict::Limited);
     assert_eq!(all.count(), 10_000);
@@ -214,7 +214,7 @@ fn of_frames_that_are_left_those_get_more_that_matter_more() {
     let limit = PuntLimit { per_second: 10_000, burst: 512 };
     let mut gate = Gate::new(&PuntLimits::all(limit).with_peers(peers(false).peers().to_vec()));
     let mut spare = |frame: &[u8]| {
-        // The first by its source's share, the second by what is left.
+        // The first passes by its source's share, the second by the rest.
         [(); 2].map(|()| match gate.judge(frame, 0).1 {
             Verdict::Passes { spare_count } => spare_count,
             verdict => panic!("{verdict:?}"),
