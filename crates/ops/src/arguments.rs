@@ -1,4 +1,4 @@
-//! What every program takes on its command line to be operated.
+//! The arguments that make a program operable: its control socket, and `ctl`.
 
 use crate::ask::{AskError, ask};
 use crate::output::print;
@@ -10,13 +10,13 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Exit code of `ctl` where the program answered with an error.
+/// Exit code of `ctl` if the program answered with an error.
 pub(crate) const REFUSED: u8 = 1;
 
-/// Exit code of `ctl` where an argument is wrong, or no program answers.
+/// Exit code of `ctl` if an argument is wrong, or no program answers.
 pub(crate) const WRONG_INPUT: u8 = 2;
 
-/// What a program takes to run with a control socket. Flattened into its own arguments:
+/// Arguments of a program with a control socket. Flattened into its own arguments:
 ///
 /// ```
 /// use clap::Parser;
@@ -35,19 +35,19 @@ pub(crate) const WRONG_INPUT: u8 = 2;
 /// ```
 #[derive(Args, Clone, Debug, Default)]
 pub struct ControlArgs {
-    /// Where the control socket is, at which `ctl` asks; without it,
+    /// The path of the control socket, which `ctl` connects to; by default,
     /// $XDG_RUNTIME_DIR/hotloop/NAME.sock, or /run/hotloop/NAME.sock.
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
 }
 
 impl ControlArgs {
-    /// Listens where the arguments say. Without them it tries the [default path](socket_path) of the
-    /// program `name`: where that can't be had, for example because a second instance runs, it says
-    /// so, and the program runs without a control socket.
+    /// Binds the control socket at the given path, or else at the [default path](socket_path) of
+    /// the program `name`. If the default path is taken, for example by a second instance, the
+    /// problem is logged and the program runs without a control socket.
     ///
     /// # Errors
-    /// Where the path that was asked for can't be had.
+    /// The given path can't be bound.
     pub fn bind(&self, name: &str) -> Result<Option<Socket>, SocketError> {
         if let Some(path) = &self.control {
             return Socket::bind(path).map(Some);
@@ -62,11 +62,10 @@ impl ControlArgs {
     }
 }
 
-/// What `ctl` takes, before or after its command.
+/// Arguments of `ctl`, before or after its command.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CtlArgs {
-    /// The running program's control socket; without it, where the program puts it without
-    /// --control.
+    /// The running program's control socket; by default, the program's own default path.
     #[arg(long, value_name = "PATH", global = true)]
     pub control: Option<PathBuf>,
     /// Write the answer as one line of JSON.
@@ -75,11 +74,12 @@ pub struct CtlArgs {
 }
 
 impl CtlArgs {
-    /// Asks the running program `name` and prints its answer to standard output: as JSON where that
-    /// is asked for, else as `text` makes it. What goes wrong is said on standard error.
+    /// Sends `request` to the running program `name`, and prints its answer to standard output: as
+    /// JSON if the arguments ask for that, otherwise formatted by `text`. Errors go to standard
+    /// error.
     ///
-    /// Returns the exit code: 0 for an answer, 1 where the program answers with an error, 2 where
-    /// there is no answer.
+    /// Returns the exit code: 0 for an answer, 1 if the program answers with an error, 2 if there
+    /// is no answer.
     pub fn ask(&self, name: &str, request: &Request, text: &dyn Fn(&Value) -> String) -> ExitCode {
         let path = self.control.clone().unwrap_or_else(|| socket_path(name));
         let answer = match ask(&path, request) {

@@ -8,10 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long to wait for an answer, in all.
+/// The longest wait for an answer, in all.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
-/// How often to look whether a busy program takes another connection.
+/// How often to try to connect to a busy program.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Why there is no answer.
@@ -20,55 +20,56 @@ const CONNECT_INTERVAL: Duration = Duration::from_millis(10);
 pub enum AskError {
     /// No program listens there.
     #[error(
-        "no program listens at {path}: start it first, or where it runs as another user or was given \
+        "no program listens at {path}: start it first, or if it runs as another user or was given \
          another path, give that path with --control PATH"
     )]
     NoProgram {
-        /// The path that was tried.
+        /// The path.
         path: PathBuf,
     },
-    /// A program listens there, but asking it failed.
+    /// A program listens there, but the request failed.
     #[error(
         "{path}: {source}; ask as the user that the program runs as, or give the path of another \
          program with --control PATH"
     )]
     System {
-        /// The path that was tried.
+        /// The path.
         path: PathBuf,
-        /// What failed.
+        /// The cause.
         source: io::Error,
     },
     /// A program listens there, but didn't answer in time.
     #[error("{path}: a program listens here, but doesn't answer within {} s: is it stuck?", wait.as_secs_f64())]
     Silent {
-        /// The path that was tried.
+        /// The path.
         path: PathBuf,
-        /// How long was waited.
+        /// The time waited.
         wait: Duration,
     },
-    /// What came is no answer.
+    /// The program sent something other than an answer.
     #[error("{path}: {problem}; is it the control socket of the program you mean?")]
     NoAnswer {
-        /// The path that was tried.
+        /// The path.
         path: PathBuf,
-        /// What came instead.
+        /// The problem.
         problem: &'static str,
     },
-    /// The program answered with an error: what it says.
+    /// The program answered with this error.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Asks the program that listens at the socket at `path`, and waits at most [`ANSWER_WAIT`] for its answer.
+/// Sends a request to the program that listens at the socket at `path`, and waits at most
+/// [`ANSWER_WAIT`] for its answer.
 ///
 /// # Errors
-/// [`AskError::Refused`] where the program answers with an error, the others where there is no
-/// answer: with the path that was tried and what to do.
+/// [`AskError::Refused`] if the program answers with an error. The other variants if there is no
+/// answer, with the path and a remedy.
 pub fn ask(path: &Path, request: &Request) -> Result<Value, AskError> {
     ask_within(path, request, ANSWER_WAIT)
 }
 
-/// As [`ask`], and waits at most `wait`.
+/// As [`ask`], but waits at most `wait`.
 ///
 /// # Errors
 /// As [`ask`].
@@ -97,16 +98,16 @@ pub fn ask_within(path: &Path, request: &Request, wait: Duration) -> Result<Valu
     answer.map_err(AskError::Refused)
 }
 
-/// A connection that the program goes on to answer on.
+/// A connection that continues after the answer.
 #[derive(Debug)]
 pub(crate) struct Stream {
     stream: UnixStream,
 }
 
-/// How often a reader of a stream looks for what else there is to do.
+/// How often `look` is called while a stream is read.
 const STREAM_LOOK: Duration = Duration::from_millis(100);
 
-/// As [`ask`], for an answer after which more comes on the connection.
+/// As [`ask`], for a command that sends more after its answer.
 pub(crate) fn open(path: &Path, request: &Request) -> Result<Stream, AskError> {
     let deadline = Instant::now() + ANSWER_WAIT;
     let failed = |source: io::Error| AskError::System { path: path.to_owned(), source };
@@ -130,7 +131,7 @@ pub(crate) fn open(path: &Path, request: &Request) -> Result<Stream, AskError> {
 }
 
 impl Stream {
-    /// Reads as many bytes as there is room for, and calls `look` from time to time meanwhile.
+    /// Fills the buffer, and calls `look` from time to time meanwhile.
     pub(crate) fn read_exact(
         &mut self,
         mut bytes: &mut [u8],
@@ -159,7 +160,7 @@ impl Stream {
         read_answer(&line).ok_or_else(no_answer)?.map_err(io::Error::other)
     }
 
-    /// Reads up to a line feed, byte by byte: what follows it is something else.
+    /// Reads up to a line feed, byte by byte: the bytes after it are not part of the line.
     fn line(&mut self, look: &mut dyn FnMut(), is_late: &dyn Fn() -> bool) -> io::Result<Vec<u8>> {
         let (mut line, mut byte) = (Vec::new(), [0]);
         while line.len() <= ANSWER_BYTES_MAX {
@@ -179,14 +180,14 @@ impl Stream {
         Err(io::Error::new(io::ErrorKind::InvalidData, "what came is longer than any answer"))
     }
 
-    /// The same connection, to [`end`](Self::end) it.
+    /// A handle of the same connection, to [`end`](Self::end) it.
     pub(crate) fn ender(&self) -> io::Result<Self> {
         Ok(Self { stream: self.stream.try_clone()? })
     }
 
-    /// Says to the program, once, that nothing more is wanted.
+    /// Tells the program, once, that the client wants no more.
     pub(crate) fn end(&self) {
-        // A program that has gone away knows.
+        // A program that is gone needs no notice.
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
     }
 }
@@ -225,7 +226,7 @@ fn send(stream: &mut UnixStream, mut bytes: &[u8], deadline: Instant) -> io::Res
             Ok(count) => bytes = &bytes[count..],
             Err(error) => match error.kind() {
                 io::ErrorKind::Interrupted => {}
-                // The program may have said why it takes no more.
+                // The program may have sent its reason before it closed the connection.
                 io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => return Ok(()),
                 _ => return Err(error),
             },
@@ -234,7 +235,7 @@ fn send(stream: &mut UnixStream, mut bytes: &[u8], deadline: Instant) -> io::Res
     Ok(())
 }
 
-/// Reads until a line feed, the end, or more than an answer may have.
+/// Reads until a line feed, the end, or more bytes than an answer may have.
 fn receive(stream: &mut UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
     let (mut line, mut bytes) = (Vec::new(), [0; 16 << 10]);
     while line.len() <= ANSWER_BYTES_MAX {
@@ -250,7 +251,7 @@ fn receive(stream: &mut UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
                 line.extend_from_slice(read);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A program that lets a client go before it has read all resets the connection.
+            // A program that closes the connection before it has read everything resets it.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
             Err(error) => return Err(error),
         }

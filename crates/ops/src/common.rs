@@ -1,4 +1,4 @@
-//! The commands of every program: what they answer, and how people read it.
+//! Answers the commands of every program, and formats the answers for people.
 
 use crate::diagnostics::lost_count;
 use crate::links;
@@ -11,7 +11,7 @@ use hotloop_engine::{Control, PlaceSnapshot, Snapshot};
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// The answer to a command of every program; nothing where it is none of them.
+/// The answer to a command of every program. `None` for any other command.
 pub fn answer(control: &Control<'_>, since: Instant, request: &Request) -> Option<Value> {
     match request.command.as_str() {
         "status" => Some(status(control, since)),
@@ -22,11 +22,10 @@ pub fn answer(control: &Control<'_>, since: Instant, request: &Request) -> Optio
     }
 }
 
-/// What the program is, since when it runs, and what went through it: the answer to `status`, for
-/// programs whose own answer has it in it.
+/// The program, its start, and its counters: the answer to `status`, for programs that add to it.
 pub fn status(control: &Control<'_>, since: Instant) -> Value {
     let snapshot = control.snapshot();
-    // The packets inside are known between bounds, and are no fewer than none and no more than fit.
+    // The packets inside are known between bounds: at least 0, and at most the number that fits.
     let in_flight = snapshot.in_flight();
     let in_flight_max = snapshot.in_flight_max.cast_signed();
     json!({
@@ -50,7 +49,7 @@ pub fn status(control: &Control<'_>, since: Instant) -> Value {
     })
 }
 
-/// Each mempool: how full it is, and what memory it got.
+/// Each mempool: its fill level, and the memory that it got.
 #[cfg(feature = "dpdk")]
 fn mempools() -> Vec<Value> {
     use hotloop_dpdk::{MempoolConfig, MempoolLevel, MempoolMemory};
@@ -72,20 +71,20 @@ fn mempools() -> Vec<Value> {
     hotloop_dpdk::mempools().into_iter().zip(levels).enumerate().map(mempool).collect()
 }
 
-/// Without DPDK there are none.
+/// Without DPDK there are no mempools.
 #[cfg(not(feature = "dpdk"))]
 const fn mempools() -> Vec<Value> {
     Vec::new()
 }
 
-/// The name by which the program was started.
+/// The program's name, from its command line.
 pub fn program() -> String {
     let path = std::env::args_os().next().unwrap_or_default();
     let name = std::path::Path::new(&path).file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
 
-/// Each core: how far it is from its limit, the packets it received, handed to other cores, sent and dropped.
+/// Each core: its load, and the packets that it received, handed to other cores, sent and dropped.
 fn cores(snapshot: &Snapshot) -> Vec<Value> {
     let same = |one: &PlaceSnapshot, other: &PlaceSnapshot| one.core == other.core;
     let figures = load_figures();
@@ -112,7 +111,7 @@ fn cores(snapshot: &Snapshot) -> Vec<Value> {
     snapshot.places.chunk_by(same).map(core).collect()
 }
 
-/// An answer to `status`, for people.
+/// Formats an answer to `status`.
 pub fn status_text(status: &Value) -> String {
     let cell = |key: &str| cell(&status[key]);
     let uptime_s = status["uptime_s"].as_f64().unwrap_or(0.0);
@@ -170,7 +169,7 @@ pub fn status_text(status: &Value) -> String {
     )
 }
 
-/// An answer to `counters`, for people.
+/// Formats an answer to `counters`.
 pub fn counters_text(counters: &Value) -> String {
     let heads =
         ["core", "cpu", "place", "name", "received", "emitted", "created", "held", "dropped"];
@@ -195,7 +194,7 @@ pub fn counters_text(counters: &Value) -> String {
     others.fold(places.to_string(), |text, table| format!("{text}\n\n{table}"))
 }
 
-/// An answer to `xstats`, for people.
+/// Formats an answer to `xstats`.
 pub fn xstats_text(devices: &Value) -> String {
     let mut table = Table::new(["device", "figure", "value"]);
     for device in list(devices) {

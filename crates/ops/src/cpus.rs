@@ -1,7 +1,7 @@
-//! Which CPUs a program's cores run on when other programs use the same machine.
+//! Places cores on CPUs that no other program of the machine uses.
 //!
-//! A program that takes a CPU locks a file for it (flock(2)) in the folder of the control sockets. The
-//! kernel unlocks the file when the process ends, however it ends.
+//! A program that takes a CPU locks a file for it (flock(2)) in the folder of the control sockets.
+//! The kernel unlocks the file when the process ends, however that happens.
 
 use crate::path::socket_path;
 use hotloop_engine::{Graph, Placement, Plan, Topology};
@@ -14,19 +14,21 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The CPUs that this process has taken, until it ends: what runs next in it may have them again.
+/// The CPUs that this process has taken, until it ends. A later run of the process may use them
+/// again.
 static TAKEN: Mutex<BTreeMap<usize, OwnedFd>> = Mutex::new(BTreeMap::new());
 
 /// Places a plan's cores on CPUs that no other program has taken, and takes them until this process
-/// ends. The choice is that of [`Placement::automatic`] among the CPUs that are free. Where there is
-/// none, it is that among all of them, and the cores yield when they are idle. The placement's notes
-/// say what came of it.
+/// ends. The CPUs are those that [`Placement::automatic`] chooses among the free ones. If too few
+/// are free, it chooses among all of them, and the cores yield when they are idle. The placement's
+/// notes describe the result.
 ///
-/// Programs know of each other where their control sockets have the same folder by default (see
-/// [`socket_path`](crate::socket_path)): all services of a machine do, and all programs of one login.
+/// Programs see each other's CPUs if their control sockets have the same default folder (see
+/// [`socket_path`](crate::socket_path)). That is so for all services of a machine, and for all
+/// programs of one login.
 ///
-/// The CPUs of a plan that is placed already are taken too, so that others choose different ones; the
-/// plan stays as it is. [`run`](crate::run) places what is not placed.
+/// The CPUs of a placed plan are taken too, so that other programs choose different ones; the plan
+/// stays as it is. [`run`](crate::run) places a plan that is not placed.
 #[must_use]
 pub fn place<G: Graph>(plan: Plan<G>) -> Plan<G> {
     let claims = Claims::open();
@@ -43,12 +45,12 @@ pub fn place<G: Graph>(plan: Plan<G>) -> Plan<G> {
     plan.placement(placement).expect("a placement has as many seats as it was asked for")
 }
 
-/// Gives back the CPUs that this process has taken, to another program that goes on in its place.
+/// Gives back the CPUs that this process has taken, for another process that replaces it.
 pub fn give_back_cpus() {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
-/// The CPUs for so many cores, of those that `take` gets.
+/// Chooses CPUs for `core_count` cores among those that `take` gets.
 fn choose(
     topology: &Topology,
     core_count: usize,
@@ -75,7 +77,7 @@ fn choose(
     }
 }
 
-/// What this process takes CPUs by.
+/// The folder of lock files, and the locks held.
 struct Claims {
     folder: PathBuf,
 }
@@ -84,13 +86,13 @@ impl Claims {
     fn open() -> Self {
         let path = socket_path("cpu");
         let folder = path.parent().unwrap_or(Path::new("/run"));
-        // Where it cannot be made, no file can, and the CPUs are as good as free.
+        // Without the folder, no file can be made, and all CPUs count as free.
         let _ = DirBuilder::new().mode(0o700).create(folder);
         Self { folder: folder.to_owned() }
     }
 
-    /// Takes a CPU. Returns false where another program has it. Where files cannot be locked there, nobody
-    /// can take any.
+    /// Takes a CPU. Returns false if another program has it. If the folder does not support locks,
+    /// no CPU can be taken.
     fn take(&self, cpu: usize) -> bool {
         let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.contains_key(&cpu) {
@@ -110,13 +112,13 @@ impl Claims {
     }
 }
 
-/// The file, made where there is none, with its lock. Every user of the folder can lock it: nothing is
-/// ever written to it.
+/// Opens the file, created if missing, and locks it. Every user of the folder can lock it: nothing
+/// is ever written to it.
 fn lock(path: &Path) -> Result<OwnedFd, Errno> {
     let mode = Mode::from_raw_mode(0o644);
     let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = open(path, flags, mode)?;
-    // The umask may have taken from it; the file of another user stays as it is.
+    // Undoes the umask; if another user owns the file, it stays as it is.
     let _ = fchmod(&file, mode);
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(file)
@@ -127,8 +129,8 @@ mod tests {
     use super::*;
     use hotloop_engine::Cpu;
 
-    /// Where so many cores run on a machine of so many CPUs, of which others have taken some: the
-    /// CPUs, whether they are shared, and the notes.
+    /// Returns the CPUs for `core_count` cores, whether they are shared, and the notes, given the
+    /// machine's CPUs and those that others have taken.
     fn chosen(
         cpu_count: usize,
         core_count: usize,

@@ -10,7 +10,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// The commands that every program answers. Flattened into the commands of a program that has more:
+/// The commands that every program answers. Flattened into the commands of a program with more:
 ///
 /// ```
 /// use clap::{Args, Subcommand};
@@ -46,21 +46,21 @@ use std::process::ExitCode;
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq, Subcommand)]
 pub enum CommonCommand {
-    /// Print what runs, since when, what went through each core, and what each device counted.
+    /// Print the program's state, start, and the counters of cores and devices.
     Status,
-    /// Print what each stage on each core has counted, and drops by reason.
+    /// Print the counters of each stage on each core, and drops by reason.
     Counters,
-    /// Print how far each core is from its limit, what takes its time, and what waits for it: of the
-    /// last second.
+    /// Print each core's load in the last second: its limit, where its time goes, and what waits
+    /// for it.
     Load,
-    /// Print every figure of each device, by its driver's own names.
+    /// Print every figure of each device, under its driver's own names.
     Xstats,
-    /// Write packets that pass to a file, for tcpdump and Wireshark, until Ctrl-C.
+    /// Write passing packets to a file, for tcpdump and Wireshark, until Ctrl-C.
     Capture(CaptureArgs),
 }
 
 impl CommonCommand {
-    /// Asks the running program `name`, as [`CtlArgs::ask`] does.
+    /// Sends the command to the running program `name`, as [`CtlArgs::ask`] does.
     #[must_use]
     pub fn ask(&self, name: &str, args: &CtlArgs) -> ExitCode {
         match self {
@@ -73,7 +73,7 @@ impl CommonCommand {
     }
 }
 
-/// Asks a program that is running how it is.
+/// Queries a running program.
 #[derive(Debug, Parser)]
 #[command(version, disable_help_subcommand = true, arg_required_else_help = false)]
 struct Ctl {
@@ -83,8 +83,8 @@ struct Ctl {
     command: CommonCommand,
 }
 
-/// The command `ctl` of a program without other commands, as [`ctl`] reads it: for its manual page and
-/// its completions.
+/// The command `ctl` of a program without other commands, as [`ctl`] reads it: for its manual page
+/// and its completions.
 ///
 /// ```
 /// use clap::Command;
@@ -99,8 +99,8 @@ pub fn ctl_command() -> clap::Command {
     Ctl::command().name("ctl")
 }
 
-/// Does what `NAME ctl …` asks for, for a program without other commands, and returns its exit code;
-/// nothing where the arguments, the program's name first, don't begin with `ctl`.
+/// Runs `NAME ctl …` for a program without other commands, and returns its exit code. `None` if the
+/// arguments, the program's name first, don't begin with `ctl`.
 ///
 /// ```
 /// assert!(hotloop_ops::ctl("nf", ["nf", "--port", "net_null0"]).is_none());

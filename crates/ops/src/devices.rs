@@ -1,41 +1,41 @@
-//! Opening the devices that a command line names.
+//! Opens the devices that a command line names.
 
 use crate::PortSettings;
 use clap::Args;
 use hotloop_dpdk::{Eal, Error, Port, PortConfig};
 
-/// The word by which the user of a program trusts the peers of its net_memif devices.
+/// The word with which the user trusts the peers of net_memif devices.
 const TRUST: &str = "--trust-memif-peer";
 
-/// How the devices of a command line are opened: what holds for all of them. Whether a peer is trusted
-/// can only come from the command line that the process was started with, and not from one that is
-/// parsed in its place.
+/// How to open the devices of a command line. Only the command line that the process was started
+/// with can trust a peer, not one that the program parses in its place.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct DeviceArgs {
-    /// Open net_memif devices too. Their peer can then crash this program: by disconnecting, or by
-    /// what it writes to the memory that both share.
+    /// Open net_memif devices too. Their peer can crash this program: by disconnecting, or by
+    /// writing to the memory that both share.
     #[arg(long)]
     trust_memif_peer: bool,
-    /// What is set of the ports.
+    /// Settings of the ports.
     #[command(flatten)]
     settings: PortSettings,
 }
 
 impl DeviceArgs {
-    /// These for one port, with its own `settings` where the command line says nothing.
+    /// These arguments for one port, with the port's own `settings` for those that the command line
+    /// does not set.
     #[must_use]
     pub fn with(self, settings: PortSettings) -> Self {
         Self { settings: self.settings.or(settings), ..self }
     }
 
-    /// How the ports are configured.
+    /// The ports' configuration.
     #[must_use]
     pub fn port_config(self) -> PortConfig {
         self.settings.port_config()
     }
 
-    /// Opens a device, as [`Port::open_with`] does with [`port_config`](Self::port_config); one whose
-    /// peer has to be trusted, if that was said, by a word of the process's own command line.
+    /// Opens a device, as [`Port::open_with`] does with [`port_config`](Self::port_config). A
+    /// device with a peer is trusted if the process's own command line trusts peers.
     ///
     /// # Errors
     /// As [`Port::open_with`].
@@ -43,9 +43,9 @@ impl DeviceArgs {
         if !self.trust_memif_peer || !std::env::args_os().any(|word| word == TRUST) {
             return Port::open_with(eal, device, self.port_config());
         }
-        // SAFETY: 1. and 2. The user of the program has said on its command line that the peer can be
-        // trusted, which is what both ask for. No code can: Rust keeps the command line as the system
-        // gave it to the process.
+        // SAFETY: 1. and 2. Both require that the peer can be trusted. The user has claimed that on
+        // the command line, and no code can: Rust keeps the command line as the system gave it to
+        // the process.
         unsafe { Port::open_trusting_peer(eal, device, self.port_config()) }
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     fn a_peer_is_trusted_by_a_word_of_the_own_command_line() {
         let name = "a_peer_is_trusted_only_where_the_command_line_says_so";
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        // After `--` the word is the name of a test that is not there.
+        // After `--` the word is the name of a test that does not exist.
         let output = command.args([name, "--nocapture", "--", TRUST]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("trusted"), "{said}");

@@ -1,4 +1,4 @@
-//! What makes a program end with another exit code than 0.
+//! Turns errors of a program into its exit code.
 
 use crate::output::print;
 use crate::socket::SocketError;
@@ -8,14 +8,13 @@ use hotloop_engine::RunError;
 use hotloop_stage::Error;
 use std::process::ExitCode;
 
-/// Why a program ends early, or ends badly: for one that takes all its settings from its command line.
+/// Why a program fails, for one that takes all its settings from its command line.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// Help or the version was asked for: printed to standard output, exit code 0.
+    /// The user asked for help or the version: printed to standard output, exit code 0.
     #[error("{0}")]
     Help(String),
-    /// Something that was given to the program is wrong: exit code 2. One line that says what, and
-    /// what to give instead.
+    /// An argument, or something that it names, is wrong: exit code 2. One line, with a remedy.
     #[error("{0}")]
     Input(String),
     /// The run failed, or its packets are not accounted for: exit code 1.
@@ -51,14 +50,14 @@ impl From<RunError> for Failure {
 }
 
 impl From<SocketError> for Failure {
-    /// The path comes from the command line: without one there is no failure.
+    /// The path comes from the command line: the default path never fails.
     fn from(error: SocketError) -> Self {
         Self::Input(error.to_string())
     }
 }
 
 impl From<std::io::Error> for Failure {
-    /// The only thing that is written is standard output.
+    /// The program writes nothing but standard output.
     fn from(error: std::io::Error) -> Self {
         Self::Run(format!("standard output: {error}"))
     }
@@ -80,8 +79,8 @@ const fn is_input(error: &dpdk::Error) -> bool {
     )
 }
 
-/// What the parser says, as a failure: help and the version for standard output, what is wrong on one
-/// line with where to read on.
+/// Turns the parser's error into a failure: help and the version for standard output, or the error
+/// on one line with a pointer to `--help`.
 #[must_use]
 pub fn usage(error: &clap::Error) -> Failure {
     let text = error.render().to_string();
@@ -95,7 +94,7 @@ pub fn usage(error: &clap::Error) -> Failure {
     Failure::Input(format!("{problem}; --help shows what to write"))
 }
 
-/// What `main` returns, after saying on standard error what went wrong.
+/// Returns the exit code for `main`, and writes the error to standard error.
 #[must_use]
 pub fn exit_code(result: Result<(), Failure>) -> ExitCode {
     let failure = match result {

@@ -1,4 +1,4 @@
-//! SIGHUP, by which an operator asks a program to read its configuration again.
+//! Watches for SIGHUP, which asks a program to read its configuration again.
 
 use signal_hook::SigId;
 use signal_hook::consts::SIGHUP;
@@ -6,10 +6,10 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Says that SIGHUP came before anything watched for it.
+/// Set if SIGHUP came before anything watched for it.
 static EARLY: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Watches for SIGHUP, which no longer ends the process from then on: also not once this is dropped.
+/// Watches for SIGHUP, which no longer ends the process from then on, even after this is dropped.
 ///
 /// ```
 /// use hotloop_ops::Hangup;
@@ -30,32 +30,32 @@ pub struct Hangup {
 }
 
 impl Hangup {
-    /// Keeps SIGHUP from ending the process from now on: one that comes is kept for the first
-    /// [`watch`](Self::watch). The first thing that a program does which watches later, once it has
-    /// started: until then, SIGHUP's default action would end it.
+    /// Keeps SIGHUP from ending the process from now on; an early one is kept for the first
+    /// [`watch`](Self::watch). A program that watches later, once it has started, calls this first:
+    /// until then, SIGHUP's default action would end it.
     ///
     /// # Errors
-    /// The system's, where it lets no signal be handled.
+    /// The system lets no signal be handled.
     pub fn expect() -> io::Result<()> {
         let flag = EARLY.get_or_init(Arc::default);
         signal_hook::flag::register(SIGHUP, Arc::clone(flag)).map(drop)
     }
 
-    /// Begins to watch.
+    /// Starts to watch.
     ///
     /// # Errors
-    /// The system's, where it lets no signal be handled.
+    /// The system lets no signal be handled.
     pub fn watch() -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         let id = signal_hook::flag::register(SIGHUP, Arc::clone(&flag))?;
-        // In this order none is missed; one that comes in between is reported once.
+        // In this order no signal is missed; one that comes in between is reported once.
         if EARLY.get().is_some_and(|early| early.swap(false, Ordering::Relaxed)) {
             flag.store(true, Ordering::Relaxed);
         }
         Ok(Self { flag, id })
     }
 
-    /// Whether SIGHUP has come since this was last asked: once for any number of them.
+    /// Whether SIGHUP has come since the last call, any number of times.
     #[must_use]
     pub fn came(&self) -> bool {
         self.flag.swap(false, Ordering::Relaxed)

@@ -1,37 +1,37 @@
-//! What cores do when there is nothing to do, as a command line says it.
+//! The argument for what idle cores do.
 
 use clap::{Args, ValueEnum};
 use hotloop_engine::Idle;
 
-/// What cores do when there is nothing to do, as a command line says it.
+/// The argument for what idle cores do.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct IdleArgs {
-    /// What a core does when it has polled and found nothing. Only `adaptive` makes system calls, except that
-    /// cores which share a CPU hand it over to each other [default: spin].
+    /// How a core idles after a poll that found nothing. Only `adaptive` makes system calls, except
+    /// that cores which share a CPU hand it over to each other [default: spin].
     #[arg(long, value_name = "MODE", value_enum)]
     idle: Option<Mode>,
 }
 
-/// What `--idle` takes.
+/// Values of `--idle`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Mode {
     /// Polls again at once: the least latency.
     Spin,
-    /// Executes the CPU's pause hint first, up to 64 times in a row, which leaves execution units to
-    /// another core that shares them; the next packet waits some microseconds for it at most.
+    /// Executes the CPU's pause hint first, up to 64 times in a row, which leaves execution units
+    /// to another core that shares them. A packet may wait for it some microseconds.
     Pause,
-    /// Sleeps while few packets come, for 150 microseconds at most, which a packet may wait for.
+    /// Sleeps while few packets come. A packet may wait for it up to 150 microseconds.
     Adaptive,
 }
 
 impl IdleArgs {
-    /// What to give to [`Plan::idle`](hotloop_engine::Plan::idle).
+    /// The argument for [`Plan::idle`](hotloop_engine::Plan::idle).
     #[must_use]
     pub fn idle(self) -> Idle {
         self.given().unwrap_or_default()
     }
 
-    /// What the command line says, where it says anything.
+    /// The value on the command line, if given.
     #[must_use]
     pub const fn given(self) -> Option<Idle> {
         match self.idle {

@@ -1,51 +1,51 @@
-//! Running a program built on hotloop: its control socket, what `ctl` asks there, SIGHUP, and what it
-//! writes.
+//! Operates a running program built on hotloop: control socket, `ctl`, metrics, signals, and
+//! messages.
 //!
-//! - [`Socket`] is the control socket, at [`socket_path`] or where [`ControlArgs`] say. One JSON
-//!   object a line goes each way: `{"command": "status"}`, `{"ok": …}` or `{"error": "…"}`.
+//! - [`Socket`] is the control socket, at [`socket_path`] or as [`ControlArgs`] set it. Requests
+//!   and answers are JSON objects, one per line: `{"command": "status"}`, `{"ok": …}` or `{"error":
+//!   "…"}`.
 //! - [`operate`], or [`Operation`] for a program with commands of its own, is the control thread's
-//!   loop: it waits for what ends the run, and answers clients meanwhile.
-//! - [`CtlArgs`], [`CommonCommand`] and [`ctl`] are the other side: `PROGRAM ctl status`, for people
-//!   as [`Table`]s, with `--json` for programs. [`ask`] is what they ask by.
-//! - [`Hangup`] says that SIGHUP came.
-//! - [`Metrics`] serves metrics for Prometheus where [`MetricsArgs`] say: those of every program, and
-//!   what the program adds to a [`Scrape`].
-//! - `ctl capture` writes what passes a running program to a capture file, as [`CaptureArgs`] say.
-//! - With feature `dpdk`, `RunArgs` are what a program that runs one graph takes on its command line,
-//!   and `DeviceArgs` open the devices that it names, as `PortSettings` say.
-//! - [`IdleArgs`] say what cores do when there is nothing to do.
-//! - [`main()`] is the whole of a program's `main`, and [`program`] that of one with commands: what it
-//!   says, by `tracing`'s events, goes to
-//!   standard error as [`LogArgs`] say. [`print()`] writes data to standard output and [`Output`] does
-//!   for a program that runs.
-//! - [`run`] runs a plan with no more capabilities than the program needs from then on, on CPUs that
-//!   no other program of the same control folder has taken ([`place`]), and watches its threads:
-//!   [`Watching`] says how, [`StallArgs`] on a command line.
-//! - [`load_figures`] say how far each core is from its limit.
-//! - [`notify`] notifies systemd of how the program is.
+//!   loop: it waits for the end of the run, and answers clients meanwhile.
+//! - [`CtlArgs`], [`CommonCommand`] and [`ctl`] are the client: `PROGRAM ctl status`, for people as
+//!   [`Table`]s, with `--json` for programs. They send requests by [`ask`].
+//! - [`Hangup`] reports SIGHUP.
+//! - [`Metrics`] serves metrics for Prometheus as [`MetricsArgs`] set it: those of every program,
+//!   and those that the program adds to a [`Scrape`].
+//! - `ctl capture` writes a running program's packets to a capture file, as [`CaptureArgs`] set it.
+//! - With feature `dpdk`, `RunArgs` are the arguments of a program that runs one graph, and
+//!   `DeviceArgs` open the devices that it names, with `PortSettings`.
+//! - [`IdleArgs`] set what idle cores do.
+//! - [`main()`] is a program's whole `main`, and [`program`] that of one with commands. Messages,
+//!   `tracing`'s events, go to standard error in the format of [`LogArgs`]. [`print()`] writes data
+//!   to standard output, and [`Output`] does for a running program.
+//! - [`run`] runs a plan on CPUs that no other program of the same control folder has taken
+//!   ([`place`]), with no more capabilities than the program needs from then on. It watches the
+//!   run's threads as [`Watching`] and [`StallArgs`] set it.
+//! - [`load_figures`] return each core's load.
+//! - [`notify`] notifies systemd of the program's state.
 //!
 //! # Guarantees
 //!
-//! - The packet path knows nothing of all this: it is done on the control thread, which reads what
-//!   the cores have counted.
-//! - No client blocks the control thread or makes it grow, whatever it sends or leaves unread:
-//!   nothing waits for clients, there are at most [`CLIENT_COUNT_MAX`], and each has one request of
+//! - The packet path takes no part in any of this: the control thread does it, and reads the cores'
+//!   counters.
+//! - No client blocks the control thread or makes it grow, whatever it sends or leaves unread.
+//!   Nothing waits for clients; there are at most [`CLIENT_COUNT_MAX`], and each has one request of
 //!   at most 64 KiB and one answer of at most 16 MiB.
-//! - Nor does a client that scrapes metrics: their thread serves at most [`SCRAPE_COUNT_MAX`], each for
-//!   at most [`SCRAPE_WAIT`], and has the control thread collect at most 10 times a second. Clients share
-//!   places by their addresses, and wait for one in the order in which they come.
+//! - Nor does a client that scrapes metrics. Their thread serves at most [`SCRAPE_COUNT_MAX`], each
+//!   for at most [`SCRAPE_WAIT`], and has the control thread collect at most 10 times a second.
+//!   Clients share places by their addresses, and wait for one in the order in which they come.
 //! - Only the user that the program runs as, and root, can connect. The socket has mode 0600 before
 //!   it has a path.
-//! - A running program's socket is never taken away by a second one; one that was left behind is
-//!   replaced. Both hold where programs start at the same time.
-//! - Nothing that happens to standard error ends or delays a program: messages wait in a queue of
-//!   1 MiB for a thread that writes them. What is lost is counted
-//!   and, where it can be, said. One place in the source writes at most 100 messages in 10 s. What is
-//!   left at the end, such as the error that ends the program, is written by the thread that ends it,
-//!   however busy the machine is: only a standard error that takes nothing for [`EXIT_WAIT`] is given up.
-//! - While packets pass, no thread has a capability but the control thread and those that say what
-//!   they [`keep`](hotloop_privileges::keep).
-//! - Asking ends in time, also where a program is stuck.
+//! - A second program never takes a running program's socket away, but it replaces one left by a
+//!   program that ended. Both hold if programs start at the same time.
+//! - Standard error never ends or delays a program: messages wait in a queue of 1 MiB for a thread
+//!   that writes them. Lost messages are counted and, if possible, reported. One place in the
+//!   source writes at most 100 messages in 10 s. The thread that ends the program writes the
+//!   remaining messages, such as the final error, however busy the machine is. It gives up only if
+//!   standard error takes nothing for [`EXIT_WAIT`].
+//! - While packets pass, no thread has a capability but the control thread and threads that declare
+//!   theirs ([`keep`](hotloop_privileges::keep)).
+//! - A request ends in time, even if the program is stuck.
 //!
 //! # Example
 //!
@@ -79,14 +79,14 @@
 //!
 //! # Unsafe code
 //!
-//! - `devices`: one block. Opening a net_memif device is unsafe, and is done where `--trust-memif-peer` is
-//!   a word of the command line that the process was started with.
+//! - `devices`: one block. Opening a net_memif device is unsafe, and needs the word
+//!   `--trust-memif-peer` on the command line that the process was started with.
 //!
 //! # Limits
 //!
-//! Linux only. An answer is made on the control thread, which does nothing else meanwhile: what takes
-//! long belongs on another thread, with [`Reply::later`]. A request waits up to [`TURN`] before it is
-//! looked at. A user who may connect may do everything.
+//! Linux only. The control thread makes an answer and does nothing else meanwhile: slow work belongs
+//! on another thread, with [`Reply::later`]. A request waits up to [`TURN`] before it is read. A user
+//! who may connect may do everything.
 #![deny(unsafe_code)]
 
 mod arguments;
@@ -95,7 +95,7 @@ mod common;
 mod cpus;
 mod ctl;
 #[cfg(feature = "dpdk")]
-#[allow(unsafe_code, reason = "a command line can say that a peer is to be trusted")]
+#[allow(unsafe_code, reason = "the command line can trust a peer")]
 mod devices;
 mod diagnostics;
 mod failure;

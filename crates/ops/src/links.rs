@@ -1,4 +1,4 @@
-//! The links of a run's devices: which has lost one, and which has got it back; and what devices count.
+//! Watches the links of a run's devices, and returns the devices' counters.
 
 use hotloop_engine::Control;
 use hotloop_stage::{Device, LinkState, Reopening};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the control thread looks: what has gone is named well within a second.
+/// How often the control thread checks the links: a lost one is reported well within a second.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Looks at the links of a run's devices, and says what has changed.
+/// Checks the links of a run's devices, and logs changes.
 pub(crate) struct Links {
     devices: Vec<(Arc<dyn Device>, Option<LinkState>)>,
     due: Instant,
@@ -22,7 +22,7 @@ impl Links {
         Self { devices, due: Instant::now() }
     }
 
-    /// Looks, where it is time to, and logs what has changed.
+    /// Checks the links, if it is time to, and logs changes.
     pub(crate) fn turn(&mut self) {
         let now = Instant::now();
         if now < self.due {
@@ -49,7 +49,7 @@ impl Links {
     }
 }
 
-/// What a device without its interface waits for.
+/// How to bring back a device without its interface.
 fn what_helps(device: &dyn Device) -> &'static str {
     match device.reopen() {
         Ok(Reopening::Impossible) => "the program is started again",
@@ -57,7 +57,7 @@ fn what_helps(device: &dyn Device) -> &'static str {
     }
 }
 
-/// Tries to open a device again after its interface went away.
+/// Tries to reopen a device after its interface went away.
 fn reopen(device: &dyn Device) {
     match device.reopen() {
         Ok(Reopening::Done) => {
@@ -72,7 +72,7 @@ fn reopen(device: &dyn Device) {
     }
 }
 
-/// Each device, its link, and what it has counted since it was started, for `status`.
+/// Each device, its link, and its counters since its start, for `status`.
 pub(crate) fn to_json(control: &Control<'_>) -> Vec<Value> {
     let device = |device: Arc<dyn Device>| {
         let link = device.link_state().map(|state| state.to_string());
@@ -92,7 +92,7 @@ pub(crate) fn to_json(control: &Control<'_>) -> Vec<Value> {
     control.devices().into_iter().map(device).collect()
 }
 
-/// Every figure of each device that has any, by the driver's own names: the answer to `xstats`.
+/// Every figure of each device that has any, under the driver's own names: the answer to `xstats`.
 pub(crate) fn xstats(control: &Control<'_>) -> Value {
     let device = |device: Arc<dyn Device>| {
         let xstats: serde_json::Map<_, _> =

@@ -1,10 +1,10 @@
-//! Notifies systemd of how the program is (sd_notify(3)), where it listens: `NOTIFY_SOCKET` names a socket, and
-//! `WATCHDOG_USEC` says how often it wants to know that the program is alive.
+//! Notifies systemd of the program's state (sd_notify(3)), if it asks for that: `NOTIFY_SOCKET`
+//! names a socket, and `WATCHDOG_USEC` sets how often it wants to hear that the program is alive.
 //!
-//! [`run`](crate::run) says when the program is ready and when it stops, and that it is alive while its
-//! workers and its control thread are. A program that reads its configuration again says so by
-//! [`reloading`] and [`ready`]. A manager that does not listen costs nothing, and one that does not take a message does
-//! not delay the program.
+//! [`run`](crate::run) announces that the program is ready, that it stops, and that it is alive as
+//! long as its workers and its control thread are. A program that reads its configuration again
+//! announces that by [`reloading`] and [`ready`]. Without a manager nothing is sent, and one that
+//! takes no message does not delay the program.
 
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::time::{ClockId, clock_gettime};
@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The manager that has started this process, where one listens.
+/// The manager that has started this process, if one listens.
 static MANAGER: OnceLock<Option<Notifier>> = OnceLock::new();
 
 /// The socket of systemd.
@@ -26,11 +26,11 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Sends to the socket that an address in the form of `NOTIFY_SOCKET` names: a path, or `@` and the
-    /// name of an abstract socket (unix(7)).
+    /// Opens a socket to an address in the form of `NOTIFY_SOCKET`: a path, or `@` and the name of
+    /// an abstract socket (unix(7)).
     ///
     /// # Errors
-    /// An address of another form or too long; the system grants no socket.
+    /// The address has another form or is too long, or the system refuses a socket.
     pub fn to(address: &std::ffi::OsStr) -> io::Result<Self> {
         let bytes = address.as_bytes();
         let manager = match bytes.first() {
@@ -48,10 +48,10 @@ impl Notifier {
         Ok(Self { socket, manager })
     }
 
-    /// Sends a message: lines of `NAME=value`. It never waits.
+    /// Sends a message, lines of `NAME=value`, without waiting.
     ///
     /// # Errors
-    /// The manager is gone, or does not take it now.
+    /// The manager is gone, or does not take the message now.
     pub fn send(&self, message: &str) -> io::Result<()> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         Ok(rustix::net::sendto(&self.socket, message.as_bytes(), flags, &self.manager).map(drop)?)
@@ -61,7 +61,7 @@ impl Notifier {
 /// Whether another process is the service now.
 static IS_LEFT: AtomicBool = AtomicBool::new(false);
 
-/// Sends to the manager that has started this process, where one listens.
+/// Sends to the manager that has started this process, if one listens.
 fn notify(message: &str) {
     if IS_LEFT.load(Relaxed) {
         return;
@@ -76,38 +76,40 @@ fn notify(message: &str) {
     }
 }
 
-/// Says that the program is ready: its cores run, with this configuration or another.
+/// Announces that the program is ready: its cores run, with this configuration or another.
 pub fn ready() {
     notify("READY=1\nSTATUS=running");
 }
 
-/// Says that this process is the service now, in place of the one that was: it takes over, and that one is about to
-/// end. systemd takes this only from processes that `NotifyAccess=` lets say so.
+/// Announces that this process replaces the service's current one, which is about to end. systemd
+/// takes this only from processes that `NotifyAccess=` allows.
 pub fn take_over() {
     notify(&format!("MAINPID={}\nSTATUS=taking over", std::process::id()));
 }
 
-/// Leaves it to another process to say how the service is: this one is about to end, and the service goes on.
+/// Leaves further notifications to another process: this one is about to end, and the service goes
+/// on.
 pub fn leave() {
     IS_LEFT.store(true, Relaxed);
 }
 
-/// The program is about to end.
+/// Announces that the program is about to end.
 pub(crate) fn stopping() {
     notify("STOPPING=1\nSTATUS=stopping");
 }
 
-/// The program is alive.
+/// Announces that the program is alive.
 pub(crate) fn watchdog() {
     notify("WATCHDOG=1");
 }
 
-/// Says how the program is, in one line for people: `systemctl status` shows it.
+/// Sets the status line for people, as in `systemctl status`.
 pub fn status(text: &str) {
     notify(&format!("STATUS={}", text.replace('\n', " ")));
 }
 
-/// Says that the program reads its configuration again. [`ready`] follows, whatever came of it.
+/// Announces that the program reads its configuration again. [`ready`] follows, even after a
+/// failure.
 pub fn reloading() {
     // systemd orders messages by the time of CLOCK_MONOTONIC.
     let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
@@ -117,14 +119,14 @@ pub fn reloading() {
     ));
 }
 
-/// How often the manager is to hear that the program is alive: twice in the time after which it
-/// would end it. Nothing where it does not want to know.
+/// The time between two [`watchdog`] messages: half of the manager's timeout. `None` if it has no
+/// watchdog.
 pub(crate) fn watchdog_interval() -> Option<Duration> {
     let variable = |name: &str| std::env::var(name).ok();
     interval(variable("WATCHDOG_USEC")?, variable("WATCHDOG_PID"), std::process::id())
 }
 
-/// Half of what `WATCHDOG_USEC` says, unless `WATCHDOG_PID` says that another process is meant.
+/// Half of `WATCHDOG_USEC`, unless `WATCHDOG_PID` names another process.
 fn interval(usec: String, meant: Option<String>, own: u32) -> Option<Duration> {
     let is_meant = meant.is_none_or(|meant| meant == own.to_string());
     let usec: u64 = usec.parse().ok().filter(|&usec| usec > 0 && is_meant)?;

@@ -10,15 +10,14 @@ use crate::socket::Socket;
 use hotloop_engine::{Control, Waited};
 use std::time::{Duration, Instant};
 
-/// How long a turn of the control thread waits.
+/// The length of a turn of the control thread.
 pub const TURN: Duration = Duration::from_millis(5);
 
-/// Runs until SIGINT or SIGTERM, the end of `duration`, the end of every source, or a stage's panic,
-/// and says which it was. Clients of the socket are answered meanwhile: `status`, `counters`, `xstats` and
-/// `capture`. What is captured ends with it.
+/// Runs until SIGINT or SIGTERM, the end of `duration`, the end of every source, or a stage's
+/// panic, and returns which it was. Meanwhile it answers clients of the socket: `status`,
+/// `counters`, `xstats` and `capture`. Captures end with it.
 ///
-/// For a program that has other commands, or other things to do on its control thread, there is
-/// [`Operation`].
+/// A program with other commands, or other work on its control thread, uses [`Operation`].
 pub fn operate(
     control: &Control<'_>,
     socket: Option<&mut Socket>,
@@ -78,8 +77,8 @@ pub struct Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// The loop of a run that is to end after `duration`, where there is one. Where there is no
-    /// socket, nobody is answered.
+    /// The loop of a run that ends after `duration`, if given. Without a socket there are no
+    /// clients.
     #[must_use]
     pub fn new(
         control: &'a Control<'a>,
@@ -99,20 +98,20 @@ impl<'a> Operation<'a> {
         self
     }
 
-    /// Has the comment of each packet in a capture say what `annotate` knows of it, beside the reason for which it was
-    /// dropped. It is called on the threads of captures.
+    /// Sets the function that comments on each packet in a capture, beside the drop reason. It is
+    /// called on the threads of captures.
     #[must_use]
     pub fn with_annotations(mut self, annotate: Annotate) -> Self {
         self.captures.annotate(annotate);
         self
     }
 
-    /// Answers clients and scrapes, logs changes of links, then waits for [`TURN`], or for less where the run ends
-    /// before. Returns why it ends; nothing where it goes on.
+    /// Answers clients and scrapes, logs changes of links, then waits for [`TURN`], or less if the
+    /// run ends before. Returns why the run ends, or `None` if it goes on.
     ///
-    /// `status` and `counters` are answered from what the engine counts; `answer` is asked for all
-    /// other commands, and ends with [`Request::unknown`]. What takes longer than a few milliseconds
-    /// is a [`Reply::later`].
+    /// `status` and `counters` are answered from the engine's counts. `answer` handles all other
+    /// commands, and ends with [`Request::unknown`]. Work that takes longer than a few milliseconds
+    /// belongs in a [`Reply::later`].
     pub fn turn<R: Into<Reply>>(
         &mut self,
         answer: &mut dyn FnMut(&Request) -> R,

@@ -1,4 +1,4 @@
-//! Standard output, to which data goes: the one place that writes there.
+//! Writes data to standard output, and is the only module that does.
 
 use crate::queue::Queue;
 use hotloop_privileges::{Capabilities, keep};
@@ -7,11 +7,11 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the end of a program that runs waits for a standard output that takes nothing.
+/// The longest wait, at the end of a running program, for a standard output that takes nothing.
 pub const OUTPUT_WAIT: Duration = Duration::from_secs(2);
 
-/// Writes text to standard output, for a command that answers and ends: it waits for a reader as long
-/// as it takes. A reader that has gone away is no error: it has seen enough.
+/// Writes text to standard output, for a command that answers and ends: it waits for a reader as
+/// long as it takes. A reader that has gone away is no error: it has seen enough.
 ///
 /// # Errors
 /// The system's, such as a full disk.
@@ -20,8 +20,8 @@ pub fn print(text: &str) -> io::Result<()> {
     gone_is_fine(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
 }
 
-/// As [`print()`], for the report of a program that has run: gives up a standard output that takes
-/// nothing for [`OUTPUT_WAIT`].
+/// As [`print()`], for the report of a program that has run: gives up after [`OUTPUT_WAIT`] if
+/// standard output takes nothing.
 ///
 /// # Errors
 /// As [`Output::finish`].
@@ -38,8 +38,8 @@ fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Standard output of a program that runs. A thread writes, so that nothing else waits for a reader:
-/// text that finds no room in a queue of 1 MiB is lost, and [`finish`](Self::finish) says so.
+/// Standard output of a running program. A thread writes, so that nothing else waits for a reader.
+/// Text that finds no room in a queue of 1 MiB is lost, and [`finish`](Self::finish) reports that.
 ///
 /// ```
 /// let output = hotloop_ops::Output::start()?;
@@ -57,7 +57,7 @@ impl Output {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system grants no thread.
+    /// The system refuses a thread.
     pub fn start() -> io::Result<Self> {
         let queue = Arc::new(Queue::default());
         let writing = Arc::clone(&queue);
@@ -73,18 +73,18 @@ impl Output {
         self.queue.push(text.as_bytes().to_vec());
     }
 
-    /// Whether the reader has gone away: there is nobody to print for.
+    /// Whether the reader has gone away.
     #[must_use]
     pub fn is_unread(&self) -> bool {
         self.queue.failure() == Some(io::ErrorKind::BrokenPipe)
     }
 
-    /// Writes what is left, on the calling thread. Gives up a standard output that takes nothing for
-    /// [`OUTPUT_WAIT`].
+    /// Writes the rest on the calling thread. Gives up after [`OUTPUT_WAIT`] if standard output
+    /// takes nothing.
     ///
     /// # Errors
-    /// Something was not written: the system's reason, or that nobody reads. A reader that has gone
-    /// away is no error.
+    /// Text was not written: the system's reason, or a reader that does not read. A reader that has
+    /// gone away is no error.
     pub fn finish(&self) -> io::Result<()> {
         finish(&self.queue)
     }

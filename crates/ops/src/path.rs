@@ -1,14 +1,15 @@
-//! Where a program's control socket is when nobody says otherwise.
+//! The default path of a program's control socket.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The folder of all control sockets, under the folder for what lives while its user is logged in.
+/// The folder of all control sockets, below the folder for files that live while their user is
+/// logged in.
 const FOLDER: &str = "hotloop";
 
-/// Where the control socket of the program `name` is when nobody says otherwise:
-/// `$XDG_RUNTIME_DIR/hotloop/NAME.sock`, or `/run/hotloop/NAME.sock` where that variable is not set
-/// or is no absolute path (the XDG Base Directory Specification has such a value ignored).
+/// The default path of the control socket of the program `name`:
+/// `$XDG_RUNTIME_DIR/hotloop/NAME.sock`, or `/run/hotloop/NAME.sock` if that variable is not set or
+/// is no absolute path, which the XDG Base Directory Specification ignores.
 ///
 /// ```
 /// let path = hotloop_ops::socket_path("my-balancer");
@@ -19,7 +20,7 @@ pub fn socket_path(name: &str) -> PathBuf {
     path_in(std::env::var_os("XDG_RUNTIME_DIR"), name)
 }
 
-/// The folders in which control sockets may be: of this user, and of the system.
+/// The default folders of control sockets: that of this user, and that of the system.
 #[must_use]
 pub fn socket_folders() -> [PathBuf; 2] {
     let folder = |variable| path_in(variable, "").parent().map_or_else(PathBuf::new, PathBuf::from);

@@ -1,36 +1,36 @@
-//! What an operator may set of a port: its descriptors, its mempool and its RSS.
+//! The settings of a port: its descriptors, its mempool and its RSS.
 
 use clap::{Args, value_parser};
 use hotloop_dpdk::{MempoolConfig, PortConfig, RssConfig, RssFields};
 use std::fmt;
 
-/// What an operator may set of a port, by flags or in a configuration. What is `None` is as
-/// [`PortConfig::default`] has it.
+/// Settings of a port, from flags or a configuration. `None` stands for the value of
+/// [`PortConfig::default`].
 #[derive(Args, Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct PortSettings {
-    /// RX descriptors of each queue, rounded to what the device can do [default: 1024].
+    /// RX descriptors of each queue, rounded to what the device supports [default: 1024].
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
     pub rx_descriptors: Option<u16>,
-    /// TX descriptors of each queue, rounded to what the device can do [default: 1024].
+    /// TX descriptors of each queue, rounded to what the device supports [default: 1024].
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
     pub tx_descriptors: Option<u16>,
-    /// Mbufs in the mempool of each port, at least; without it, as many as descriptors, rings and
-    /// caches can hold.
+    /// The least number of mbufs in the mempool of each port; by default, the number that
+    /// descriptors, rings and caches can hold.
     #[arg(
         long,
         value_name = "N",
         value_parser = value_parser!(u32).range(1..=i64::from(MempoolConfig::MBUF_COUNT_MAX))
     )]
     pub mbufs: Option<u32>,
-    /// What RSS hashes to spread packets over RX queues, as far as the device can: ip, tcp and udp
-    /// with commas between them, or none, which leaves all packets to queue 0
+    /// Fields that RSS hashes to spread packets over RX queues, as far as the device supports them:
+    /// ip, tcp and udp with commas between them, or none, which leaves all packets to queue 0
     /// [default: ip,tcp,udp].
     #[arg(long, value_name = "FIELDS", value_parser = Self::rss_fields)]
     pub rss: Option<RssFields>,
 }
 
 impl PortSettings {
-    /// These, and `others` where these say nothing.
+    /// These settings, with those of `others` for the ones not set.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl PortSettings {
         }
     }
 
-    /// How a port is configured by them.
+    /// The port's configuration with these settings.
     #[must_use]
     pub fn port_config(self) -> PortConfig {
         let PortConfig { rx_descriptor_count, tx_descriptor_count, mbuf_count_min, rss, .. } =
@@ -59,7 +59,7 @@ impl PortSettings {
     /// `none`.
     ///
     /// # Errors
-    /// Anything else, with what to write.
+    /// Any other text, with a remedy.
     pub fn rss_fields(text: &str) -> Result<RssFields, String> {
         if text == "none" {
             return Ok(RssFields::NONE);
@@ -73,7 +73,7 @@ impl PortSettings {
         text.split(',').try_fold(RssFields::NONE, |fields, name| Ok(fields | field(name)?))
     }
 
-    /// What [`rss_fields`](Self::rss_fields) would read as these RSS fields, where some are set.
+    /// The text that [`rss_fields`](Self::rss_fields) reads as these RSS fields, if any are set.
     #[must_use]
     pub fn rss_text(self) -> Option<String> {
         self.rss.map(|fields| fields.to_string().replace('+', ","))
@@ -81,7 +81,7 @@ impl PortSettings {
 }
 
 impl fmt::Display for PortSettings {
-    /// What is set, each with a comma before it.
+    /// The settings, each with a comma before it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |f: &mut fmt::Formatter<'_>, what: &str, count: Option<u32>| {
             count.map_or(Ok(()), |count| write!(f, ", {what} {count}"))

@@ -1,4 +1,4 @@
-//! What a program keeps of its rights once it runs.
+//! Reduces a program's rights to those that it needs while it runs.
 
 use crate::cpus::place;
 use hotloop_engine::{Control, Graph, Plan, Report, RunError};
@@ -6,16 +6,17 @@ use hotloop_privileges::{Capabilities, Thread, keep, threads};
 use rustix::thread::set_no_new_privs;
 use std::io;
 
-/// What the control thread of every program keeps, where it was given them: a port that is closed puts
-/// its interface in order, and one whose interface was deleted and made anew is opened again.
+/// The capabilities that the control thread of every program keeps, if it was given them. It needs
+/// them to put the interface of a closed port in order, and to reopen a port after its interface
+/// was deleted and made anew.
 pub const CONTROL: Capabilities =
     Capabilities::NET_ADMIN.union(Capabilities::NET_RAW).union(Capabilities::IPC_LOCK);
 
-/// The first thing that a program does, ahead of its first thread: no program that it starts gets more
-/// rights than it has, and EAL's own threads get none.
+/// Called before the program starts its first thread: no program that it starts gets more rights
+/// than it has, and EAL's own threads get none.
 ///
 /// # Errors
-/// The kernel's, where it knows no such thing.
+/// The kernel does not support it.
 pub(crate) fn begin() -> io::Result<()> {
     #[cfg(feature = "dpdk")]
     hotloop_dpdk::Eal::visit_threads(keep_none);
@@ -26,7 +27,7 @@ fn keep_none() {
     keep(Capabilities::empty());
 }
 
-/// As [`Plan::run`], as far as it is about capabilities and signals: [`run`](crate::run).
+/// The part of [`run`](crate::run) about capabilities and signals, around [`Plan::run`].
 pub(crate) fn run_begun<T>(
     plan: Plan<impl Graph>,
     kept: Capabilities,

@@ -1,4 +1,4 @@
-//! What every program does first and last.
+//! The frame of every program: the beginning and the end of its `main`.
 
 use crate::ctl::ctl;
 use crate::failure::{Failure, exit_code, usage};
@@ -7,8 +7,8 @@ use clap::Parser;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Runs a program without commands of its own: reads its arguments and calls `run` with them, within
-/// [`program`]; `NAME ctl …` asks one that runs.
+/// Runs a program without commands of its own: parses its arguments and calls `run` with them,
+/// within [`program`]. `NAME ctl …` queries one that runs.
 pub fn main<C: Parser>(name: &'static str, run: impl FnOnce(C) -> Result<(), Failure>) -> ExitCode {
     program(name, || {
         let args = std::env::args_os();
@@ -16,22 +16,23 @@ pub fn main<C: Parser>(name: &'static str, run: impl FnOnce(C) -> Result<(), Fai
     })
 }
 
-/// Reads arguments, the program's name first.
+/// Parses arguments, the program's name first.
 ///
 /// # Errors
-/// [`Failure::Help`] where help or the version is wanted, [`Failure::Input`] where an argument is
-/// wrong or missing.
+/// [`Failure::Help`] for help or the version, [`Failure::Input`] if an argument is wrong or
+/// missing.
 pub fn parse<C: Parser>(
     args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> Result<C, Failure> {
     C::try_parse_from(args).map_err(|error| usage(&error))
 }
 
-/// Runs a program, from the first line of its `main` to the last: what it says by `tracing`'s events
-/// goes to standard error without ever waiting for it, panics among them. What is left at the end, such as
-/// the error that ends it, the calling thread writes itself, and gives up only a standard error that takes
-/// nothing for [`EXIT_WAIT`](crate::EXIT_WAIT). Nothing that it starts can have more rights
-/// than it has (no_new_privs, prctl(2)), and EAL's own threads have no capabilities.
+/// Runs a program, from the first line of its `main` to the last. Its messages, `tracing`'s events
+/// and panics, go to standard error without ever waiting for it. At the end, the calling thread
+/// writes the remaining ones itself, such as the error that ends the program. It gives up after
+/// [`EXIT_WAIT`](crate::EXIT_WAIT) if standard error takes nothing. Nothing that the program starts
+/// can have more rights than it has (no_new_privs, prctl(2)), and EAL's own threads have no
+/// capabilities.
 ///
 /// ```no_run
 /// use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! A bounded queue of lines, and the loop that writes them: a thread that has a line never waits for
-//! the file that it goes to. The thread that ends the program writes what is left itself.
+//! A bounded queue of lines, and the loop that writes them: a thread that pushes a line never waits
+//! for the file. The thread that ends the program writes the rest itself.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many bytes of lines wait at most. One line is taken whatever its length.
+/// The most bytes of lines that wait. A single line is taken whatever its length.
 pub(crate) const QUEUE_BYTES_MAX: usize = 1 << 20;
 
-/// How many bytes are written at once: a pipe that takes anything takes as many without a wait
+/// The most bytes written at once: a pipe that takes any bytes takes this many without a wait
 /// (PIPE_BUF, pipe(7)).
 const WRITE_BYTES_MAX: usize = 4096;
 
-/// How soon a file that can't take anything now is tried again, where it says so instead of blocking.
+/// The time before a non-blocking file that is full is tried again.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// Lines on their way to a file.
@@ -30,20 +30,20 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     lines: VecDeque<Vec<u8>>,
-    /// The length of them all.
+    /// The length of all lines.
     bytes: usize,
     /// A line has been taken out and is being written.
     is_writing: bool,
-    /// Another thread than the writing one writes what is left.
+    /// Another thread than the writing one writes the rest.
     is_finishing: bool,
-    /// How many bytes files have taken.
+    /// Number of bytes that files have taken.
     taken_bytes: u64,
     is_woken: bool,
-    /// Why the last line that could not be written was not.
+    /// The error of the last line that could not be written.
     failure: Option<io::Error>,
 }
 
-/// What the writing thread knows when there is nothing left to write.
+/// The state of the writing thread when there is nothing left to write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle {
     /// The last line was written.
@@ -55,7 +55,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a line, with its line feed. Where there is no room, it is counted as lost.
+    /// Adds a line, with its line feed. If there is no room, it is counted as lost.
     pub(crate) fn push(&self, line: Vec<u8>) {
         let mut state = self.lock();
         if !state.lines.is_empty() && state.bytes + line.len() > QUEUE_BYTES_MAX {
@@ -74,19 +74,19 @@ impl Queue {
         self.lost_count.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Lines that found no room, or could not be written.
+    /// Number of lines that found no room, or could not be written.
     pub(crate) fn lost_count(&self) -> u64 {
         self.lost_count.load(Ordering::Relaxed)
     }
 
-    /// Makes the writing thread look at what there is to do.
+    /// Wakes the writing thread.
     pub(crate) fn wake(&self) {
         self.lock().is_woken = true;
         self.changed.notify_all();
     }
 
-    /// Writes what is left to `file` on the calling thread, after the line that the writing thread has
-    /// begun. Gives up where neither takes anything for `wait`. Returns whether nothing is left.
+    /// Writes the rest to `file` on the calling thread, after the line that the writing thread has
+    /// begun. Gives up if neither takes anything for `wait`. Returns whether nothing is left.
     pub(crate) fn finish(&self, file: BorrowedFd<'_>, wait: Duration) -> bool {
         self.lock().is_finishing = true;
         let is_finished = self.finish_in(&mut InTime { file, wait, end: None }, wait);
@@ -115,18 +115,18 @@ impl Queue {
         }
     }
 
-    /// Why the last line that could not be written was not.
+    /// The error of the last line that could not be written.
     pub(crate) fn failure(&self) -> Option<io::ErrorKind> {
         self.lock().failure.as_ref().map(io::Error::kind)
     }
 
-    /// As [`failure`](Self::failure), in the system's words. It is known no longer.
+    /// As [`failure`](Self::failure), in the system's words. Forgets the error.
     pub(crate) fn take_failure(&self) -> Option<io::Error> {
         self.lock().failure.take()
     }
 
-    /// Writes whatever comes, for ever. `idle` is called when there is nothing to write; it may push
-    /// lines, and returns when it is to be called again.
+    /// Writes lines for ever. Calls `idle` when there is nothing to write; it may push lines, and
+    /// returns the time of its next call.
     pub(crate) fn write_to(
         &self,
         output: &mut dyn Write,
@@ -142,13 +142,13 @@ impl Queue {
         }
     }
 
-    /// Writes a line, unless another thread writes what is left.
+    /// Writes a line, unless another thread writes the rest.
     fn write_next(&self, output: &mut dyn Write) -> Option<Result<(), io::ErrorKind>> {
         let state = self.lock();
         if state.is_finishing { None } else { self.write_one(state, output) }
     }
 
-    /// Writes the first line. Returns why it could not; nothing where there is none.
+    /// Writes the first line, and returns the result. `None` if there is no line.
     fn write_one(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -181,7 +181,7 @@ impl Queue {
                     self.changed.notify_all();
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Another process that has the same terminal or pipe may have made it non-blocking.
+                // Another process with the same terminal or pipe may have made it non-blocking.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     std::thread::sleep(RETRY)
                 }
@@ -207,11 +207,11 @@ impl Queue {
     }
 }
 
-/// A file that is given up where it takes nothing for a time.
+/// A file that is given up if it takes nothing for a time.
 struct InTime<'a> {
     file: BorrowedFd<'a>,
     wait: Duration,
-    /// When that will be, while it is to take something.
+    /// The time at which it is given up, while a write waits.
     end: Option<Instant>,
 }
 
@@ -220,7 +220,7 @@ impl Write for InTime<'_> {
         let end = *self.end.get_or_insert_with(|| Instant::now() + self.wait);
         let left = end.saturating_duration_since(Instant::now());
         let timeout = Timespec::try_from(left).ok();
-        // An error of the file is an event too: the write says which.
+        // An error of the file is an event too: the write returns it.
         if left.is_zero()
             || poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], timeout.as_ref())? == 0
         {
@@ -244,7 +244,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-    /// How long anything may take, on however busy a machine.
+    /// The longest wait, for a machine however busy.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     /// A file that takes a line when the test takes it.
@@ -286,7 +286,7 @@ mod tests {
             queue.push(vec![b'x'; 1024]);
         }
         let lost = queue.lost_count();
-        // One more than there is room for, where the thread has taken one out.
+        // One more than there is room for, if the thread has taken one out.
         let room = (QUEUE_BYTES_MAX / 1024) as u64;
         assert!((room..=room + 1).contains(&(count as u64 - lost)), "{lost} of {count}");
         assert_eq!(written.iter().take(count - lost as usize).count() as u64 + lost, count as u64);
@@ -341,7 +341,7 @@ mod tests {
             (rest.as_str(), written.try_recv().ok(), queue.lost_count()),
             ("b\nc\n", None, 0)
         );
-        // It goes on with what comes then.
+        // It continues with later lines.
         queue.push(b"d\n".to_vec());
         assert_eq!(written.recv().unwrap(), b"d\n");
     }
@@ -374,7 +374,7 @@ mod tests {
         assert!(lost == 1 && (whole..whole + line.len()).contains(&read), "{lost}, {read}");
     }
 
-    /// Takes half of what it is given, and each second time says that it can't now.
+    /// Takes half of each write, and refuses each second one with `WouldBlock`.
     #[derive(Default)]
     struct Reluctant(Vec<u8>, bool);
 

@@ -1,4 +1,4 @@
-//! What goes over a control socket: one JSON object a line each way.
+//! Requests and replies on a control socket: JSON objects, one per line.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -7,33 +7,32 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Weak};
 
-/// How long a request may be, in bytes.
+/// The longest request, in bytes.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 10;
 
-/// How long an answer may be, in bytes.
+/// The longest answer, in bytes.
 pub(crate) const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// What a client asks of a running program. On the socket it is
-/// `{"command": "drain", "arguments": {"backend": "10.0.0.1"}}` and a line feed; `arguments` may be
-/// left out.
+/// A client's request to a running program. On the socket it is `{"command": "drain", "arguments":
+/// {"backend": "10.0.0.1"}}` and a line feed; `arguments` may be left out.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// What is to be done.
+    /// The command.
     pub command: String,
-    /// What with: whatever the command takes, `null` where it takes nothing.
+    /// The command's arguments, `null` if it takes none.
     #[serde(default)]
     pub arguments: Value,
 }
 
 impl Request {
-    /// Asks for a command that takes nothing.
+    /// A request without arguments.
     #[must_use]
     pub fn new(command: impl Into<String>) -> Self {
         Self { command: command.into(), arguments: Value::Null }
     }
 
-    /// Asks for a command with arguments.
+    /// A request with arguments.
     ///
     /// ```
     /// use hotloop_ops::Request;
@@ -47,7 +46,7 @@ impl Request {
         Self { command: command.into(), arguments }
     }
 
-    /// The error that a program answers to a command it doesn't know.
+    /// The error that a program answers to a command that it doesn't know.
     ///
     /// # Errors
     /// Always: it stands at the end of a `match` over commands.
@@ -56,12 +55,12 @@ impl Request {
         Err(format!("there is no command {command:?}; ctl --help lists what there is"))
     }
 
-    /// Reads a request, without its line feed.
+    /// Parses a request, without its line feed.
     pub(crate) fn read(line: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(line).map_err(|error| {
             format!(
                 "this is no request: {error}; write {{\"command\": \"status\"}}, one a line, with \
-                 \"arguments\" where the command takes any"
+                 \"arguments\" if the command takes any"
             )
         })
     }
@@ -72,19 +71,19 @@ impl Request {
     }
 }
 
-/// What a program has for a request: its answer, or the promise of one.
+/// A program's reply to a request: its answer, or the promise of one.
 #[derive(Debug)]
 pub enum Reply {
-    /// The answer, which is sent at once.
+    /// The answer, sent at once.
     Now(Result<Value, String>),
-    /// The client waits for its answer, and others are served meanwhile: [`Reply::later`] makes it.
+    /// The client waits for its answer, and others are served meanwhile. Made by [`Reply::later`].
     Later(Promise),
-    /// Who takes the connection over, and answers on it.
+    /// The function that takes the connection over, and answers on it.
     Stream(Stream),
 }
 
 impl Reply {
-    /// A reply whose answer comes later, and what gives that answer.
+    /// Returns a reply whose answer comes later, and the handle that sends that answer.
     ///
     /// ```
     /// use hotloop_ops::Reply;
@@ -104,7 +103,7 @@ impl Reply {
     }
 }
 
-/// Gives the answer of a [`Reply::later`]. If it is dropped instead, the client gets an error.
+/// Sends the answer of a [`Reply::later`]. If it is dropped instead, the client gets an error.
 #[derive(Debug)]
 pub struct Answerer {
     sender: Sender<Vec<u8>>,
@@ -112,18 +111,18 @@ pub struct Answerer {
 }
 
 impl Answerer {
-    /// Answers. A client that has gone away misses nothing.
+    /// Sends the answer. If the client has gone away, nothing happens.
     pub fn send(self, answer: Result<Value, String>) {
         let _ = self.sender.send(answer_line(answer));
     }
 
-    /// Answers with a value that is the text of JSON already, as what is long had better be: making
-    /// text of a [`Value`] of many megabytes takes its time. The text has no line feed.
+    /// Sends an answer that is JSON text already. Long answers should be: turning a [`Value`] of
+    /// many megabytes into text takes time. The text has no line feed.
     pub fn send_text(self, json: &str) {
         let _ = self.sender.send(bounded([r#"{"ok":"#, json, "}\n"].concat().into_bytes()));
     }
 
-    /// Whether the client still waits: what is done for it alone can end where it has gone away.
+    /// Whether the client still waits. If not, work for this client alone can end.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         self.client.strong_count() > 0
@@ -139,9 +138,9 @@ pub struct Promise {
 }
 
 impl Promise {
-    /// The answer, once it is there: for what asks a program by other ways than its
-    /// [`Socket`](crate::Socket). It is returned once; after that, and where the [`Answerer`] is gone
-    /// without one, it is an error.
+    /// Returns the answer, once it is there, to callers that use a program without its
+    /// [`Socket`](crate::Socket). Returns it once; after that, and if the [`Answerer`] is dropped
+    /// without one, returns an error.
     #[must_use]
     pub fn answer(&self) -> Option<Result<Value, String>> {
         read_answer(&self.line()?)
@@ -159,11 +158,12 @@ impl Promise {
     }
 }
 
-/// Takes a connection over. It is called on the control thread, so it hands the connection on to another.
+/// Takes a connection over. It is called on the control thread, so it hands the connection on to
+/// another.
 pub struct Stream(Box<dyn FnOnce(UnixStream) + Send>);
 
 impl Stream {
-    /// Has `take` take the connection over. It doesn't block: the connection may be set to.
+    /// Has `take` take the connection over. The connection doesn't block, but may be set to.
     pub fn new(take: impl FnOnce(UnixStream) + Send + 'static) -> Self {
         Self(Box::new(take))
     }
@@ -194,7 +194,7 @@ pub(crate) fn answer_line(answer: Result<Value, String>) -> Vec<u8> {
     bounded(line)
 }
 
-/// The line of an answer, or of an error where it is too long.
+/// The line of an answer, or of an error if it is too long.
 fn bounded(line: Vec<u8>) -> Vec<u8> {
     if line.len() <= ANSWER_BYTES_MAX {
         return line;
@@ -206,7 +206,7 @@ fn bounded(line: Vec<u8>) -> Vec<u8> {
     line_of(&json!({"error": error}))
 }
 
-/// Reads an answer, without its line feed. Nothing where it is none.
+/// Parses an answer, without its line feed. `None` if it is not valid.
 pub(crate) fn read_answer(line: &[u8]) -> Option<Result<Value, String>> {
     let mut answer: Value = serde_json::from_slice(line).ok()?;
     if let Some(value) = answer.get_mut("ok") {

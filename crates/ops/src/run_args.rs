@@ -1,4 +1,4 @@
-//! What a program that runs one graph takes on its command line, and the run itself.
+//! The arguments of a program that runs one graph, and the run itself.
 
 use crate::arguments::ControlArgs;
 use crate::devices::DeviceArgs;
@@ -19,7 +19,8 @@ use hotloop_dpdk::Eal;
 use hotloop_engine::{Control, Deployment, Engine, Graph, Plan, Report};
 use std::time::Duration;
 
-/// The arguments of a program that runs one graph on DPDK's devices. Flattened into its own arguments:
+/// The arguments of a program that runs one graph on DPDK's devices. Flattened into its own
+/// arguments:
 ///
 /// ```no_run
 /// use clap::Parser;
@@ -49,41 +50,41 @@ use std::time::Duration;
 /// ```
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
-    /// End after so many seconds; without it, at Ctrl-C.
+    /// End after this many seconds; by default, at Ctrl-C.
     #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     pub duration: Option<Duration>,
-    /// How the report on standard output is written.
+    /// The format of the report on standard output.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
     pub report: ReportFormat,
-    /// How devices are opened.
+    /// How to open devices.
     #[command(flatten)]
     pub devices: DeviceArgs,
-    /// What cores do when there is nothing to do.
+    /// How cores idle.
     #[command(flatten)]
     pub idle: IdleArgs,
-    /// How workers are watched.
+    /// How to watch workers.
     #[command(flatten)]
     pub stall: StallArgs,
-    /// Where the control socket is.
+    /// The control socket.
     #[command(flatten)]
     pub control: ControlArgs,
-    /// Where metrics are served.
+    /// The server of metrics.
     #[command(flatten)]
     pub metrics: MetricsArgs,
-    /// How messages are written.
+    /// The format of messages.
     #[command(flatten)]
     pub log: LogArgs,
-    /// Arguments of DPDK's environment, such as -l 0-3 -a 0000:01:00.0; with none it needs no
+    /// Arguments of DPDK's environment, such as -l 0-3 -a 0000:01:00.0; by default it needs no
     /// hugepages, and no privilege of its own.
     #[arg(last = true, value_name = "EAL ARGS")]
     pub eal: Vec<String>,
 }
 
 impl RunArgs {
-    /// Starts to write messages as the arguments say, and binds the control socket of the program
-    /// `name`. From then on SIGINT and SIGTERM end the run, also where they come before it begins, and not
-    /// the process: to be called before anything that may take long, which looks whether
-    /// [a signal came](Control::signal_came) where it waits.
+    /// Starts to write messages in the given format, and binds the control socket of the program
+    /// `name`. From then on, SIGINT and SIGTERM end the run instead of the process, even if they
+    /// come before the run begins. Call this before slow work, which must check whether [a signal
+    /// came](Control::signal_came) whenever it waits.
     ///
     /// # Errors
     /// As [`ControlArgs::bind`].
@@ -96,7 +97,7 @@ impl RunArgs {
     /// Starts DPDK's environment.
     ///
     /// # Errors
-    /// What DPDK refuses.
+    /// DPDK refuses the arguments.
     pub fn eal(&self) -> Result<Eal, Failure> {
         Ok(if self.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&self.eal) }?)
     }
@@ -104,13 +105,13 @@ impl RunArgs {
     /// Plans a graph.
     ///
     /// # Errors
-    /// A deployment that the graph cannot have.
+    /// The graph cannot have this deployment.
     pub fn plan<G: Graph>(&self, graph: G, deployment: Deployment) -> Result<Plan<G>, Failure> {
         let plan = Engine::plan(graph, deployment);
         Ok(plan.map_err(|error| Failure::Input(error.to_string()))?.idle(self.idle.idle()))
     }
 
-    /// How the threads of the run are watched: for [`run_watched`].
+    /// How to watch the threads of the run: for [`run_watched`].
     #[must_use]
     pub fn watching(&self) -> Watching<'static> {
         let format = self.report;
@@ -118,11 +119,11 @@ impl RunArgs {
         Watching::default().stall_max(self.stall.given_or_default()).report(report)
     }
 
-    /// Runs a plan as [`operate`](crate::operate) does, serves its metrics if `--metrics` is given, and
-    /// prints its report: also that of a run which failed.
+    /// Runs a plan as [`operate`](crate::operate) does, serves its metrics if `--metrics` is given,
+    /// and prints its report, even if the run failed.
     ///
     /// # Errors
-    /// The address for metrics can't be had, the run failed, or its report was not written.
+    /// The address for metrics can't be bound, the run failed, or its report was not written.
     pub fn run(&self, plan: Plan<impl Graph>, mut socket: Option<Socket>) -> Result<(), Failure> {
         let mut metrics = self.metrics.bind()?;
         let result = run_watched(plan, CONTROL, self.watching(), |control| {
@@ -142,7 +143,7 @@ impl RunArgs {
     }
 }
 
-/// What `--report` takes.
+/// Values of `--report`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum ReportFormat {
     /// For people.

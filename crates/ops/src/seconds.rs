@@ -5,10 +5,10 @@ use std::time::Duration;
 /// The longest duration, in seconds: thirty years.
 const SECONDS_MAX: f64 = 1e9;
 
-/// Reads a number of seconds above 0, for an argument's `value_parser`.
+/// Parses a number of seconds above 0, for an argument's `value_parser`.
 ///
 /// # Errors
-/// What to write instead.
+/// The text is no such number. The error has a remedy.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= SECONDS_MAX);
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

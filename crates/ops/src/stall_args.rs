@@ -1,34 +1,34 @@
-//! How workers are watched, as a command line says it.
+//! The argument for watching workers.
 
 use crate::watch::WORKER_STALL_MAX;
 use clap::Args;
 use std::time::Duration;
 
-/// How workers are watched, as a command line says it.
+/// The argument for watching workers.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct StallArgs {
-    /// How many milliseconds of its own CPU time a worker may use without passing a burst boundary: then
-    /// the process ends with exit code 3; from 10 to 600000, or 0 for ever, as under a debugger
-    /// [default: 1000].
+    /// Milliseconds of its own CPU time that a worker may use without passing a burst boundary,
+    /// before the process ends with exit code 3; from 10 to 600000, or 0 for no limit, as under a
+    /// debugger [default: 1000].
     #[arg(long, value_name = "MS", value_parser = stall_max)]
     worker_stall_ms_max: Option<Duration>,
 }
 
 impl StallArgs {
-    /// What the command line says, where it says anything; zero is for ever.
+    /// The value on the command line, if given; zero means no limit.
     #[must_use]
     pub const fn given(self) -> Option<Duration> {
         self.worker_stall_ms_max
     }
 
-    /// What to give to [`Watching::stall_max`](crate::Watching::stall_max).
+    /// The argument for [`Watching::stall_max`](crate::Watching::stall_max).
     #[must_use]
     pub fn given_or_default(self) -> Duration {
         self.given().unwrap_or(WORKER_STALL_MAX)
     }
 }
 
-/// Reads 0, or 10 to 600,000 milliseconds.
+/// Parses 0, or 10 to 600,000 milliseconds.
 fn stall_max(text: &str) -> Result<Duration, String> {
     let ms = text.parse::<u64>().ok().filter(|&ms| ms == 0 || (10..=600_000).contains(&ms));
     let ms = ms.ok_or_else(|| "write 10 to 600000 milliseconds, or 0 for ever".to_owned())?;

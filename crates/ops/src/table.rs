@@ -1,11 +1,11 @@
-//! Tables for people, and what their cells show of an answer.
+//! Tables for people, and their cells.
 
 use serde_json::Value;
 use std::fmt;
 
 /// Lines of cells in columns as wide as their widest cell. A column of numbers only (or `-`, for
-/// none) is flush right, any other flush left; what a cell has beyond ASCII's printable characters
-/// is written as escapes, so that a name cannot steer a terminal.
+/// none) is flush right, any other flush left. Characters other than printable ASCII are escaped,
+/// so that a name cannot steer a terminal.
 ///
 /// ```
 /// use hotloop_ops::Table;
@@ -35,7 +35,7 @@ impl Table {
     /// Adds a line.
     ///
     /// # Panics
-    /// Where it has another number of cells than there are columns.
+    /// If the number of cells differs from that of the columns.
     pub fn row(&mut self, row: impl IntoIterator<Item: ToString>) -> &mut Self {
         let row = cells(row);
         assert_eq!(row.len(), self.heads.len(), "a cell for each column");
@@ -43,7 +43,7 @@ impl Table {
         self
     }
 
-    /// Whether it has no lines below its heads.
+    /// Whether there are no lines below the heads.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -88,7 +88,7 @@ pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Text and numbers as they are, `-` for what is not known.
+/// Text and numbers as they are, `-` if unknown.
 pub(crate) fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -97,7 +97,7 @@ pub(crate) fn cell(value: &Value) -> String {
     }
 }
 
-/// A number with so many digits after the point, `-` for what is not known.
+/// A number with `digits` digits after the point, `-` if unknown.
 pub(crate) fn rounded(value: &Value, digits: usize) -> String {
     value.as_f64().map_or_else(|| cell(value), |number| format!("{number:.digits$}"))
 }

@@ -1,31 +1,30 @@
-//! Unix stream sockets that don't wait, where the standard library's would.
+//! Unix stream sockets that don't block, even to connect.
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// A stream socket that is nobody's yet, that doesn't wait, and that programs started from here don't
-/// get.
+/// A new stream socket that doesn't block, and that child processes don't inherit.
 pub fn stream() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
-/// What is at a path.
+/// The result of connecting to a path.
 #[derive(Debug)]
 pub enum Peer {
     /// A program listens, and is connected.
     Connected(OwnedFd),
-    /// A program listens, and has more connections waiting than it takes.
+    /// A program listens, and its queue of connections is full.
     Busy,
-    /// A socket is there, but nobody listens.
+    /// A socket is there, but no program listens.
     Stale,
     /// Nothing is there.
     Nothing,
 }
 
-/// Connects to what is at `path`, without waiting.
+/// Connects to the socket at `path`, without waiting.
 pub fn connected(path: &Path) -> Result<Peer, Errno> {
     let stream = stream()?;
     match connect(&stream, &SocketAddrUnix::new(path)?) {

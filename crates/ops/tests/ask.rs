@@ -1,4 +1,4 @@
-//! Asking programs that are there, that aren't, and that don't do what they should.
+//! Requests to programs that exist, that don't, and that misbehave.
 
 use hotloop_ops::{AskError, Request, Socket, ask, ask_within};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
-/// What a client gets from a program that answers like this.
+/// The client's result with a program that answers like this.
 fn answered(
     request: &Request,
     mut answer: impl FnMut(&Request) -> Result<Value, String>,
@@ -25,7 +25,7 @@ fn answered(
     })
 }
 
-/// What a client gets from a server that does this with its connection.
+/// The client's error with a server that treats its connection like this.
 fn treated(wait: Duration, treat: impl Fn(std::os::unix::net::UnixStream) + Send) -> AskError {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nf.sock");
@@ -77,7 +77,7 @@ fn a_stuck_program_is_given_up() {
         let _ = stream.read_to_end(&mut Vec::new());
     });
     assert!(matches!(error, AskError::Silent { .. }), "{error}");
-    // One that sends forever, but never an answer's end, is given up too.
+    // A server that sends for ever, but never an answer's end, is given up too.
     let error = treated(wait, |mut stream| while stream.write_all(b" ").is_ok() {});
     assert!(matches!(error, AskError::Silent { .. } | AskError::NoAnswer { .. }), "{error}");
 }

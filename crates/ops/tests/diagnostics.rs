@@ -1,4 +1,5 @@
-//! What a program says, whatever standard error does. Each test is the parent of a copy of itself.
+//! Messages of a program, whatever standard error does. Each test is the parent of a copy of
+//! itself.
 #![allow(clippy::print_stdout, reason = "what the parent waits for")]
 
 use hotloop_ops::{EXIT_WAIT, LogArgs, LogFormat, lost_count, program};
@@ -13,7 +14,7 @@ const PART: &str = "HOTLOOP_TEST_PART";
 /// How much longer than promised a program may take: machines that test are busy.
 const MARGIN: u32 = 10;
 
-/// What a copy of this program does.
+/// The part of a copy of this program.
 #[test]
 fn copy() {
     let Ok(part) = std::env::var(PART) else { return };
@@ -43,7 +44,7 @@ extern "C" fn without_unwinding() {
     panic!("on purpose");
 }
 
-/// Says more than a pipe and the queue hold, and goes on when the parent says so.
+/// Logs more than a pipe and the queue hold, and goes on when the parent allows it.
 fn much() {
     let started = Instant::now();
     (0..100).for_each(|number| tracing::info!("{number:0>20000}"));
@@ -59,7 +60,7 @@ fn command(part: &str) -> Command {
     command
 }
 
-/// What a copy that ended well has said.
+/// The messages of a copy that ended well.
 fn said(part: &str) -> Vec<String> {
     let Output { status, stdout, stderr } = command(part).output().unwrap();
     let said = String::from_utf8(stderr).unwrap();
@@ -118,7 +119,7 @@ fn one_place_in_the_source_does_not_flood_the_rest() {
     assert_eq!(said.len(), 102);
 }
 
-/// A pipe that nobody reads, and that is full.
+/// A full pipe without a reader.
 fn full_pipe() -> (std::io::PipeReader, PipeWriter) {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let capacity = rustix::pipe::fcntl_getpipe_size(&writer).unwrap();

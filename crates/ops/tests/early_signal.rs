@@ -1,5 +1,5 @@
-//! A signal that comes before the control thread waits for one. In a program of its own, for the
-//! signal stays noted as long as the process lives.
+//! A signal that comes before the control thread waits for one. This is a program of its own,
+//! because the signal stays noted as long as the process lives.
 
 use hotloop_engine::{Chain, Deployment, Engine, Waited, source};
 use hotloop_ops::{CONTROL, operate, run};
@@ -15,7 +15,7 @@ impl Carries for Nothing {
     }
 }
 
-/// Yields nothing, and takes it.
+/// A source that yields nothing, and a sink.
 struct Silence;
 
 impl Source for Silence {

@@ -1,5 +1,6 @@
-//! The tests that can run in one process, in one program, since linking one takes longer than compiling
-//! it. Those that start themselves again, send signals or look at their own process have theirs.
+//! Tests that can share one process, in one program, since linking takes longer than compiling.
+//! Tests that start themselves again, send signals or look at their own process have programs of
+//! their own.
 
 mod numbers;
 

@@ -1,4 +1,4 @@
-//! The metrics of a running engine, and clients that mean no good.
+//! The metrics of a running engine, with well-behaved and hostile clients.
 
 mod numbers;
 
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The packets that the source makes.
+/// Number of packets from the source.
 const PACKET_COUNT: u64 = 1000;
 
-/// How long anything may take, on however busy a machine.
+/// The longest wait, for a machine however busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Counts up to [`PACKET_COUNT`], and ends when `is_over` is set.
@@ -50,14 +50,14 @@ fn plan(is_over: &AtomicBool) -> Plan<impl Graph> {
 
 const SCRAPES: Metric = Metric::counter("nf_scrapes_total", &[], "Scrapes answered.");
 
-/// So many series that an answer is longer than what the kernel keeps for a client that doesn't read.
+/// Enough series to make an answer longer than the kernel buffers for a client that doesn't read.
 const SERIES: Metric = Metric::gauge("nf_series", &["series"], "Nothing.");
 const SERIES_COUNT: usize = 2_000;
 
 /// Tests run one after the other: one of them counts the threads of this process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs an engine, serves its metrics, and runs what is done to them meanwhile.
+/// Runs an engine, serves its metrics, and runs `clients` meanwhile.
 fn serving(clients: impl FnOnce(SocketAddr) + Send) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let is_over = AtomicBool::new(false);
@@ -121,7 +121,7 @@ fn a_scrape_is_what_the_engine_has_counted() {
             "hotloop_packets_received_total{core=\"core 0\",stage=\"source\"} 1000",
             "hotloop_packets_sent_total{core=\"core 0\",stage=\"sink\"} 500",
             "hotloop_packets_dropped_total{core=\"core 0\",stage=\"Even\",reason=\"odd\"} 500",
-            // What has not happened is 0, and not absent.
+            // An event that has not happened is 0, not absent.
             "hotloop_packets_dropped_total{core=\"core 0\",stage=\"Even\",reason=\"never\"} 0",
             "hotloop_packets_dropped_total{core=\"core 0\",stage=\"sink\",reason=\"tx_full\"} 0",
             "hotloop_packets_unattributed_total{core=\"core 0\",stage=\"Even\"} 0",
@@ -164,7 +164,7 @@ fn own(name: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Whether the other end has let the connection go.
+/// Whether the other end has closed the connection.
 fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     match stream.read(&mut [0; 1]) {
@@ -180,7 +180,7 @@ fn clients_that_stay_silent_keep_nobody_out() {
         let mut silent: Vec<_> =
             (0..SILENT_COUNT).map(|_| TcpStream::connect(address).unwrap()).collect();
         for (half, stream) in silent.iter_mut().enumerate().filter(|(index, _)| index % 2 == 0) {
-            // Those that were let go may be known to be.
+            // Some connections may be known to be closed.
             let _ = stream.write_all(&GET[..half.min(GET.len() - 1)]);
         }
         has(&scraped(address), "nf_scrapes_total 1");
@@ -190,7 +190,7 @@ fn clients_that_stay_silent_keep_nobody_out() {
             open_count = silent.iter_mut().filter_map(|it| (!is_closed(it)).then_some(())).count();
         }
         assert!(open_count < SCRAPE_COUNT_MAX, "{open_count} are still open");
-        // Those that are left are let go in time.
+        // The other connections are closed in time.
         while open_count > 0 && start.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(50));
             open_count = silent.iter_mut().filter_map(|it| (!is_closed(it)).then_some(())).count();
@@ -217,13 +217,14 @@ fn clients_that_send_or_ask_for_much_take_no_memory_and_no_threads() {
         scraped(address);
         let (resident, is_over) = (own("VmRSS:"), AtomicBool::new(false));
         std::thread::scope(|scope| {
-            // Where an assertion fails, too: the scope waits for the attackers.
+            // Even if an assertion fails: the scope waits for the attackers.
             let _over = Ends(&is_over);
             let endless = |request: &'static [u8]| {
                 while !is_over.load(Ordering::Relaxed) {
                     let Ok(mut stream) = TcpStream::connect(address) else { continue };
                     let _ = stream.write_all(request);
-                    // A head without an end, or requests after the first, of which no answer is read.
+                    // A head without an end, or requests after the first, without reading any
+                    // answer.
                     for _ in 0..1000 {
                         if stream.write_all(request).is_err() {
                             break;
@@ -257,7 +258,7 @@ fn connected(from: IpAddr, to: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// What a client does with the answer to a scrape.
+/// A client's treatment of the answer to a scrape.
 #[derive(Clone, Copy, Debug)]
 enum Attack {
     /// Reads it, and asks again.
@@ -281,7 +282,7 @@ impl Attack {
                 Self::Read => drop(sent.and_then(|()| stream.read_to_end(&mut Vec::new()))),
                 Self::Leave => {}
                 Self::Hold if held.len() < HELD_COUNT => held.push(stream),
-                // Those that were let go make room for others.
+                // Closed connections make room for others.
                 Self::Hold => {
                     held.retain_mut(|stream| !is_closed(stream));
                     std::thread::sleep(Duration::from_millis(10));

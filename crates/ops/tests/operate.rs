@@ -1,4 +1,4 @@
-//! A running engine that is asked how it is.
+//! Queries of a running engine.
 
 use crate::numbers::{Even, Nothing, Number};
 use hotloop_engine::{Chain, Deployment, Engine, Graph, Plan, Waited, source};
@@ -60,7 +60,7 @@ fn is_under_way(status: &Value) -> bool {
     !cores.is_empty() && cores.iter().all(has_passed) && status["dropped"].as_u64() > Some(0)
 }
 
-/// What is asked of a program in this deployment while it runs.
+/// Queries a program in this deployment while it runs.
 fn ask_all(path: &Path, cores: &[&str]) {
     // The socket is there before the cores are.
     let asked_often = (0..5000).map(|_| asked(path, "status"));
@@ -80,7 +80,7 @@ fn ask_all(path: &Path, cores: &[&str]) {
     let (received, sent) = (counters["received"].as_u64(), counters["sent"].as_u64());
     assert!(received >= status["received"].as_u64() && sent >= status["sent"].as_u64());
     assert_eq!(sent, Some(sum(&counters["places"], "sink", "emitted")));
-    // Where rings fill up, the engine drops by reasons of its own.
+    // When rings fill up, the engine drops by reasons of its own.
     let reasons = counters["dropped"].as_object().unwrap().values();
     let dropped_later: u64 = reasons.map(|count| count.as_u64().unwrap()).sum();
     assert!(dropped_later >= dropped && Some(dropped_later) <= received, "{status} {counters}");
@@ -121,7 +121,7 @@ fn other_commands_are_the_programs_own_and_the_loop_does_its_other_work() {
     let path = folder.path().join("nf.sock");
     let mut socket = Socket::bind(&path).unwrap();
     let is_over = AtomicBool::new(false);
-    // Both are the control thread's: the answer changes what the loop works on.
+    // Both belong to the control thread: the answer changes values that the loop works on.
     let (mut weight, mut turn_count) = (1, 0);
     std::thread::scope(|scope| {
         let client = scope.spawn(|| {

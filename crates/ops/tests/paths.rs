@@ -1,4 +1,4 @@
-//! What a socket's path may be, and what else may be there.
+//! Valid and invalid paths of a socket, and other things at a path.
 
 use hotloop_ops::{AskError, Reply, Request, Socket, SocketError, ask};
 use rustix::fs::Mode;
@@ -108,7 +108,7 @@ fn of_many_that_start_at_once_one_gets_the_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nf.sock");
     for _ in 0..20 {
-        // Each finds a socket that was left behind, and must not take a new one for it.
+        // Each finds a socket that was left there, and must not mistake a new one for it.
         drop(UnixListener::bind(&path).unwrap());
         let won_count = AtomicUsize::new(0);
         let barrier = std::sync::Barrier::new(8);

@@ -1,4 +1,4 @@
-//! Workers that are stuck, starved or hindered, and what systemd is notified of. Each test is the
+//! Workers that are stuck, starved or hindered, and notifications to systemd. Each test is the
 //! parent of a copy of itself, since such a program ends in its own way.
 
 mod numbers;
@@ -24,19 +24,19 @@ use std::time::{Duration, Instant};
 
 const PART: &str = "HOTLOOP_TEST_PART";
 
-/// After so much a worker of these tests is stuck or starved.
+/// The time after which a worker of these tests is stuck or starved.
 const STALL_MAX: Duration = Duration::from_millis(400);
 
-/// The longest that anything may take here: machines that test are busy.
+/// The longest wait: machines that test are busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Packets that arrive at a rate, and are lost where they aren't polled in time.
+/// Packets that arrive at a rate, and are lost if they aren't polled in time.
 struct Arrivals {
     start: Instant,
     device: Arc<Counted>,
 }
 
-/// How many packets arrive in a millisecond, and how many find room.
+/// Packets that arrive in a millisecond, and those that find room.
 const RATE_PER_MS: u64 = 1000;
 const QUEUE_CAPACITY: u64 = 1024;
 
@@ -86,7 +86,7 @@ impl Device for Counted {
     }
 }
 
-/// Loops for ever once it has seen some packets, in one of two places or in none.
+/// Loops for ever once it has seen some packets, at one of two places or not at all.
 #[derive(Clone, Copy, Default)]
 struct Looper {
     in_packet: bool,
@@ -156,7 +156,7 @@ fn run(plan: Plan<impl Graph>, watching: Watching<'_>, work: &mut dyn FnMut()) -
     }
 }
 
-/// What a copy of this program does.
+/// The part of a copy of this program.
 #[test]
 fn copy() {
     let Ok(part) = std::env::var(PART) else { return };
@@ -200,7 +200,7 @@ fn copy() {
     std::process::exit(if code == ExitCode::SUCCESS { 0 } else { 1 });
 }
 
-/// A worker whose CPU another thread uses.
+/// A worker on a CPU that another thread uses.
 fn hindered() -> ExitCode {
     let topology = Topology::read(Path::new("/"));
     let cpu = topology.cpus.last().expect("there is a CPU").id;
@@ -260,7 +260,7 @@ impl Said {
         Self { text, so_far: String::new() }
     }
 
-    /// Waits until it has said so.
+    /// Waits until a line contains `part`.
     fn wait_for(&mut self, part: &str) {
         let end = Instant::now() + PATIENCE;
         while !self.so_far.contains(part) {
@@ -318,7 +318,7 @@ fn a_process_that_was_stopped_is_named_as_starved_and_goes_on() {
     let mut child = command("fine").spawn().unwrap();
     let mut said = Said::of(&mut child);
     said.wait_for("capabilities kept");
-    // So that its workers are seen once.
+    // So that its workers are sampled once.
     std::thread::sleep(2 * STALL_MAX);
     signal(&child, Signal::STOP);
     std::thread::sleep(5 * STALL_MAX);
@@ -349,7 +349,7 @@ fn a_control_thread_that_stalls_is_named_and_the_watchdog_is_not_fed() {
     assert_eq!(heard(&socket), "READY=1\nSTATUS=running");
     assert_eq!(heard(&socket), "WATCHDOG=1");
     said.wait_for("the control thread is stalled: it has not passed a turn for ");
-    // What was sent before.
+    // Messages sent before.
     socket.set_nonblocking(true).unwrap();
     while socket.recv(&mut [0; 256]).is_ok() {}
     std::thread::sleep(STALL_MAX);
@@ -391,7 +391,7 @@ fn a_thread_that_spins_on_a_workers_cpu_is_named() {
     let mut child = command("hindered").spawn().unwrap();
     let mut said = Said::of(&mut child);
     said.wait_for("figures: ");
-    // On a busy machine others run there too.
+    // On a busy machine other threads run there too.
     let named = format!("spinner (process {}, thread ", child.id());
     said.wait_for(&named);
     said.wait_for("(isolcpus)");

@@ -23,6 +23,7 @@ const FOLDERS: &[&str] = &[
     "crates/kernel",
     "crates/machine",
     "crates/neighbours",
+    "crates/ops",
     "crates/packet",
     "crates/privileges",
     "crates/ring",

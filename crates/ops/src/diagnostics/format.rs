@@ -1,4 +1,4 @@
-//! How a message is written: one line, for people, for programs, or for journald.
+//! Formats a message as one line, for people, for programs, or for journald.
 
 use super::time::Time;
 use clap::ValueEnum;
@@ -11,22 +11,23 @@ use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// How messages are written to standard error.
+/// The format of messages on standard error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum LogFormat {
     /// For people: time, level, program and message.
     Text,
-    /// For programs: an object a line, with `timestamp` (RFC 3339), `level`, `message` and `target`.
+    /// For programs: an object per line, with `timestamp` (RFC 3339), `level`, `message` and
+    /// `target`.
     Json,
-    /// For journald: the level as syslog's priority, `<3>`, and the message (sd-daemon(3)); journald
-    /// adds the time and the program.
+    /// For journald: the level as syslog's priority, `<3>`, and the message (sd-daemon(3));
+    /// journald adds the time and the program.
     Journald,
 }
 
-/// A command that answers and ends: `PROGRAM: message`, as people expect it of a command.
+/// The format of a command that answers and ends: `PROGRAM: message`.
 const COMMAND: u8 = u8::MAX;
 
-/// Writes messages as is said at the time.
+/// Formats messages in the format that is set at the time.
 #[derive(Debug)]
 pub(super) struct Lines {
     program: &'static str,
@@ -35,15 +36,15 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Until something else is said: for journald where standard error is journald's, else as a
-    /// command writes.
+    /// The first format is journald's if standard error is connected to journald, otherwise that of
+    /// a command.
     pub(super) fn new(program: &'static str) -> Self {
         let format = if is_journald() { LogFormat::Journald as u8 } else { COMMAND };
         let json = Format::default().with_timer(Time).json().flatten_event(true);
         Self { program, format: AtomicU8::new(format), json }
     }
 
-    /// The program runs from now on: time and level matter.
+    /// Switches to the format of a running program, with time and level.
     pub(super) fn log(&self, asked: Option<LogFormat>) {
         let automatic = if is_journald() { LogFormat::Journald } else { LogFormat::Text };
         self.format.store(asked.unwrap_or(automatic) as u8, Ordering::Relaxed);
@@ -89,7 +90,7 @@ where
     }
 }
 
-/// Writes text such that it stays one line and steers no terminal.
+/// Writes text on one line, with control characters escaped so that it can't steer a terminal.
 fn printable(writer: &mut Writer<'_>, text: &str) -> fmt::Result {
     text.chars().try_for_each(|character| match character.is_control() {
         true => write!(writer, "{}", character.escape_default()),

@@ -1,5 +1,5 @@
-//! How many messages one place in the source may send: one that repeats itself does not drown the
-//! others, nor fill a disk.
+//! Limits the messages from one place in the source, so that a repeated message does not drown the
+//! others or fill a disk.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use tracing::Metadata;
 use tracing::callsite::Identifier;
 
-/// How long a window is.
+/// The length of a window.
 pub(super) const WINDOW: Duration = Duration::from_secs(10);
 
-/// How many messages of one call site are written in a window.
+/// The most messages of one call site that are written in a window.
 pub(super) const MESSAGE_COUNT_MAX: u32 = 100;
 
 /// The messages of each call site in its window.
@@ -27,16 +27,16 @@ struct Site {
     left_out: u64,
 }
 
-/// What becomes of a message.
+/// The decision on a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Taken {
     Yes,
-    /// It is left out: the first of its window.
+    /// Left out, as the first of its window.
     NoLonger,
     No,
 }
 
-/// The messages of one call site that were left out.
+/// The number of messages of one call site that were left out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct LeftOut {
     pub(super) count: u64,
@@ -50,7 +50,7 @@ impl Limit {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = || Site { metadata, since: now, count: 0, left_out: 0 };
         let site = sites.entry(metadata.callsite()).or_insert_with(fresh);
-        // A window that left messages out ends when they have been reported.
+        // A window that left messages out ends once they have been reported.
         if site.left_out == 0 && now.saturating_duration_since(site.since) >= WINDOW {
             *site = fresh();
         }
@@ -62,8 +62,8 @@ impl Limit {
         if site.left_out == 1 { Taken::NoLonger } else { Taken::No }
     }
 
-    /// What was left out in windows that have ended, or in all of them; and when the next one ends
-    /// that left something out.
+    /// Returns the messages left out in windows that have ended, or in all of them, and the time at
+    /// which the next window that left messages out ends.
     pub(super) fn settle(&self, now: Instant, all: bool) -> (Vec<LeftOut>, Option<Instant>) {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut reports, mut due) = (Vec::new(), None::<Instant>);

@@ -1,7 +1,7 @@
-//! What a program says on standard error: `tracing`'s events, one line each, through a bounded queue
-//! to a thread that writes them. Nothing that happens to standard error ends or delays anything else.
-//! The thread that ends the program writes what is left itself, in [`finish`]: however busy the machine
-//! is, the error that ends it comes out.
+//! Writes a program's messages to standard error: `tracing`'s events, one line each, through a
+//! bounded queue to a thread. A standard error that blocks or fails neither ends nor delays
+//! anything else. The thread that ends the program writes the remaining lines itself, in
+//! [`finish`], so the final error appears however busy the machine is.
 
 mod format;
 mod limit;
@@ -27,10 +27,10 @@ use tracing_subscriber::layer::{Context, Filter, SubscriberExt as _};
 
 pub use format::LogFormat;
 
-/// How long the end of a program waits for a standard error that takes nothing.
+/// The longest wait, at the end of a program, for a standard error that takes nothing.
 pub const EXIT_WAIT: Duration = Duration::from_secs(10);
 
-/// The target of what DPDK says itself: all of it is written where `--log-level` asks for it.
+/// The target of DPDK's own messages. `--log-level` decides which of them are written.
 const DPDK: &str = "dpdk";
 
 static DIAGNOSTICS: OnceLock<Diagnostics> = OnceLock::new();
@@ -40,21 +40,21 @@ struct Diagnostics {
     queue: Queue,
     limit: Limit,
     lines: format::Lines,
-    /// How many of those lost have been reported.
+    /// The number of lost messages that have been reported.
     said_count: AtomicU64,
 }
 
-/// How a program that runs writes its messages. Flattened into its own arguments.
+/// The format of a running program's messages. Flattened into its own arguments.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct LogArgs {
-    /// How messages are written to standard error; without it, for journald where systemd has
-    /// connected it, else as text.
+    /// Format of messages on standard error; by default, journald if systemd has connected it,
+    /// otherwise text.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
 }
 
 impl LogArgs {
-    /// The program runs from now on: what it says has a time and a level.
+    /// Marks the start of the run: from now on, messages have a time and a level.
     pub fn begin(self) {
         if let Some(diagnostics) = DIAGNOSTICS.get() {
             diagnostics.lines.log(self.log_format);
@@ -62,15 +62,15 @@ impl LogArgs {
     }
 }
 
-/// Messages that were lost since the program began: standard error could not take them, or not in
+/// Number of messages lost since the program began, because standard error could not take them in
 /// time.
 #[must_use]
 pub fn lost_count() -> u64 {
     DIAGNOSTICS.get().map_or(0, |diagnostics| diagnostics.queue.lost_count())
 }
 
-/// Sends `tracing`'s events to standard error until the program ends, and panics with them. Once in a
-/// process; returns what writes the last of them when it is dropped.
+/// Sends `tracing`'s events and panics to standard error until the program ends. Called once in a
+/// process. The returned value writes the last messages when it is dropped.
 pub(crate) fn begin(program: &'static str) -> Flush {
     let lines = format::Lines::new(program);
     let fresh = Diagnostics {
@@ -84,7 +84,7 @@ pub(crate) fn begin(program: &'static str) -> Flush {
     }
     let diagnostics = DIAGNOSTICS.get().expect("it was set");
     let writer = std::thread::Builder::new().name("diagnostics".into());
-    // Without the thread, all is written in the end.
+    // Without the thread, everything is written at the end.
     let _ = writer.spawn(move || diagnostics.write());
     let layer = tracing_subscriber::fmt::layer()
         .event_format(&diagnostics.lines)
@@ -92,7 +92,7 @@ pub(crate) fn begin(program: &'static str) -> Flush {
         .log_internal_errors(false)
         .with_writer(diagnostics)
         .with_filter(diagnostics);
-    // Where the program has a subscriber of its own, events are its business.
+    // A program with a subscriber of its own handles events itself.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
     std::panic::set_hook(Box::new(report_panic));
     Flush
@@ -108,8 +108,8 @@ impl Drop for Flush {
     }
 }
 
-/// Writes what is left, on the calling thread, which is about to end the program. Gives up a standard
-/// error that takes nothing for [`EXIT_WAIT`].
+/// Writes the remaining lines on the calling thread, which is about to end the program. Gives up
+/// after [`EXIT_WAIT`] if standard error takes nothing.
 pub(crate) fn finish() {
     if let Some(diagnostics) = DIAGNOSTICS.get() {
         diagnostics.settle();
@@ -118,7 +118,7 @@ pub(crate) fn finish() {
 }
 
 impl Diagnostics {
-    /// Says what was left out and lost until now.
+    /// Reports the messages left out and lost so far.
     fn settle(&self) {
         for left_out in self.limit.settle(Instant::now(), true).0 {
             say_left_out(left_out);
@@ -126,13 +126,13 @@ impl Diagnostics {
         self.say_lost();
     }
 
-    /// The writing thread's life.
+    /// The loop of the writing thread.
     fn write(&self) -> ! {
         keep(Capabilities::empty());
         self.queue.write_to(&mut stderr(), &mut |idle| self.idle(idle))
     }
 
-    /// Says what was left out and, once standard error takes messages again, what was lost.
+    /// Reports messages left out and, once standard error takes messages again, messages lost.
     fn idle(&self, idle: Idle) -> Option<Instant> {
         let (left_out, due) = self.limit.settle(Instant::now(), false);
         left_out.into_iter().for_each(say_left_out);
@@ -156,7 +156,7 @@ fn say_left_out(LeftOut { count, target, line }: LeftOut) {
     tracing::warn!("{count} more messages of {target}, line {line}, in {window_s} s were left out");
 }
 
-/// The one place that writes to standard error.
+/// The only place that writes to standard error.
 #[expect(clippy::disallowed_methods, reason = "the thread that writes has it")]
 fn stderr() -> io::Stderr {
     io::stderr()
@@ -170,7 +170,7 @@ impl<'a> MakeWriter<'a> for &'static Diagnostics {
     }
 }
 
-/// Where `tracing-subscriber` writes a message: the whole of it at once.
+/// Pushes one message of `tracing-subscriber`, in one piece.
 #[derive(Debug)]
 struct Line(&'static Queue);
 
@@ -185,7 +185,7 @@ impl io::Write for Line {
     }
 }
 
-/// Whether what is said there is written.
+/// Whether messages with this metadata are written.
 fn is_written(metadata: &Metadata<'_>) -> bool {
     *metadata.level() <= Level::INFO || metadata.target() == DPDK
 }
@@ -196,19 +196,19 @@ impl<S: Subscriber> Filter<S> for &'static Diagnostics {
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
-        // Not always: `event_enabled` has the last word on each event.
+        // Not always: `event_enabled` decides on each event.
         if is_written(metadata) { Interest::sometimes() } else { Interest::never() }
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
-        // There are DPDK's debug messages only where they were asked for.
+        // DPDK sends debug messages only if the user asked for them.
         if *event.metadata().level() > Level::INFO {
             return true;
         }
         match self.limit.take(event.metadata(), Instant::now()) {
             Taken::Yes => true,
             Taken::NoLonger => {
-                // The writing thread says so when the window has ended.
+                // The writing thread reports it when the window has ended.
                 self.queue.wake();
                 false
             }
@@ -221,11 +221,11 @@ impl<S: Subscriber> Filter<S> for &'static Diagnostics {
     }
 }
 
-/// What the text of a panic begins with that aborts the process once it is reported.
+/// How the text begins of a panic that aborts the process once it is reported.
 const ABORTING: [&str; 2] =
     ["panic in a function that cannot unwind", "panic in a destructor during cleanup"];
 
-/// A panic is a message like any other: the standard hook would wait for standard error.
+/// Reports a panic like any other message: the standard hook would wait for standard error.
 fn report_panic(panic: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("without a name");
@@ -240,7 +240,7 @@ fn report_panic(panic: &PanicHookInfo<'_>) {
     if let Some(diagnostics) = DIAGNOSTICS.get()
         && ABORTING.iter().any(|start| text.starts_with(start))
     {
-        // Not `finish`: this thread may have any lock of what it sends.
+        // Not `finish`: this thread may hold any of its locks.
         diagnostics.queue.finish(stderr().as_fd(), EXIT_WAIT);
     }
 }

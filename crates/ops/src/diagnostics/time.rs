@@ -1,4 +1,4 @@
-//! When an event was.
+//! The time of an event.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use tracing_subscriber::fmt::time::FormatTime;
 
 const DAY_S: u64 = 24 * 60 * 60;
 
-/// The time of an event as RFC 3339 writes it, in UTC, to the microsecond.
+/// The current time as RFC 3339 writes it, in UTC, to the microsecond.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time;
 
@@ -18,7 +18,7 @@ impl FormatTime for Time {
 }
 
 fn write(writer: &mut dyn fmt::Write, time: SystemTime) -> fmt::Result {
-    // A clock that is not set shows the epoch.
+    // A clock before the epoch shows the epoch.
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);
     let (year, month, day) = date(days);
@@ -27,8 +27,8 @@ fn write(writer: &mut dyn fmt::Write, time: SystemTime) -> fmt::Result {
     write!(writer, ".{:06}Z", since.subsec_micros())
 }
 
-/// The date so many days after 1970-01-01, in the Gregorian calendar. Its cycle of 400 years has 146,097
-/// days, counted from a 1 March, so that a leap day is the last of its year.
+/// The date `days` days after 1970-01-01, in the Gregorian calendar. Its cycle of 400 years has
+/// 146,097 days, counted from a 1 March, so that a leap day is the last of its year.
 fn date(days: u64) -> (u64, u64, u64) {
     const FROM_YEAR_0: u64 = 719_468;
     let (cycle, day) = ((days + FROM_YEAR_0) / 146_097, (days + FROM_YEAR_0) % 146_097);

@@ -1,4 +1,4 @@
-//! The client's side of a capture: it writes the file.
+//! The client's side of a capture, which writes the file.
 
 use super::{PIECE_BYTES_MAX, Summary, Wanted};
 use crate::arguments::{CtlArgs, REFUSED, WRONG_INPUT};
@@ -15,31 +15,31 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What `ctl capture` takes.
+/// Arguments of `ctl capture`.
 #[derive(Args, Clone, Debug, Eq, PartialEq)]
 pub struct CaptureArgs {
-    /// Which packets, as tcpdump takes it: pcap-filter(7); all of them where there is none.
+    /// Packets to capture, as a tcpdump expression: pcap-filter(7); by default, all.
     #[arg(value_name = "EXPRESSION")]
     pub expression: Option<String>,
-    /// Write pcapng to this file, or to standard output where it is -.
+    /// Write pcapng to this file, or to standard output for -.
     #[arg(short, long, value_name = "FILE")]
     pub write: PathBuf,
-    /// Where: as they are received (rx), before they are sent (tx), as they are dropped (drop, or
-    /// drop=REASON), or all of these; several with commas between.
+    /// Capture packets as they are received (rx), before they are sent (tx), as they are dropped
+    /// (drop, or drop=REASON), or at several of these places, with commas between.
     #[arg(long, value_name = "PLACE", value_delimiter = ',', default_value = "rx,tx",
         value_parser = place)]
     pub at: Vec<String>,
-    /// On one worker alone, numbered from 0 in the order of `ctl status`.
+    /// Capture on one worker only, numbered from 0 in the order of `ctl status`.
     #[arg(long, value_name = "N")]
     pub worker: Option<usize>,
-    /// Keep so many bytes of each packet; without it, all.
+    /// Keep at most this many bytes of each packet; by default, all.
     #[arg(short, long, value_name = "BYTES",
         value_parser = clap::value_parser!(u32).range(1..=262_144))]
     pub snaplen: Option<u32>,
-    /// Keep one of so many packets that match.
+    /// Keep one in this many matching packets.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub sample: Option<u32>,
-    /// End after so many packets.
+    /// End after this many packets.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// End before the file has more bytes than this.
@@ -47,7 +47,7 @@ pub struct CaptureArgs {
     pub max_bytes: Option<u64>,
 }
 
-/// Reads a place, for `--at`.
+/// Parses a place, for `--at`.
 fn place(text: &str) -> Result<String, String> {
     super::session::points(&[text.to_owned()]).map(|_| text.to_owned())
 }
@@ -67,8 +67,8 @@ impl CaptureArgs {
     }
 }
 
-/// Captures from the running program `name` until Ctrl-C, a limit, or the end of the program. Returns the
-/// exit code, as [`CtlArgs::ask`] does.
+/// Captures from the running program `name` until Ctrl-C, a limit, or the end of the program.
+/// Returns the exit code, as [`CtlArgs::ask`] does.
 pub fn run(name: &str, args: &CtlArgs, wanted: &CaptureArgs) -> ExitCode {
     let path = args.control.clone().unwrap_or_else(|| socket_path(name));
     match capture(&path, wanted) {
@@ -81,7 +81,7 @@ pub fn run(name: &str, args: &CtlArgs, wanted: &CaptureArgs) -> ExitCode {
     }
 }
 
-/// Says what came of it: nothing where a reader of standard output has gone away.
+/// Prints the summary. `None` if a reader of standard output has gone away.
 fn said(summary: Option<Summary>, is_json: bool, is_stdout: bool) -> ExitCode {
     let Some(summary) = summary else { return ExitCode::SUCCESS };
     if is_stdout {
@@ -114,7 +114,8 @@ enum Failed {
 fn capture(path: &Path, wanted: &CaptureArgs) -> Result<Option<Summary>, Failed> {
     let in_file = |source| Failed::File { path: wanted.write.clone(), source };
     let is_stdout = wanted.write == Path::new("-");
-    // Opened first: a capture that can't be written is none. What is there goes when there is one.
+    // Opened first, so that no capture begins that can't be written. It is truncated only once the
+    // capture begins.
     let file = match is_stdout {
         true => None,
         false => {
@@ -152,8 +153,8 @@ fn capture(path: &Path, wanted: &CaptureArgs) -> Result<Option<Summary>, Failed>
     Ok(Some(summary.map_err(Failed::Stream)?))
 }
 
-/// The next piece of the file; nothing at its end. Once interrupted, it says so to the program, which ends
-/// the file.
+/// Returns the next piece of the file, or `None` at its end. After an interruption, asks the
+/// program to end the file.
 fn piece(stream: &mut Stream, is_interrupted: &AtomicBool) -> io::Result<Option<Vec<u8>>> {
     let ender = stream.ender().ok();
     let mut look = || {

@@ -1,10 +1,10 @@
-//! Captures of a running program: what `ctl capture` asks for, and how the program sends it.
+//! Captures a running program's packets for `ctl capture`.
 //!
-//! The connection over which a capture was asked for becomes its stream. After the answer, a line as any
-//! other, come pieces of a pcapng file, each after its length in four bytes, the least first; a length of 0
-//! ends them, and the [`Summary`] follows as a line. The client writes the file, with its own rights, its own quota and
-//! at its own pace; it ends the capture by closing its side. A client that goes away, or does not read on, costs
-//! the program nothing but the capture's own records.
+//! The connection of the request becomes the capture's stream. After the answer, a line as any
+//! other, come pieces of a pcapng file, each preceded by its length in four bytes, little-endian. A
+//! length of 0 ends them, and the [`Summary`] follows as a line. The client writes the file, with
+//! its own rights, its own quota and at its own pace. It ends the capture by closing its side. If a
+//! client goes away or stops reading, the program loses only the capture's own records.
 
 mod client;
 mod session;
@@ -18,23 +18,23 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
-/// Says what a program knows of a captured packet, such as where it goes; nothing where it knows nothing. At most 65,535
-/// bytes of it are written.
+/// Returns the program's own comment on a captured packet, such as its destination, if any. At most
+/// 65,535 bytes of it are written.
 pub type Annotate = Arc<dyn Fn(&Record<'_>) -> Option<String> + Send + Sync>;
 
-/// The longest piece that is sent, in bytes, but for one block that is longer.
+/// The longest piece that is sent, in bytes, unless a single block is longer.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// The longest piece that a client takes, in bytes.
 const PIECE_BYTES_MAX: u32 = 16 << 20;
 
-/// What a client wants to capture.
+/// The capture that a client requests.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 struct Wanted {
-    /// A pcap-filter expression; every packet where it is empty.
+    /// A pcap-filter expression; empty for every packet.
     expression: String,
-    /// Where, as `--at` has it.
+    /// The places, as in `--at`.
     at: Vec<String>,
     worker: Option<usize>,
     snaplen: Option<usize>,
@@ -43,16 +43,16 @@ struct Wanted {
     max_bytes: Option<u64>,
 }
 
-/// What a capture came to, in packets.
+/// The result of a capture, in packets.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Summary {
-    /// Those in the file.
+    /// Packets in the file.
     pub captured: u64,
-    /// Those that the expression did not match.
+    /// Packets that the expression did not match.
     pub filtered: u64,
-    /// Those that matched and were left out, because of `--sample`.
+    /// Matching packets left out because of `--sample`.
     pub left_out: u64,
-    /// Those that matched and are missing, because they came faster than the file was written.
+    /// Matching packets lost because they came faster than the file was written.
     pub lost: u64,
     /// The size of the file, in bytes.
     pub bytes: u64,

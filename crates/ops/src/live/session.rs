@@ -21,17 +21,17 @@ use std::time::{Duration, Instant};
 /// The maximum number of capture requests served at a time, including those that will be refused.
 const SESSION_COUNT_MAX: usize = 16;
 
-/// How long the thread of a capture sleeps where nothing has come.
+/// How long the thread of a capture sleeps if no packet has come.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How long a write waits before it is looked whether the program ends.
+/// How often a waiting write checks whether the program ends.
 const WRITE_WAIT: Duration = Duration::from_millis(100);
 
 /// How long a client may take nothing while the program ends.
 const STALL_WAIT: Duration = Duration::from_millis(300);
 
-/// How long the end of a capture may take: cores give it back within microseconds, and clients take what is
-/// left as they can.
+/// How long the end of a capture may take: cores give it back within microseconds, and clients take
+/// the rest as they can.
 const END_WAIT: Duration = Duration::from_secs(2);
 
 /// The captures of a program, which end with it.
@@ -44,12 +44,12 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Has captures that begin from now on say what `annotate` does.
+    /// Sets the function that comments on packets, for captures that begin from now on.
     pub fn annotate(&mut self, annotate: Annotate) {
         self.annotate = Some(annotate);
     }
 
-    /// Begins what a client asks for, on a thread of its own: nothing waits here.
+    /// Starts a requested capture, on a thread of its own: nothing waits here.
     pub fn begin(&mut self, taps: Taps, request: &Request) -> Reply {
         self.threads.retain(|thread| !thread.is_finished());
         if self.count.load(Relaxed) >= SESSION_COUNT_MAX {
@@ -71,7 +71,7 @@ impl Sessions {
         let session = move || {
             keep(Capabilities::empty());
             if let Ok(stream) = stream.recv() {
-                // Where the client has gone away, nobody is left to answer.
+                // If the client is gone, there is no one left to answer.
                 let _ = serve(stream, &taps, (&wanted, annotate), &is_ending);
             }
             count.fetch_sub(1, Relaxed);
@@ -97,7 +97,8 @@ impl fmt::Debug for Sessions {
 }
 
 impl Drop for Sessions {
-    /// Ends the captures, and waits until clients have what there is, or for [`END_WAIT`] and little more.
+    /// Ends the captures, and waits until clients have received the rest, or little longer than
+    /// [`END_WAIT`].
     fn drop(&mut self) {
         self.is_ending.store(true, Relaxed);
         let deadline = Instant::now() + 2 * END_WAIT;
@@ -117,7 +118,7 @@ fn serve(
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(WRITE_WAIT))?;
     let mut client = Client { stream, is_ending, gives_up: None };
-    // Neither a client that has gone nor the program's end waits for a compiler.
+    // A client's departure or the program's end must not wait for the filter's compilation.
     let mut waits = || !is_ending.load(Relaxed) && !client.has_ended(Duration::ZERO);
     let begun = config(wanted, &mut waits).and_then(|config| {
         let capture = taps.capture(&config).map_err(|error| error.to_string())?;
@@ -135,7 +136,7 @@ fn serve(
     session.finish()
 }
 
-/// What the engine is to capture.
+/// Converts the request for the engine.
 fn config(wanted: &Wanted, waits: &mut dyn FnMut() -> bool) -> Result<CaptureConfig, String> {
     let default = CaptureConfig::default();
     Ok(CaptureConfig {
@@ -148,7 +149,7 @@ fn config(wanted: &Wanted, waits: &mut dyn FnMut() -> bool) -> Result<CaptureCon
     })
 }
 
-/// What `--at` says.
+/// Parses the places of `--at`.
 pub(super) fn points(at: &[String]) -> Result<Points, String> {
     let mut points = Points { receive: false, send: false, drops: Drops::None };
     for place in at {
@@ -188,7 +189,7 @@ fn filter(
     Ok(Some(Arc::new(filter.map_err(|error| error.to_string())?)))
 }
 
-/// Without DPDK there is nothing that runs an expression.
+/// Without DPDK, expressions can't be run.
 #[cfg(not(feature = "dpdk"))]
 fn filter(
     expression: &str,
@@ -202,11 +203,11 @@ fn filter(
         .into())
 }
 
-/// A client, and for how long it is waited for.
+/// A client, and how long to wait for it.
 struct Client<'a> {
     stream: UnixStream,
     is_ending: &'a AtomicBool,
-    /// When it is given up, once the program ends.
+    /// The time to give up on it, once the program ends.
     gives_up: Option<Instant>,
 }
 
@@ -229,7 +230,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Whether a client is waited for that has taken nothing since then.
+    /// Whether to keep waiting for a client that has taken nothing since `stalls_since`.
     fn is_waited_for(&mut self, stalls_since: Instant) -> bool {
         if !self.is_ending.load(Relaxed) {
             return true;
@@ -247,7 +248,7 @@ impl Client<'_> {
         self.send(piece)
     }
 
-    /// Waits for `wait` at most, and says whether the client has closed its side, or has gone.
+    /// Waits at most `wait`, and returns whether the client has closed its side, or is gone.
     fn has_ended(&mut self, wait: Duration) -> bool {
         let mut events = [PollFd::new(&self.stream, PollFlags::IN)];
         let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
@@ -258,7 +259,7 @@ impl Client<'_> {
     }
 }
 
-/// A capture, and what is written of it.
+/// A capture and its output.
 struct Session<'a> {
     capture: Capture,
     output: Output<'a>,
@@ -267,10 +268,10 @@ struct Session<'a> {
 /// The file that the client writes.
 struct Output<'a> {
     client: Client<'a>,
-    /// Blocks that are not sent yet.
+    /// The blocks to send.
     writer: PcapNgWriter<Vec<u8>>,
     interfaces: Vec<Interface>,
-    /// The numbers that interfaces have in the file.
+    /// The numbers of the interfaces in the file.
     numbers: Vec<Option<u32>>,
     annotate: Option<Annotate>,
     summary: Summary,
@@ -299,7 +300,7 @@ impl<'a> Session<'a> {
             bytes_max,
             is_full: false,
         };
-        // A reader wants one interface at least, whether or not there is a packet.
+        // A reader requires at least one interface, even without packets.
         for index in 0..output.interfaces.len() {
             if index == 0 || !output.interfaces[index].devices.is_empty() {
                 output.number(index)?;
@@ -309,7 +310,7 @@ impl<'a> Session<'a> {
         Ok(Self { capture, output })
     }
 
-    /// Captures until somebody ends it.
+    /// Captures until the capture is ended.
     fn run(&mut self) -> io::Result<()> {
         let Self { capture, output } = self;
         let mut wait = Duration::ZERO;
@@ -324,7 +325,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Takes and sends what is left, and the summary.
+    /// Takes and sends the rest, and the summary.
     fn finish(mut self) -> io::Result<()> {
         let Self { capture, output } = &mut self;
         capture.stop();
@@ -347,7 +348,7 @@ impl<'a> Session<'a> {
 }
 
 impl Output<'_> {
-    /// Writes and sends what has come. Says whether anything has.
+    /// Writes and sends the packets that have come. Returns whether there were any.
     fn drain(&mut self, capture: &mut Capture) -> io::Result<bool> {
         let offset_ns = capture.epoch_offset_ns();
         let has_come = capture.drain(&mut |record| self.write(record, offset_ns))?;
@@ -387,7 +388,7 @@ impl Output<'_> {
         if self.writer.file_mut().len() >= PIECE_BYTES { self.send() } else { Ok(()) }
     }
 
-    /// The reason for which a packet was dropped, and what the program knows of it.
+    /// The drop reason of a packet, and the program's comment.
     fn comment(&self, record: &Record<'_>) -> Option<String> {
         let dropped = match record.point {
             TapPoint::Drop(reason) => Some(format!("dropped as {reason}")),
@@ -400,7 +401,7 @@ impl Output<'_> {
         }
     }
 
-    /// The number of an interface in the file, where it is described at first use.
+    /// The number of an interface in the file, which is described at first use.
     fn number(&mut self, index: usize) -> io::Result<u32> {
         if let Some(number) = self.numbers[index] {
             return Ok(number);
@@ -412,7 +413,7 @@ impl Output<'_> {
         Ok(number)
     }
 
-    /// Sends the blocks that are there.
+    /// Sends the waiting blocks.
     fn send(&mut self) -> io::Result<()> {
         let pending = self.writer.file_mut();
         self.summary.bytes += pending.len() as u64;

@@ -1,4 +1,4 @@
-//! What else runs on a core's CPU while the core loses packets.
+//! Finds the threads that run on a core's CPU while the core loses packets.
 
 use super::CoreFigures;
 use hotloop_privileges::{Capabilities, keep};
@@ -8,23 +8,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long threads are watched to see which of them runs there.
+/// How long to measure the CPU time of the threads there.
 const WATCH_TIME: Duration = Duration::from_millis(500);
 
-/// How many of them are named.
+/// The most threads named.
 const NAMED_COUNT_MAX: usize = 3;
 
-/// How often the same core is warned of.
+/// How often to warn about the same core.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The least part of a CPU's time that makes a thread worth its name.
+/// The least part of a CPU's time for a thread to be named.
 const PART_MIN: f64 = 0.01;
 
-/// Looks who runs on a core's CPU where the core loses packets, and says so.
+/// Finds the threads on a core's CPU if the core loses packets, and logs them.
 #[derive(Debug, Default)]
 pub(super) struct Intruders {
     warned: BTreeMap<String, Instant>,
-    /// Whether a thread looks: there are thousands of files to read.
+    /// Whether a search is running, on a thread of its own: there are thousands of files to read.
     is_looking: Arc<AtomicBool>,
 }
 
@@ -51,7 +51,7 @@ struct Intruder {
 }
 
 impl Intruders {
-    /// In a second, devices lost `imissed` packets, and each core did what its figures say.
+    /// Evaluates a second in which devices lost `imissed` packets, by each core's figures.
     pub(super) fn look(&mut self, imissed: u64, figures: &[(Option<i32>, CoreFigures)]) {
         if imissed == 0 {
             return;
@@ -119,7 +119,7 @@ fn last_cpu(thread_id: i32) -> Option<usize> {
     Thread::read(&PathBuf::from(format!("/proc/self/task/{thread_id}"))).map(|thread| thread.cpu)
 }
 
-/// The threads that take most of a core's CPU beside the core's own.
+/// The threads that take most of a core's CPU, other than the core's own.
 fn find(root: &Path, hindered: &Hindered, watch_time: Duration) -> Vec<Intruder> {
     let before = threads_on(root, hindered);
     let start = Instant::now();
@@ -149,7 +149,8 @@ impl Intruder {
 /// The numbers of a process and of a thread of it.
 type Ids = (i32, i32);
 
-/// The threads that ran last on a core's CPU, but its own, with their time on CPUs in nanoseconds.
+/// The threads that last ran on a core's CPU, other than its own, with their CPU time in
+/// nanoseconds.
 fn threads_on(root: &Path, hindered: &Hindered) -> BTreeMap<(Ids, PathBuf), u64> {
     let mut threads = BTreeMap::new();
     for (process_id, process) in numbered(&root.join("proc")) {
@@ -163,14 +164,14 @@ fn threads_on(root: &Path, hindered: &Hindered) -> BTreeMap<(Ids, PathBuf), u64>
     threads
 }
 
-/// The entries of a folder that have numbers for names.
+/// The entries of a folder with numbers for names.
 fn numbered(folder: &Path) -> impl Iterator<Item = (i32, PathBuf)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
 }
 
 struct Thread {
-    /// The CPU that it ran on last.
+    /// The CPU that the thread ran on last.
     cpu: usize,
     /// Nanoseconds on CPUs.
     ran_ns: u64,
@@ -211,7 +212,7 @@ mod tests {
             std::fs::write(folder.join("comm"), format!("spin-{id}\n")).unwrap();
             std::fs::write(folder.join("status"), "Cpus_allowed_list:\t3\n").unwrap();
         };
-        // The core's own, one that did something long ago, one elsewhere, one that runs.
+        // The core's own, one that ran long ago, one elsewhere, one that runs.
         let threads = [((70, 71), 3), ((80, 80), 3), ((80, 81), 2), ((90, 92), 3)];
         threads.iter().for_each(|&(ids, cpu)| write(ids, cpu, 5_000_000_000));
         let found = std::thread::scope(|scope| {

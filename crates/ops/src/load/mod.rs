@@ -1,5 +1,5 @@
-//! How much each core has to do, read once a second on the control thread: what the engine has
-//! counted and timed, and what the kernel says of its threads and CPUs.
+//! Measures each core's load, once a second on the control thread: the engine's counts and times,
+//! and the kernel's figures on its threads and CPUs.
 
 mod intruder;
 #[cfg(feature = "dpdk")]
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What a reading covers.
+/// The time that a reading covers.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -29,25 +29,25 @@ thread_local! {
     static LATEST: RefCell<Vec<CoreFigures>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How busy a core was in the last second: what the engine knows, and what the kernel does. As JSON,
-/// all of it is on one level.
+/// A core's load in the last second, from the engine and from the kernel. As JSON, all of it is on
+/// one level.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CoreFigures {
-    /// What the engine knows.
+    /// The engine's figures.
     #[serde(flatten)]
     pub load: CoreLoad,
-    /// How often the kernel took the CPU from its thread for something else; nothing where the kernel
-    /// does not say.
+    /// Number of times that the kernel took the CPU from the core's thread. `None` if unknown.
     pub involuntary_switches: Option<u64>,
-    /// The part of the time in which its thread could have run and waited for the CPU, in percent.
+    /// The part of the time in which the core's thread was ready and waited for the CPU, in
+    /// percent.
     pub waited_percent: Option<f64>,
-    /// The part of its CPU's time that the hypervisor gave to others, in percent; nothing where the
+    /// The part of the CPU's time that the hypervisor gave to others, in percent. `None` if the
     /// core is not pinned.
     pub steal_percent: Option<f64>,
 }
 
-/// How busy each core was in the last second, as the [`Operation`](crate::Operation) of the calling
-/// thread has read it; none where it has not yet.
+/// Each core's load in the last second, as last read by the calling thread's
+/// [`Operation`](crate::Operation). Empty before the first reading.
 #[must_use]
 pub fn load_figures() -> Vec<CoreFigures> {
     LATEST.with_borrow(Clone::clone)
@@ -78,13 +78,13 @@ impl Loads {
             pools: pools::Pools::new(),
         };
         LATEST.with_borrow_mut(Vec::clear);
-        // Figures are of the time since this.
+        // Figures count from here.
         loads.read(control);
         loads
     }
 
-    /// Reads, where it is time to, and warns where packets were lost while something else ran on a
-    /// core's CPU.
+    /// Reads the load, if it is time to, and warns if packets were lost while another thread ran on
+    /// a core's CPU.
     pub(crate) fn turn(&mut self, control: &Control<'_>) {
         #[cfg(feature = "dpdk")]
         self.pools.turn();
@@ -139,7 +139,7 @@ impl Loads {
     }
 }
 
-/// One over the other, up to 1.
+/// The ratio of `part` to `whole`, at most 1.
 #[allow(clippy::cast_precision_loss, reason = "a share that is measured")]
 fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (part as f64 / whole as f64).min(1.0) }

@@ -1,31 +1,32 @@
-//! The low-water mark of each mempool: the fewest free mbufs that were seen while the program ran.
+//! Tracks the low-water mark of each mempool: the fewest free mbufs seen while the program ran.
 
 use hotloop_dpdk::mempool_levels;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-/// How often mempools are looked at.
+/// How often to sample the mempools.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 thread_local! {
-    /// By mempool, in the order in which they were made, as this control thread has seen them.
+    /// The mark of each mempool, in the order of their creation, as this control thread has seen
+    /// it.
     static LOWEST: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Looks at mempools, again and again.
+/// Samples the mempools regularly.
 #[derive(Debug)]
 pub(super) struct Pools {
     due: Instant,
 }
 
 impl Pools {
-    /// What was seen in an earlier run doesn't count.
+    /// Forgets the marks of an earlier run.
     pub(super) fn new() -> Self {
         LOWEST.with_borrow_mut(Vec::clear);
         Self { due: Instant::now() }
     }
 
-    /// Looks, where it is time to.
+    /// Samples the mempools, if it is time to.
     pub(super) fn turn(&mut self) {
         let now = Instant::now();
         if now >= self.due {
@@ -36,8 +37,8 @@ impl Pools {
     }
 }
 
-/// The fewest free mbufs of each mempool, in the order of `hotloop_dpdk::mempools`, up to the last that
-/// was looked at.
+/// The fewest free mbufs of each mempool, in the order of `hotloop_dpdk::mempools`. Mempools that
+/// were never sampled are missing at the end.
 pub(crate) fn lowest_free() -> Vec<u32> {
     LOWEST.with_borrow(Clone::clone)
 }

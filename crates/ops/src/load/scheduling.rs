@@ -1,26 +1,26 @@
-//! What the kernel says of threads and CPUs (proc(5)).
+//! The kernel's figures on threads and CPUs (proc(5)).
 
 use hotloop_engine::LoadCounts;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Where proc is mounted.
+/// The parent of `proc`.
 const ROOT: &str = "/";
 
-/// What the kernel has counted of a thread.
+/// The kernel's counters of a thread.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Scheduled {
-    /// Nanoseconds on a CPU; up to a tick of the kernel's may be missing.
+    /// Nanoseconds on a CPU, perhaps short of the current tick.
     pub(super) ran_ns: Option<u64>,
-    /// Nanoseconds in which it could have run and waited for a CPU.
+    /// Nanoseconds in which it was ready and waited for a CPU.
     pub(crate) waited_ns: Option<u64>,
-    /// How often it lost the CPU without having given it up.
+    /// Number of times that it lost the CPU without giving it up.
     pub(crate) involuntary_switches: Option<u64>,
 }
 
 impl Scheduled {
-    /// Of a thread of this process; nothing where there is none of that number. What the kernel was
-    /// built without is unknown.
+    /// Reads the counters of a thread of this process. `None` if there is no such thread. Counters
+    /// that the kernel was built without are unknown.
     pub(super) fn read(root: &Path, thread_id: i32) -> Option<Self> {
         let folder = root.join(format!("proc/self/task/{thread_id}"));
         let status = std::fs::read_to_string(folder.join("status")).ok()?;
@@ -34,7 +34,7 @@ impl Scheduled {
         })
     }
 
-    /// What was counted after `before`.
+    /// The counts since `before`.
     pub(super) fn since(&self, before: &Self) -> Self {
         let since = |of: fn(&Self) -> Option<u64>| Some(of(self)?.saturating_sub(of(before)?));
         Self {
@@ -45,12 +45,13 @@ impl Scheduled {
     }
 }
 
-/// The time of each CPU, in the kernel's ticks: all of it, and what the hypervisor gave to others.
+/// The time of each CPU, in the kernel's ticks: the total, and the part that the hypervisor gave to
+/// others.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Cpus(BTreeMap<usize, (u64, u64)>);
 
 impl Cpus {
-    /// Of every CPU; of none where the kernel does not say.
+    /// Reads every CPU. Empty if the kernel does not report them.
     pub(super) fn read(root: &Path) -> Self {
         Self::parse(&std::fs::read_to_string(root.join("proc/stat")).unwrap_or_default())
     }
@@ -66,21 +67,21 @@ impl Cpus {
         Self(stat.lines().filter_map(cpu).collect())
     }
 
-    /// The seconds of a CPU that the hypervisor gave to others since the machine started.
+    /// The seconds of a CPU that the hypervisor has given to others since the machine started.
     #[allow(clippy::cast_precision_loss, reason = "ticks of years")]
     fn steal_s(&self, cpu: usize) -> Option<f64> {
         let (_, steal) = self.0.get(&cpu)?;
         Some(*steal as f64 / rustix::param::clock_ticks_per_second() as f64)
     }
 
-    /// The part of a CPU's time since `before` that the hypervisor gave to others, up to 1.
+    /// The part of a CPU's time since `before` that the hypervisor gave to others, at most 1.
     pub(super) fn steal_since(&self, before: &Self, cpu: usize) -> Option<f64> {
         let ((all, steal), (all_before, steal_before)) = (self.0.get(&cpu)?, before.0.get(&cpu)?);
         Some(super::share(steal.saturating_sub(*steal_before), all.saturating_sub(*all_before)))
     }
 }
 
-/// What the kernel says of each core's thread and CPU now.
+/// The kernel's current figures on the cores' threads and CPUs.
 #[derive(Debug)]
 pub(crate) struct Scheduling(Cpus);
 
@@ -89,7 +90,7 @@ impl Scheduling {
         Self(Cpus::read(Path::new(ROOT)))
     }
 
-    /// What it has counted of a core's thread, and the seconds that the hypervisor took of its CPU.
+    /// The counters of a core's thread, and the seconds that the hypervisor took of its CPU.
     pub(crate) fn of(&self, core: &LoadCounts) -> (Scheduled, Option<f64>) {
         let thread = core.thread_id.and_then(|id| Scheduled::read(Path::new(ROOT), id));
         (thread.unwrap_or_default(), core.cpu.and_then(|cpu| self.0.steal_s(cpu)))

@@ -1,9 +1,9 @@
-//! The load for people.
+//! Formats the load for people.
 
 use crate::table::{Table, cell, list, rounded};
 use serde_json::Value;
 
-/// An answer to `load`, for people.
+/// Formats an answer to `load`.
 pub(crate) fn load_text(load: &Value) -> String {
     if list(load).is_empty() {
         return "nothing is known yet: ask again in a second".to_owned();

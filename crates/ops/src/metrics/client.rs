@@ -1,4 +1,4 @@
-//! One connection of a client that wants metrics.
+//! One client's connection to the metrics server.
 
 use super::family::Format;
 use super::http::{self, HEAD_BYTES_MAX, Head};
@@ -8,37 +8,38 @@ use std::net::{IpAddr, Ipv6Addr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a connection may last, whatever the client does.
+/// The longest a connection may last, whatever the client does.
 pub const CLIENT_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a client may take for its request, and for its answer, where others wait for its place.
+/// How long a client may take to send its request, and to read its answer, while others wait for
+/// its place.
 pub const GRACE: Duration = Duration::from_millis(250);
 
 /// A connection. It holds at most the head of one request; answers are shared.
 #[derive(Debug)]
 pub struct Client {
     stream: TcpStream,
-    /// From where it is: places are shared by that.
+    /// The client's address. Clients share places by address.
     pub address: IpAddr,
     pub phase: Phase,
-    /// Since when it is in its phase.
+    /// Start of the current phase.
     pub since: Instant,
-    /// It will send nothing more: most likely, it is gone.
+    /// The client will send nothing more: most likely, it is gone.
     pub has_closed: bool,
-    /// When it is let go.
+    /// The time at which the connection is closed.
     pub end: Instant,
 }
 
-/// How far a client has come.
+/// The progress of a client.
 #[derive(Debug)]
 pub enum Phase {
     /// Its request is still coming.
     Reading(Vec<u8>),
-    /// It waits for metrics, which nobody has been asked for yet.
+    /// It waits for metrics that have yet to be requested.
     Waiting(Format),
-    /// They have been asked for.
+    /// The metrics have been requested.
     Asked(Format),
-    /// Its answer is being sent, of which so many bytes are.
+    /// Its answer is being sent; the number counts the bytes sent.
     Sending(Arc<[u8]>, usize),
 }
 
@@ -53,7 +54,7 @@ impl Client {
         &self.stream
     }
 
-    /// What it waits for from its side.
+    /// The events that it waits for from the client.
     pub const fn events(&self) -> PollFlags {
         let events = match self.phase {
             Phase::Reading(_) => PollFlags::IN,
@@ -63,22 +64,22 @@ impl Client {
         if self.has_closed { events } else { events.union(PollFlags::RDHUP) }
     }
 
-    /// Whether it is the client that has to do something, and not the program.
+    /// Whether the client must act next, rather than the program.
     pub const fn is_awaited(&self) -> bool {
         self.has_closed || matches!(self.phase, Phase::Reading(_) | Phase::Sending(..))
     }
 
-    /// Whether it has had its time.
+    /// Whether its time is over.
     pub fn is_late(&self, now: Instant) -> bool {
         self.has_closed || (self.is_awaited() && now >= self.since + GRACE)
     }
 
-    /// Begins another phase.
+    /// Starts another phase.
     pub fn enter(&mut self, phase: Phase, now: Instant) {
         (self.phase, self.since) = (phase, now);
     }
 
-    /// Goes on as far as goes without waiting. An error says that nothing more is to be done for it.
+    /// Proceeds as far as possible without waiting. An error means that the connection is done.
     pub fn go_on(&mut self, now: Instant) -> io::Result<()> {
         if let Phase::Reading(head) = &mut self.phase {
             let is_ended = read(&mut self.stream, head)?;
@@ -99,7 +100,8 @@ impl Client {
     }
 }
 
-/// What counts as one address: of IPv6, the network of 64 bits, of which one host may have all.
+/// The unit that shares places: the address, or for IPv6 the /64 network, as one host may own all
+/// of it.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -107,7 +109,8 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Reads what has come, to the longest head. Says whether nothing more will come.
+/// Reads the bytes that have come, up to the longest head. Returns whether the client has closed
+/// its side.
 fn read(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<bool> {
     let mut bytes = [0; 1 << 10];
     while head.len() < HEAD_BYTES_MAX {
@@ -122,7 +125,7 @@ fn read(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Sends on. The end of the answer is an error too: nothing more is to be done.
+/// Sends more of the answer. Returns an error at its end, too: the connection is done.
 fn send(stream: &mut TcpStream, answer: &[u8], sent_bytes: &mut usize) -> io::Result<()> {
     while *sent_bytes < answer.len() {
         match stream.write(&answer[*sent_bytes..]) {

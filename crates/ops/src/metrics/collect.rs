@@ -1,6 +1,6 @@
 //! The metrics of every program.
 //!
-//! What more there is to show is a constant here, in [`METRICS`] too, and a line in [`collect`] that adds
+//! A new metric needs a constant here, an entry in [`METRICS`], and a line in [`collect`] that adds
 //! its samples. A program adds its own to the same [`Scrape`].
 
 use super::SCHEMA_VERSION;
@@ -17,7 +17,7 @@ use std::time::Instant;
 const BUILD: Metric = Metric::gauge(
     "hotloop_build_info",
     &["program", "version", "schema", "deployment", "idle"],
-    "What runs: its name, hotloop's version, the version of the schema of metrics, how it is deployed.",
+    "The running program: its name, hotloop's version, the version of the schema of metrics, its deployment.",
 );
 const UPTIME: Metric = Metric::gauge(
     "hotloop_uptime_seconds",
@@ -32,7 +32,7 @@ const MESSAGES_LOST: Metric = Metric::counter(
 const CORE: Metric = Metric::gauge(
     "hotloop_core_info",
     &["core", "cpu"],
-    "The CPU that each core is pinned to; no CPU where it is not pinned.",
+    "The CPU that each core is pinned to; empty if it is not pinned.",
 );
 const RECEIVED: Metric = Metric::counter(
     "hotloop_packets_received_total",
@@ -82,7 +82,7 @@ const IN_FLIGHT_MAX: Metric = Metric::gauge(
 const PLAUSIBLE: Metric = Metric::gauge(
     "hotloop_ledger_plausible",
     &[],
-    "1 while the packets inside are neither fewer than none nor more than there can be.",
+    "1 while the number of packets inside is possible: neither negative nor above the number that fits.",
 );
 const STAGE_RECEIVED: Metric = Metric::counter(
     "hotloop_stage_packets_received_total",
@@ -97,7 +97,7 @@ const STAGE_EMITTED: Metric = Metric::counter(
 const STAGE_VALUE: Metric = Metric::gauge(
     "hotloop_stage_value",
     &["core", "stage", "value"],
-    "What stages count and measure themselves, by their own names.",
+    "Values that stages count and measure themselves, under their own names.",
 );
 const PORT_RECEIVED: Metric = Metric::counter(
     "hotloop_port_packets_received_total",
@@ -112,17 +112,17 @@ const PORT_SENT: Metric = Metric::counter(
 const PORT_RECEIVED_BYTES: Metric = Metric::counter(
     "hotloop_port_received_bytes_total",
     &["port"],
-    "Bytes of the packets received; absent where the device does not count them.",
+    "Bytes of the packets received; absent if the device does not count them.",
 );
 const PORT_SENT_BYTES: Metric = Metric::counter(
     "hotloop_port_sent_bytes_total",
     &["port"],
-    "Bytes of the packets sent; absent where the device does not count them.",
+    "Bytes of the packets sent; absent if the device does not count them.",
 );
 const PORT_LOST: Metric = Metric::counter(
     "hotloop_port_packets_lost_total",
     &["port", "reason"],
-    "Packets that a device lost; without a sample of imissed where it does not count those.",
+    "Packets that a device lost; without a sample of imissed if it does not count those.",
 );
 const PORT_REOPENED: Metric = Metric::counter(
     "hotloop_port_reopened_total",
@@ -132,13 +132,13 @@ const PORT_REOPENED: Metric = Metric::counter(
 const PORT_UP: Metric = Metric::gauge(
     "hotloop_port_link_up",
     &["port"],
-    "1 where packets can pass, 0 where the link is down or its interface has gone; absent where the \
-     device does not say.",
+    "1 if packets can pass, 0 if the link is down or its interface has gone; absent if the device does not \
+     report it.",
 );
 const XSTATS_TOTAL: Metric = Metric::counter(
     "hotloop_port_xstats_total",
     &["port", "queue", "xstat"],
-    "What a device's driver counts, by its own names.",
+    "Figures of a device's driver, under its own names.",
 );
 const XSTATS: Metric = Metric::gauge(
     "hotloop_port_xstats",
@@ -173,7 +173,7 @@ const MEMPOOL_BYTES: Metric = Metric::gauge(
     "The memory that a mempool got, and its node.",
 );
 
-/// The metrics of every program. Some have no sample where there is nothing to show.
+/// The metrics of every program. Some have no samples in some programs.
 pub const METRICS: &[Metric] = &[
     BUILD,
     UPTIME,
@@ -226,7 +226,7 @@ pub const METRICS: &[Metric] = &[
     MEMPOOL_BYTES,
 ];
 
-/// Adds what every program shows.
+/// Adds the metrics of every program.
 pub fn collect(control: &Control<'_>, since: Instant, scrape: &mut Scrape) {
     let snapshot = control.snapshot();
     let (program, schema, idle) =
@@ -247,7 +247,8 @@ pub fn collect(control: &Control<'_>, since: Instant, scrape: &mut Scrape) {
     add_mempools(scrape);
 }
 
-/// A stage that stands twice on a core under one name is shown as one: `named` tells them apart.
+/// If a stage occurs twice on a core under one name, its counts are added: `named` tells them
+/// apart.
 fn add_place(scrape: &mut Scrape, place: &PlaceSnapshot) {
     let (counts, kind) = (&place.counts, place.place.as_str());
     let at = [place.core.as_str(), counts.name.as_str()];
@@ -264,7 +265,7 @@ fn add_place(scrape: &mut Scrape, place: &PlaceSnapshot) {
     scrape.add(&HELD, &at, counts.held);
     scrape.add(&UNATTRIBUTED, &at, counts.unattributed);
     scrape.add(&UNCREATED, &at, counts.uncreated);
-    // Those that there were none of are 0, so that the first of them is a change too.
+    // Reasons without drops are 0, so that the first drop is a change, too.
     for reason in &counts.reasons {
         let count = counts.dropped.get(*reason).copied().unwrap_or(0);
         scrape.add(&DROPPED, &[core, stage, reason], count);
@@ -309,8 +310,8 @@ fn add_port(scrape: &mut Scrape, device: &dyn Device) {
     }
 }
 
-/// Whether a figure of a driver only grows, by its name: drivers name what they count after a noun in
-/// plural, and do not say what else there is.
+/// Whether a driver's figure only grows, by its name: drivers name counts after a plural noun, and
+/// don't mark other figures.
 fn is_cumulative(xstat: &str) -> bool {
     const COUNTED: [&str; 9] = [
         "packets", "bytes", "errors", "dropped", "drops", "discards", "frames", "octets", "missed",
@@ -318,7 +319,7 @@ fn is_cumulative(xstat: &str) -> bool {
     xstat.split('_').any(|part| COUNTED.contains(&part))
 }
 
-/// The queue of a figure, and its name without it: DPDK writes `rx_q0_packets`.
+/// The queue of a figure, and the name without it: DPDK writes `rx_q0_packets`.
 fn queue_of(xstat: &str) -> (&str, String) {
     for direction in ["rx_", "tx_"] {
         let Some(rest) = xstat.strip_prefix(direction).and_then(|rest| rest.strip_prefix('q'))
@@ -351,7 +352,7 @@ fn add_mempools(scrape: &mut Scrape) {
     }
 }
 
-/// Without DPDK there are none.
+/// Without DPDK there are no mempools.
 #[cfg(not(feature = "dpdk"))]
 const fn add_mempools(_: &mut Scrape) {}
 

@@ -1,4 +1,4 @@
-//! Metrics: what they are called, their samples, and how they are written.
+//! Metrics, their samples, and their text formats.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
@@ -11,31 +11,31 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest value of a label, in bytes: what is longer is cut.
+/// The longest value of a label, in bytes. Longer ones are cut.
 const LABEL_BYTES_MAX: usize = 200;
 
 /// A metric: samples of one name that differ in their labels.
 ///
-/// Names are part of the programs' interface, and follow Prometheus's conventions: a counter's ends in
-/// `_total`, and the unit, `packets`, `bytes` or `seconds`, stands in it.
+/// Names are part of the programs' interface, and follow Prometheus's conventions: a counter's ends
+/// in `_total`, and the unit, `packets`, `bytes` or `seconds`, is part of the name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Metric {
-    /// Its name.
+    /// The metric's name.
     pub name: &'static str,
-    /// What it counts, in a sentence.
+    /// A sentence on what it counts.
     pub help: &'static str,
-    /// What its values mean.
+    /// The meaning of its values.
     pub kind: MetricKind,
     /// The names of its labels.
     pub labels: &'static [&'static str],
 }
 
-/// What the values of a [`Metric`] mean.
+/// The meaning of a [`Metric`]'s values.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MetricKind {
     /// They only grow, until the program starts again.
     Counter,
-    /// They are how things are at the moment.
+    /// They show the current state.
     Gauge,
 }
 
@@ -43,7 +43,7 @@ impl Metric {
     /// A counter.
     ///
     /// # Panics
-    /// Where the name does not end in `_total`; in a constant, that is an error of the compiler.
+    /// If the name does not end in `_total`; in a constant, that is an error of the compiler.
     #[must_use]
     pub const fn counter(
         name: &'static str,
@@ -113,11 +113,11 @@ enum Value {
 }
 
 impl Scrape {
-    /// Adds to a metric, with these values of its labels in their order. What is added twice with the
-    /// same values is summed. A value of more than 200 bytes is cut.
+    /// Adds to a metric, with these values of its labels in their order. Counts with the same
+    /// values are summed. A value of more than 200 bytes is cut.
     ///
     /// # Panics
-    /// Where there are not as many values as the metric has labels.
+    /// If the number of values differs from that of the metric's labels.
     pub fn add(&mut self, metric: &Metric, values: &[&str], count: u64) {
         match self.entry(metric, values) {
             Entry::Vacant(place) => {
@@ -147,7 +147,7 @@ impl Scrape {
         self.entry(metric, values).insert_entry(Value::Measured(ratio));
     }
 
-    /// Adds to a counter of seconds. What is added twice with the same values is summed.
+    /// Adds to a counter of seconds. Seconds with the same values are summed.
     ///
     /// # Panics
     /// As [`add`](Self::add).
@@ -165,20 +165,20 @@ impl Scrape {
         self.metrics.entry(metric.name).or_insert(samples).values.entry(values)
     }
 
-    /// How many samples there are.
+    /// Number of samples.
     #[must_use]
     pub fn sample_count(&self) -> usize {
         self.metrics.values().map(|samples| samples.values.len()).sum()
     }
 
-    /// In [Prometheus's text format](https://prometheus.io/docs/instrumenting/exposition_formats/),
-    /// version 0.0.4.
+    /// Returns the scrape in [Prometheus's text
+    /// format](https://prometheus.io/docs/instrumenting/exposition_formats/), version 0.0.4.
     #[must_use]
     pub fn to_text(&self) -> String {
         Written { scrape: Arc::new(self.clone()), format: Format::Text }.to_string()
     }
 
-    /// In a format, for a client.
+    /// Returns the scrape in a client's format.
     pub(super) fn written(self: &Arc<Self>, format: Format) -> String {
         Written { scrape: Arc::clone(self), format }.to_string()
     }

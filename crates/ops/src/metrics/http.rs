@@ -1,23 +1,23 @@
-//! As much of HTTP/1.1 (RFC 9112) as a scrape takes: one request a connection, without a body.
+//! The part of HTTP/1.1 (RFC 9112) that a scrape needs: one request per connection, without a body.
 
 use super::family::Format;
 
-/// How long the head of a request may be, in bytes.
+/// The longest head of a request, in bytes.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
 
-/// What comes of what a client has sent so far.
+/// The meaning of the bytes that a client has sent so far.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Head {
-    /// The rest of it has to come first.
+    /// The head is incomplete.
     Partial,
-    /// It asks for the metrics in a format.
+    /// A request for the metrics in a format.
     Scrape(Format),
-    /// It asks for something else, or for nothing that can be understood: a status and what to do.
+    /// Any other request, or no valid one: a status and a remedy.
     Refused(&'static str, &'static str),
 }
 
 impl Head {
-    /// Reads the head of a request.
+    /// Parses the head of a request.
     pub fn read(bytes: &[u8]) -> Self {
         let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
             return if bytes.len() < HEAD_BYTES_MAX {
@@ -61,7 +61,7 @@ pub fn found(format: Format, body: &str) -> Vec<u8> {
     response("200 OK", content_type, body)
 }
 
-/// The answer to a request for something else.
+/// The answer to any other request.
 pub fn refused(status: &str, what: &str) -> Vec<u8> {
     let allow = if status.starts_with("405") { "\r\nAllow: GET" } else { "" };
     response(status, &format!("text/plain; charset=utf-8{allow}"), &format!("{what}\n"))

@@ -1,7 +1,8 @@
-//! Metrics of the load: how much cores have to do, what waits for them, and who else takes their CPUs.
+//! Metrics of the load: the cores' work, the packets that wait for them, and other threads on their
+//! CPUs.
 //!
-//! All but [`LOAD`] are sums since the program began, or how things are now: what a packet takes and how full bursts
-//! are follows from two of them, over whatever time one asks for.
+//! All but [`LOAD`] are sums since the program began, or current values. The time per packet and
+//! the fill of bursts follow from two of them, over any interval.
 
 use super::family::{Metric, Scrape};
 use crate::load::{Scheduling, load_figures};
@@ -10,7 +11,7 @@ use hotloop_engine::{Control, LoadCounts, PlaceLoad};
 pub const LOAD: Metric = Metric::gauge(
     "hotloop_core_load_ratio",
     &["core"],
-    "How far each core is from its limit, by its last second: 0 where no packets come, 1 where no more could; absent \
+    "How far each core is from its limit, by its last second: 0 if no packets come, 1 if no more could; absent \
      while that is not known.",
 );
 pub const POLLS: Metric =
@@ -44,7 +45,7 @@ pub const TIMED_SECONDS: Metric = Metric::counter(
 pub const WAITING: Metric = Metric::gauge(
     "hotloop_packets_waiting",
     &["core", "stage"],
-    "Packets that wait for a core in RX queues, where their driver can say, and in rings, when looked at last.",
+    "Packets that wait for a core in RX queues, if their driver reports them, and in rings, in the last sample.",
 );
 pub const WAITING_MAX: Metric = Metric::gauge(
     "hotloop_packets_waiting_max",
@@ -54,7 +55,7 @@ pub const WAITING_MAX: Metric = Metric::gauge(
 pub const WAITING_ROOM: Metric = Metric::gauge(
     "hotloop_packets_waiting_capacity",
     &["core", "stage"],
-    "The most packets that find room there; absent where that is not known.",
+    "The most packets that find room there; absent if unknown.",
 );
 pub const SWITCHES: Metric = Metric::counter(
     "hotloop_core_involuntary_switches_total",
@@ -69,13 +70,13 @@ pub const WAITED: Metric = Metric::counter(
 pub const STEAL: Metric = Metric::counter(
     "hotloop_core_steal_seconds_total",
     &["core"],
-    "What the hypervisor gave to others of the CPU that each core is pinned to.",
+    "CPU time that the hypervisor gave to others, of the CPU that each core is pinned to.",
 );
 
-/// What the times of all stages' ticks stand under, in place of a stage and of a kind of place.
+/// The label for the times of all stages' ticks, instead of a stage and a kind of place.
 const TICKS: &str = "ticks";
 
-/// Adds what there is of each core.
+/// Adds the metrics of each core.
 pub fn add(control: &Control<'_>, scrape: &mut Scrape) {
     for figures in load_figures() {
         if let Some(percent) = figures.load.load_percent {

@@ -1,8 +1,9 @@
-//! Metrics for Prometheus, over HTTP.
+//! Serves metrics for Prometheus, over HTTP.
 //!
-//! A thread of their own serves a few clients, of which it waits for none. For a scrape it asks the
-//! control thread, which reads what `ctl status`, `counters` and `xstats` read: cores learn nothing of
-//! it. Whatever clients do, the control thread collects metrics at most 10 times a second.
+//! A separate thread serves a few clients without waiting for any of them. For a scrape it asks the
+//! control thread, which reads the same values as `ctl status`, `counters` and `xstats`: cores are
+//! not involved. Whatever clients do, the control thread collects metrics at most 10 times a
+//! second.
 
 mod client;
 mod collect;
@@ -26,26 +27,27 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-/// The version of the names of metrics, drop reasons, and keys of JSON, in `docs/reference/schema.json`.
+/// The version of the names of metrics, drop reasons, and keys of JSON, in
+/// `docs/reference/schema.json`.
 pub const SCHEMA_VERSION: u32 = 3;
 
-/// How much time is at least between two collections: scrapes that come sooner wait, and share the next.
+/// The least time between two collections: scrapes that come sooner wait, and share the next.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a program takes to serve metrics. Flattened into its own arguments.
+/// Arguments of a program that serves metrics. Flattened into its own arguments.
 #[derive(Args, Clone, Debug, Default)]
 pub struct MetricsArgs {
     /// Serve metrics for Prometheus at http://ADDRESS/metrics, such as 9100 (on 127.0.0.1),
-    /// 192.0.2.1:9100 or 0.0.0.0:9100; to whoever can connect there.
+    /// 192.0.2.1:9100 or 0.0.0.0:9100; anyone who can connect there can read them.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub metrics: Option<SocketAddr>,
 }
 
 impl MetricsArgs {
-    /// Listens where the arguments say; nothing where they don't.
+    /// Listens at the address in the arguments. `None` if there is none.
     ///
     /// # Errors
-    /// Where the address can't be had: with what to give instead.
+    /// The address can't be bound. The error has a remedy.
     pub fn bind(&self) -> Result<Option<Metrics>, Failure> {
         self.metrics.map(Metrics::bind).transpose()
     }
@@ -60,15 +62,16 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// A server of metrics, from [`bind`](Self::bind) until it is dropped.
 ///
-/// It serves `GET /metrics`, as OpenMetrics 1.0 if the client accepts that and otherwise in Prometheus's text
-/// format 0.0.4, to at most [`SCRAPE_COUNT_MAX`] clients at a time, each for at most [`SCRAPE_WAIT`];
-/// a request has at most 8 KiB, and each connection one. More clients wait for a place: those that are
-/// slow, and those of an address that has more places than others, make room for them.
+/// It serves `GET /metrics`, as OpenMetrics 1.0 if the client accepts that and otherwise in
+/// Prometheus's text format 0.0.4. At most [`SCRAPE_COUNT_MAX`] clients are served at a time, each
+/// for at most [`SCRAPE_WAIT`]. A request has at most 8 KiB, and each connection one request. More
+/// clients wait for a place: slow clients, and those of an address with more places than others,
+/// make room for them.
 #[derive(Debug)]
 pub struct Metrics {
     address: SocketAddr,
     asks: Receiver<()>,
-    /// None once it is being dropped.
+    /// `None` once it is being dropped.
     scrapes: Option<Sender<Arc<Scrape>>>,
     wake: Wake,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -77,10 +80,10 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Listens, and starts the thread that serves.
+    /// Listens, and starts the serving thread.
     ///
     /// # Errors
-    /// [`Failure::Input`] where the address can't be had, [`Failure::Run`] where the system grants no
+    /// [`Failure::Input`] if the address can't be bound, [`Failure::Run`] if the system refuses a
     /// thread.
     pub fn bind(address: SocketAddr) -> Result<Self, Failure> {
         let cannot_be_had = |error: std::io::Error| {
@@ -110,21 +113,21 @@ impl Metrics {
         };
         let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(serve);
         let thread = Some(thread.map_err(failed)?);
-        // The end of the channel: the thread has no capability any more.
+        // The channel closes once the thread has given up its capabilities.
         let _: Result<(), _> = is_ready.recv();
         tracing::info!("metrics at http://{address}/metrics");
         let now = Instant::now();
         Ok(Self { address, asks, scrapes: Some(scrapes), wake, thread, since: now, due: now })
     }
 
-    /// Where it listens.
+    /// The address that it listens at.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers the scrapes that wait, with what every program shows and what `more` adds. For the
-    /// control thread, every few milliseconds: it returns at once where there is nothing to do.
+    /// Answers waiting scrapes with the metrics of every program and those that `more` adds. The
+    /// control thread calls this every few milliseconds; it returns at once if no scrape waits.
     pub fn answer(&mut self, control: &Control<'_>, more: &mut dyn FnMut(&mut Scrape)) {
         let now = Instant::now();
         if now < self.due || self.asks.try_recv().is_err() {
@@ -134,7 +137,7 @@ impl Metrics {
         collect::collect(control, self.since, &mut scrape);
         more(&mut scrape);
         if let Some(scrapes) = &self.scrapes {
-            // Where the thread has panicked, that was said.
+            // A panic of the thread has been reported.
             let _ = scrapes.send(Arc::new(scrape));
         }
         self.wake.wake();

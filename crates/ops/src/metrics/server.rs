@@ -1,10 +1,10 @@
-//! The thread that serves metrics: a few connections, none of which it waits for.
+//! The thread that serves metrics: a few connections, without waiting for any of them.
 //!
-//! Clients are served in the order in which they come. Where all places are taken, the next one waits for
-//! the first that becomes free, and all others wait to be accepted. A client that takes longer than
-//! [`GRACE`](super::client::GRACE) for its part gives its place up, and one of an address that has more places
-//! than another gives it up at once: so neither clients that ask again and again, nor those that never read,
-//! keep out one that asks once in a while.
+//! Clients are served in the order in which they come. If all places are taken, the next client
+//! waits for the first free one, and all others wait to be accepted. A client loses its place if it
+//! takes longer than [`GRACE`](super::client::GRACE) for its part, and at once if its address has
+//! more places than another. So neither clients that reconnect constantly, nor those that never
+//! read, keep out one that scrapes once in a while.
 
 use super::client::{Client, GRACE, Phase};
 use super::family::{Format, Scrape};
@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
-/// How many clients are served at a time; more wait to be accepted.
+/// The most clients served at a time. More wait to be accepted.
 pub const CLIENT_COUNT_MAX: usize = 32;
 
-/// How many connections may wait to be accepted, unless `net.core.somaxconn` is lower.
+/// Number of connections that may wait to be accepted, unless `net.core.somaxconn` is lower.
 pub const BACKLOG: i32 = 1024;
 
-/// How long the thread rests where the system accepts no connection: too many files are open.
+/// How long the thread rests if the system accepts no connection because too many files are open.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 /// Wakes the thread.
@@ -37,7 +37,7 @@ impl Wake {
     }
 
     pub fn wake(&self) {
-        // It fails where the count is full: then the thread will wake anyway.
+        // It fails if the count is full: then the thread will wake anyway.
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 
@@ -46,23 +46,23 @@ impl Wake {
     }
 }
 
-/// What the thread has.
+/// State of the thread.
 #[derive(Debug)]
 pub struct Server {
     pub listener: TcpListener,
     pub wake: Wake,
-    /// Where it asks the control thread for metrics.
+    /// Requests to the control thread for metrics.
     pub asks: Sender<()>,
-    /// Where they come. The other end goes when nobody is to be served any more.
+    /// The metrics requested. The other end is dropped when the server ends.
     pub scrapes: Receiver<Arc<Scrape>>,
     pub clients: Vec<Client>,
-    /// The one that is next, where there is no place for it.
+    /// The next client, while there is no place for it.
     pub next: Option<Client>,
     pub is_asked: bool,
 }
 
 impl Server {
-    /// The thread's life.
+    /// The loop of the thread.
     pub fn serve(mut self) {
         while self.turn().is_ok() {}
     }
@@ -78,7 +78,8 @@ impl Server {
         }
         let now = Instant::now();
         self.clients.retain_mut(|client| client.go_on(now).is_ok() && now < client.end);
-        // Last: where the next one finds no place, there are others whose end wakes this thread.
+        // Last: if the next one finds no place, there are others that wake this thread when they
+        // end.
         self.accept(now);
         self.ask();
         Ok(())
@@ -99,7 +100,7 @@ impl Server {
             vec![PollFd::new(&self.listener, accepts), PollFd::new(&*self.wake.0, PollFlags::IN)];
         waited.extend(self.clients.iter().map(|it| PollFd::new(it.stream(), it.events())));
         if poll(&mut waited, left.as_ref()).is_err() {
-            return; // interrupted: everything is looked at, and nothing waits
+            return; // // interrupted: check everything, wait for nothing
         }
         let events: Vec<_> = waited[2..].iter().map(PollFd::revents).collect();
         let mut events = events.into_iter();
@@ -111,7 +112,7 @@ impl Server {
         });
     }
 
-    /// Gives places to those that come, as far as there are any.
+    /// Gives free places to new clients.
     fn accept(&mut self, now: Instant) {
         for _ in 0..CLIENT_COUNT_MAX {
             if self.next.is_none() {
@@ -148,8 +149,8 @@ impl Server {
         }
     }
 
-    /// Makes room for a client of this address. Those that wait for the program are left alone: the wait
-    /// is short.
+    /// Makes room for a client of this address. Clients that wait for the program keep their
+    /// places: that wait is short.
     fn has_room(&mut self, address: IpAddr, now: Instant) -> bool {
         if self.clients.len() < CLIENT_COUNT_MAX {
             return true;
@@ -167,7 +168,7 @@ impl Server {
         first.map(|(_, index)| self.clients.remove(index)).is_some()
     }
 
-    /// Asks for metrics, where clients wait for some.
+    /// Asks for metrics, if clients wait for them.
     fn ask(&mut self) {
         if self.is_asked {
             return;
@@ -180,12 +181,12 @@ impl Server {
             }
         }
         if self.is_asked {
-            // Where the program ends, the end of `scrapes` says so.
+            // If the program ends, `scrapes` is closed.
             let _ = self.asks.send(());
         }
     }
 
-    /// Gives metrics to those that they were asked for.
+    /// Gives the metrics to the clients that requested them.
     fn hand_out(&mut self, scrape: &Arc<Scrape>, now: Instant) {
         self.is_asked = false;
         let mut answers: [(Format, Option<Arc<[u8]>>); 2] =

@@ -1,4 +1,4 @@
-//! How a socket comes to its path, and goes from it.
+//! Binds a socket at its path, and removes it in the end.
 
 use crate::unix::{Peer, connected, stream};
 use rustix::fs::{Mode, fchmod};
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
 
-/// How long to wait while another program binds in the same folder.
+/// The longest wait for another program that binds in the same folder.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 
-/// How often to look whether it has.
+/// How often to try the lock meanwhile.
 const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Why there is no control socket at a path.
@@ -33,7 +33,7 @@ pub enum SocketError {
         /// The path.
         path: PathBuf,
     },
-    /// What is there is no socket, and is left alone.
+    /// Something that is not a socket is there, and is left alone.
     #[error(
         "{path}: there is something here that is no socket; remove it, or give another path \
              with --control PATH"
@@ -47,15 +47,15 @@ pub enum SocketError {
     BadPath {
         /// The path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
     /// The system refused.
     #[error("{path}: {source}; give a path in a folder of your own with --control PATH")]
     System {
-        /// What it refused: the path of the socket, or its folder.
+        /// The path of the socket, or its folder.
         path: PathBuf,
-        /// Its reason.
+        /// The system's reason.
         source: io::Error,
     },
 }
@@ -71,7 +71,7 @@ impl SocketError {
 pub struct Bound {
     pub listener: UnixListener,
     pub path: PathBuf,
-    /// The device and the number of the socket's file, by which it is known again.
+    /// The device and the number of the socket's file, which identify it.
     file: (u64, u64),
 }
 
@@ -92,8 +92,7 @@ impl Bound {
 
         let refused = |error: Errno| SocketError::system(path, error);
         let socket = stream().map_err(refused)?;
-        // The file gets the socket's mode (less the umask), so there is no moment at which others
-        // may connect.
+        // The file gets the socket's mode (less the umask), so others can't connect at any moment.
         fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(refused)?;
         bind(&socket, &address).map_err(refused)?;
         let file = file_of(path).map_err(|error| SocketError::system(path, error))?;
@@ -105,9 +104,9 @@ impl Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        // Somebody may have removed the file and put another there.
+        // Another file may be at the path by now.
         if file_of(&self.path).is_ok_and(|file| file == self.file) {
-            // Where it cannot be removed, the next program replaces it.
+            // If it cannot be removed, the next program replaces it.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -117,8 +116,8 @@ fn file_of(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
-/// The folder of the path, which is made where there is none. The folder above it must be there: a
-/// path with a slip in it makes no tree.
+/// The folder of the path, created if missing. The folder above it must exist: a typing error in a
+/// path makes no tree.
 fn folder(path: &Path) -> Result<PathBuf, SocketError> {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
@@ -132,7 +131,7 @@ fn folder(path: &Path) -> Result<PathBuf, SocketError> {
     }
 }
 
-/// The folder, locked against other programs that bind in it. The lock goes with the file.
+/// The folder, locked against other programs that bind in it. The lock ends with the file.
 fn locked(folder: &Path) -> Result<File, SocketError> {
     let refused = |error| SocketError::system(folder, error);
     let file = File::open(folder).map_err(refused)?;
@@ -149,7 +148,7 @@ fn locked(folder: &Path) -> Result<File, SocketError> {
     }
 }
 
-/// Removes a socket that a program has left behind.
+/// Removes a socket that a program has left there.
 fn make_way(path: &Path) -> Result<(), SocketError> {
     let refused = |error| SocketError::system(path, error);
     match fs::symlink_metadata(path) {

@@ -7,29 +7,30 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-/// How many of its requests are answered in a round.
+/// The most requests answered in a round.
 const REQUEST_COUNT_MAX: usize = 4;
 
-/// How much is read at a time.
+/// The most bytes read at a time.
 const READ_BYTES: usize = 4 << 10;
 
 /// A connection. It holds at most one request and a read's bytes, and one answer.
 #[derive(Debug)]
 pub struct Client {
     stream: UnixStream,
-    /// What has come and is not answered yet.
+    /// The bytes that have come and are not answered yet.
     input: Vec<u8>,
-    /// The answer to its last request, while that takes.
+    /// The answer to the last request, while that takes time.
     awaited: Option<Promise>,
     /// The answer that is being sent.
     output: Vec<u8>,
-    /// How much of it is sent.
+    /// The number of its bytes sent.
     sent_bytes: usize,
     /// Nothing more will come.
     is_ended: bool,
-    /// It sent what cannot be read on from: it is let go once it has its answer.
+    /// The input can't be parsed any further: the connection is closed once the client has its
+    /// answer.
     is_refused: bool,
-    /// When it last finished a request, or took some of an answer.
+    /// When the client last finished a request, or took some of an answer.
     active: Instant,
 }
 
@@ -48,7 +49,7 @@ impl Client {
         })
     }
 
-    /// When it was last of use.
+    /// Time of the last progress.
     pub const fn active(&self) -> Instant {
         self.active
     }
@@ -59,13 +60,13 @@ impl Client {
         self.input.capacity() + self.output.capacity()
     }
 
-    /// Serves it as far as goes without waiting. Says whether to keep it.
+    /// Serves the client as far as possible without waiting. Returns whether to keep it.
     pub fn serve(&mut self, now: Instant, answer: &mut dyn FnMut(&Request) -> Reply) -> bool {
         self.go_on(now, answer).is_ok()
             && now.saturating_duration_since(self.active) < CLIENT_IDLE_MAX
     }
 
-    /// An error says that nothing more is to be done for it.
+    /// An error means that the connection is done.
     fn go_on(&mut self, now: Instant, answer: &mut dyn FnMut(&Request) -> Reply) -> io::Result<()> {
         for _ in 0..REQUEST_COUNT_MAX {
             if !self.is_answered(now)? || !self.is_sent(now)? {
@@ -86,7 +87,7 @@ impl Client {
                     Reply::Later(answer) => self.awaited = Some(answer),
                     Reply::Stream(stream) => {
                         stream.take(self.stream.try_clone()?);
-                        // It is another's now.
+                        // Another function has the connection now.
                         return Err(io::ErrorKind::Other.into());
                     }
                 },
@@ -96,11 +97,11 @@ impl Client {
         if self.is_answered(now)? { self.is_sent(now).map(|_| ()) } else { Ok(()) }
     }
 
-    /// Takes the answer that was promised, once it has come. Says whether none is awaited any more. An
-    /// error says that the client no longer waits for it.
+    /// Takes the promised answer, once it has come. Returns whether no answer is awaited any more.
+    /// An error means that the client no longer waits.
     fn is_answered(&mut self, now: Instant) -> io::Result<bool> {
         let Some(awaited) = &self.awaited else { return Ok(true) };
-        // It is the program that takes its time.
+        // The delay is the program's.
         self.active = now;
         let Some(line) = awaited.line() else {
             return if self.has_gone() { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(false) };
@@ -110,14 +111,14 @@ impl Client {
         Ok(true)
     }
 
-    /// Whether the client has closed its connection. One that will send nothing more still reads.
+    /// Whether the client has closed its connection. One that only sends nothing more still reads.
     fn has_gone(&self) -> bool {
-        // Of a hangup poll(2) tells unasked.
+        // poll(2) reports a hangup without being asked.
         let mut events = [PollFd::new(&self.stream, PollFlags::empty())];
         matches!(poll(&mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
     }
 
-    /// Sends on what there is. Says whether all is sent.
+    /// Sends more of the answer. Returns whether all of it is sent.
     fn is_sent(&mut self, now: Instant) -> io::Result<bool> {
         while self.sent_bytes < self.output.len() {
             match self.stream.write(&self.output[self.sent_bytes..]) {
@@ -139,7 +140,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Reads what has come, until there is more than a request.
+    /// Reads the bytes that have come, up to more than a request.
     fn read(&mut self) -> io::Result<()> {
         let mut bytes = [0; READ_BYTES];
         while !self.is_ended && self.input.len() <= REQUEST_BYTES_MAX {
@@ -154,8 +155,8 @@ impl Client {
         Ok(())
     }
 
-    /// Takes the first line out of the input, without its feed. What is there at the end of all
-    /// input is a line too.
+    /// Takes the first line out of the input, without its feed. The rest at the end of all input is
+    /// a line, too.
     fn line(&mut self) -> Option<Result<Vec<u8>, String>> {
         let end = self.input.iter().position(|byte| *byte == b'\n');
         if end.unwrap_or(self.input.len()) > REQUEST_BYTES_MAX {

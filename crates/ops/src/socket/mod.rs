@@ -12,11 +12,12 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How many clients are served at a time. One more takes the place of the one that has been idle
+/// The most clients served at a time. One more takes the place of the one that has been idle
 /// longest.
 pub const CLIENT_COUNT_MAX: usize = 16;
 
-/// How long a client may neither finish a request nor take an answer before it is let go.
+/// How long a client may neither finish a request nor take an answer before its connection is
+/// closed.
 pub const CLIENT_IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// A control socket: a listening Unix stream socket, which only its owner may connect to.
@@ -30,19 +31,18 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listens at `path`. The socket has mode 0600 from the first moment on; the folder it is in is
-    /// made, with mode 0700, where there is none. A socket that a program has left behind is
-    /// replaced.
+    /// Listens at `path`. The socket has mode 0600 from the first moment on. Its folder is created
+    /// with mode 0700 if missing. A socket that a program has left there is replaced.
     ///
     /// # Errors
-    /// Where a running program listens there, where something else is there, and where the system
-    /// refuses: with what to do instead.
+    /// A running program listens there, something else is there, or the system refuses. The error
+    /// has a remedy.
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
         let bound = Bound::at(path)?;
         Ok(Self { bound, clients: Vec::with_capacity(CLIENT_COUNT_MAX), since: Instant::now() })
     }
 
-    /// Where it listens.
+    /// The path that it listens at.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.bound.path
@@ -54,14 +54,14 @@ impl Socket {
         self.since
     }
 
-    /// Serves the clients for one round: accepts those it can, reads what has come, calls `answer`
-    /// for each whole request, and sends on what there is to send. It never waits for a client. A
-    /// round takes at most [`CLIENT_COUNT_MAX`] new clients and four requests of each, so what it
-    /// takes is bounded by what `answer` takes.
+    /// Serves the clients for one round: accepts new ones, reads the bytes that have come, calls
+    /// `answer` for each whole request, and sends answers. Never waits for a client. A round takes
+    /// at most [`CLIENT_COUNT_MAX`] new clients and four requests of each, so its time is bounded
+    /// by that of `answer`.
     ///
-    /// A client's requests are answered in their order, the next one once the last answer is sent. A
-    /// line that is no request, and an `Err` of `answer`, are answered by an error; a request of
-    /// more than 64 KiB ends the connection. An answer of more than 16 MiB is replaced by an error.
+    /// A client's requests are answered in order, each once the last answer is sent. A line that is
+    /// no request, and an `Err` of `answer`, are answered by an error. A request of more than 64
+    /// KiB ends the connection. An answer of more than 16 MiB is replaced by an error.
     pub fn serve(&mut self, answer: &mut dyn FnMut(&Request) -> Reply) {
         self.serve_at(Instant::now(), answer);
     }
@@ -82,13 +82,13 @@ impl Socket {
                 }
                 // Another client went away before it was accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // Nobody is there; or there are too many open files, which passes.
+                // No client waits, or too many files are open, which passes.
                 Err(_) => return,
             }
         }
     }
 
-    /// Lets go of the client that has been idle longest, where there are as many as there may be.
+    /// Closes the connection that has been idle longest, if all places are taken.
     fn make_room(&mut self) {
         if self.clients.len() < CLIENT_COUNT_MAX {
             return;

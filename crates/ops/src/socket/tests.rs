@@ -1,4 +1,4 @@
-//! The socket on one thread: what a client has written is there when the next round is served.
+//! The socket on one thread: bytes that a client has written are there in the next round.
 
 use super::*;
 use crate::request::Answerer;
@@ -32,8 +32,8 @@ impl Served {
         stream
     }
 
-    /// A round: `echo` answers with its arguments, `long` with as many bytes, `later` with what is
-    /// sent to the last of `promised`, others with an error.
+    /// A round: `echo` answers with its arguments, `long` with that number of bytes, `later` with
+    /// the value sent to the last of `promised`, others with an error.
     fn round(&mut self) {
         let Self { socket, now, asked_count, promised, .. } = self;
         socket.serve_at(*now, &mut |request| {
@@ -56,7 +56,7 @@ fn echo(value: &Value) -> Vec<u8> {
     Request::with("echo", value.clone()).line()
 }
 
-/// What has come, and whether that is all there will be.
+/// The bytes that have come, and whether more will follow.
 fn received(mut client: &UnixStream) -> (String, bool) {
     let (mut text, mut bytes) = (String::new(), [0; 4096]);
     loop {
@@ -70,7 +70,7 @@ fn received(mut client: &UnixStream) -> (String, bool) {
     }
 }
 
-/// Writes what the other side takes.
+/// Writes the bytes that the other side takes.
 fn flood(mut client: &UnixStream, bytes: &[u8]) -> usize {
     let mut written = 0;
     while written < bytes.len() {
@@ -183,7 +183,7 @@ fn a_half_written_request_then_silence_blocks_nobody_and_is_let_go_in_the_end() 
     served.round();
     assert_eq!(received(&other).0, "{\"ok\":1}\n");
 
-    // Bytes that finish no request keep nobody.
+    // Bytes that finish no request don't keep the connection open.
     served.now += CLIENT_IDLE_MAX / 2;
     silent.write_all(b"\"st").unwrap();
     other.write_all(&echo(&json!(2))).unwrap();
@@ -242,7 +242,7 @@ fn more_clients_than_there_may_be_displace_the_idlest() {
         served.round();
         assert_eq!(served.socket.clients.len(), index + 1);
     }
-    // The first is of use again, so the second is the idlest.
+    // The first made progress again, so the second is the idlest.
     served.now += Duration::from_millis(1);
     clients[0].write_all(&echo(&json!(0))).unwrap();
     served.round();
@@ -308,7 +308,7 @@ fn an_answer_that_comes_later_holds_up_nobody_else() {
     let mut third = served.client();
     for index in 0..3 {
         third.write_all(&echo(&json!(index))).unwrap();
-        // Longer than a client may be idle: these wait for the program, not it for them.
+        // Longer than a client may be idle: here, clients wait for the program.
         served.now += CLIENT_IDLE_MAX;
         served.round();
         assert_eq!(received(&third), (format!("{{\"ok\":{index}}}\n"), false));
@@ -336,7 +336,7 @@ fn a_client_that_goes_away_no_longer_awaits_its_answer() {
         client.write_all(&Request::new("later").line()).unwrap();
         served.round();
     }
-    // One will ask for nothing more, and reads.
+    // One will send nothing more, and reads.
     half.shutdown(Shutdown::Write).unwrap();
     drop(gone);
     served.round();

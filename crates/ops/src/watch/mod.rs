@@ -1,10 +1,11 @@
-//! Watches the threads of a run: that each worker passes burst boundaries, and the control thread its
-//! own.
+//! Watches the threads of a run: whether each worker passes burst boundaries, and the control
+//! thread passes turns of its loop.
 //!
-//! A worker that loops for ever is worse than a process that has died: what answers on its behalf,
-//! such as a routing daemon, goes on. A thread can't be ended from outside, so the process ends. What is
-//! to be done before, such as deleting routes, is [`Watching::on_stall`]; a process that is stopped runs
-//! none of its threads, and takes another one that sees that (`hotloop_kernel::VipGuard`).
+//! A worker that loops for ever is worse than a dead process, because programs that answer on its
+//! behalf, such as a routing daemon, go on. A thread can't be ended from outside, so the process
+//! ends. [`Watching::on_stall`] does the work before that, such as deleting routes. A stopped
+//! process runs none of its threads, and needs another one that notices
+//! (`hotloop_kernel::VipGuard`).
 
 mod progress;
 mod watcher;
@@ -18,55 +19,55 @@ use std::sync::mpsc;
 use std::time::Duration;
 use watcher::{Beat, Watcher};
 
-/// How much of its own CPU time a worker may use without passing a burst boundary, unless set.
+/// The default limit on a worker's own CPU time without passing a burst boundary.
 pub const WORKER_STALL_MAX: Duration = Duration::from_millis(1000);
 
-/// What the process ends with where a worker is stuck.
+/// The exit code of a process with a stuck worker.
 pub const STALLED_EXIT_CODE: u8 = 3;
 
-/// The longest that the end of a process takes in which a worker is stuck.
+/// The longest that the end of a process with a stuck worker takes.
 pub const STALLED_END_WAIT: Duration = Duration::from_secs(5);
 
-/// How the threads of a run are watched: [`run_watched`].
+/// How to watch the threads of a run: [`run_watched`].
 pub struct Watching<'a> {
     stall_max: Option<Duration>,
     report: Box<dyn Fn(&Report) -> String + Send + 'a>,
     on_stall: Box<dyn Fn(&StallEvent) + Send + 'a>,
 }
 
-/// Something is wrong with a thread of a run, or is right again.
+/// A problem with a thread of a run, or its end.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum StallEvent {
-    /// A worker used so much CPU time without passing a burst boundary: the process ends when this
+    /// A worker used `used` CPU time without passing a burst boundary. The process ends when this
     /// returns, and in [`STALLED_END_WAIT`] at the latest.
     Stuck {
         /// The name of the core.
         core: String,
-        /// The stage that runs, or what the engine calls its own place there.
+        /// The running stage, or the engine's name for its own code there.
         place: String,
         /// The CPU time.
         used: Duration,
     },
-    /// A worker got no CPU for so long, because the process was stopped, others used it, or the machine
-    /// was paused; or it waits for the kernel in a stage, which none should do.
+    /// A worker got no CPU for `lasted`, because the process was stopped, others used it, or the
+    /// machine was paused. Or it waits for the kernel in a stage, which no stage should do.
     Starved {
         /// The name of the core.
         core: String,
-        /// The place at which it is, as in [`Stuck`](Self::Stuck).
+        /// The worker's place, as in [`Stuck`](Self::Stuck).
         place: String,
-        /// For how long.
+        /// The duration.
         lasted: Duration,
     },
-    /// A worker that was starved passes burst boundaries again.
+    /// A starved worker passes burst boundaries again.
     Resumed {
         /// The name of the core.
         core: String,
     },
-    /// The control thread has not passed its loop for so long: nobody is answered, nothing is
+    /// The control thread has not passed a turn for `lasted`: no client is answered, nothing is
     /// published.
     ControlStalled {
-        /// For how long.
+        /// The duration.
         lasted: Duration,
     },
     /// The control thread goes on.
@@ -74,22 +75,22 @@ pub enum StallEvent {
 }
 
 impl<'a> Watching<'a> {
-    /// A worker may use so much of its own CPU time without passing a burst boundary, and get none for
-    /// as long: [`WORKER_STALL_MAX`] unless set. Nothing is watched where it is zero.
+    /// Sets how much of its own CPU time a worker may use without passing a burst boundary, and how
+    /// long it may get no CPU. The default is [`WORKER_STALL_MAX`]. Zero turns watching off.
     #[must_use]
     pub fn stall_max(self, stall_max: Duration) -> Self {
         Self { stall_max: (!stall_max.is_zero()).then_some(stall_max), ..self }
     }
 
-    /// What stands on standard output of a report where a worker is stuck: its text for people unless
-    /// set.
+    /// Sets the format of the report that is printed if a worker is stuck; by default, its text for
+    /// people.
     #[must_use]
     pub fn report(self, text: impl Fn(&Report) -> String + Send + 'a) -> Self {
         Self { report: Box::new(text), ..self }
     }
 
-    /// Calls `work` on the watching thread with each event, after it was logged. That thread has no
-    /// capabilities.
+    /// Calls `work` on the watching thread with each event, after the event was logged. That thread
+    /// has no capabilities.
     #[must_use]
     pub fn on_stall(self, work: impl Fn(&StallEvent) + Send + 'a) -> Self {
         Self { on_stall: Box::new(work), ..self }
@@ -106,13 +107,13 @@ impl Default for Watching<'_> {
     }
 }
 
-/// As [`Plan::run`], and:
+/// As [`Plan::run`], with these additions:
 ///
-/// - no core polls before its thread has given up every capability. The control thread keeps those in
-///   `kept`: [`CONTROL`](crate::CONTROL), and whatever else the program needs while it runs. Once
-///   `control` runs, they are what the process has left; it is said which;
-/// - SIGINT and SIGTERM end the run from the beginning, not the process;
-/// - a thread of its own watches the others, with [`Watching`]'s defaults: [`run_watched`];
+/// - No core polls before its thread has given up every capability. The control thread keeps those
+///   in `kept`: [`CONTROL`](crate::CONTROL), and others that the program needs while it runs. Once
+///   `control` runs, the process has no others; they are logged.
+/// - From the beginning, SIGINT and SIGTERM end the run instead of the process.
+/// - A separate thread watches the others, with [`Watching`]'s defaults: [`run_watched`].
 /// - systemd is notified when the program is ready and when it stops: [`notify`](crate::notify).
 ///
 /// # Errors
@@ -125,12 +126,14 @@ pub fn run<T>(
     run_watched(plan, kept, Watching::default(), control)
 }
 
-/// As [`run`], where threads are watched as `watching` says. A worker that is *stuck*, because it uses
-/// that much CPU time without passing a burst boundary, is named with its stage; what is known of the
-/// report is printed, and the process ends with [`STALLED_EXIT_CODE`] in [`STALLED_END_WAIT`], as by
-/// SIGKILL: no destructor runs, since who is stuck may hold any lock, and other threads use what a
-/// destructor would free. A worker that gets no CPU for as long is *starved*: it is named, and nothing
-/// ends. So is a control thread that does not pass a turn of [`Operation`](crate::Operation).
+/// As [`run`], with threads watched as `watching` sets it.
+///
+/// - A worker that uses that much CPU time without passing a burst boundary is *stuck*. It is named
+///   with its stage, the report so far is printed, and the process ends with [`STALLED_EXIT_CODE`]
+///   in [`STALLED_END_WAIT`]. As with SIGKILL, no destructor runs: the stuck thread may hold any
+///   lock, and other threads use memory that a destructor would free.
+/// - A worker that gets no CPU for that long is *starved*: it is named, and nothing ends. So is a
+///   control thread that does not pass a turn of [`Operation`](crate::Operation).
 ///
 /// # Errors
 /// As [`Plan::run`].
@@ -149,22 +152,23 @@ pub fn run_watched<T>(
         let thread = std::thread::Builder::new().name("watch".into());
         let spawned = thread.spawn_scoped(scope, move || {
             keep(Capabilities::empty());
-            // Whoever waits for it is there.
+            // The receiver exists for as long as it waits.
             let _ = ready.send(());
             if let Ok(monitor) = begun.recv() {
                 Watcher::new(monitor, watching, &watched).run();
             }
         });
         match spawned {
-            // What this thread keeps is known before it is looked at.
+            // The thread's capabilities are recorded before the check.
             Ok(_) => _ = is_ready.recv(),
             Err(error) => tracing::warn!("no thread watches the workers: {error}"),
         }
         run_begun(plan, kept, |running| {
-            // It ends with this closure, also where that is never called: who waits for it goes on.
+            // `begin` is dropped with this closure, even if the closure is never called: then the
+            // receiver goes on.
             let begin = begin;
             watcher::beat_of_this_thread(Some(Arc::clone(&beat)));
-            // Without a watching thread, nobody takes it.
+            // Without a watching thread, there is no receiver.
             let _ = begin.send(running.monitor());
             crate::notify::ready();
             let _ended = EndsControl(&beat);
@@ -173,12 +177,12 @@ pub fn run_watched<T>(
     })
 }
 
-/// The calling thread has passed a turn of the control loop.
+/// Records that the calling thread has passed a turn of the control loop.
 pub(crate) fn beat() {
     watcher::with_beat(Beat::pass);
 }
 
-/// Ends the watching thread, also where something panics.
+/// Ends the watching thread, even after a panic.
 struct EndsWatching<'a>(&'a Beat);
 
 impl Drop for EndsWatching<'_> {
@@ -187,7 +191,7 @@ impl Drop for EndsWatching<'_> {
     }
 }
 
-/// Ends the control thread's part, also where it panics.
+/// Ends the control thread's part, even after a panic.
 struct EndsControl<'a>(&'a Beat);
 
 impl Drop for EndsControl<'_> {

@@ -1,41 +1,40 @@
-//! Whether a thread goes on, by what is seen of it from time to time.
+//! Judges whether a thread makes progress, by samples from time to time.
 
-/// A thread counts as one that got no CPU where it used less than this part of the time: it takes some
+/// A thread that used less than this part of the time counts as one that got no CPU: it takes some
 /// to wake up and be put off again.
 const NO_CPU_PART: u64 = 100;
 
-/// A thread was away in a time in which nobody looked where it ran and slept for less than this part of
-/// it.
+/// A thread was absent in a time without samples if it ran and slept for less than this part of it.
 const AWAY_PART: u64 = 4;
 
-/// What is seen of a thread.
+/// A sample of a thread.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Sight {
     /// Nanoseconds of a clock that goes on while the machine is paused.
     pub(super) now_ns: u64,
-    /// The boundaries that it has passed.
+    /// Number of boundaries that it has passed.
     pub(super) passed: u64,
-    /// Nanoseconds of CPU time that it has used; nothing where that is not known.
+    /// Nanoseconds of CPU time that it has used, if known.
     pub(super) cpu_ns: Option<u64>,
-    /// Nanoseconds in which it slept, as it meant to.
+    /// Nanoseconds in which it slept on purpose.
     pub(super) slept_ns: u64,
 }
 
-/// What is wrong with a thread.
+/// A problem with a thread.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Trouble {
-    /// It used so much CPU time without passing a boundary.
+    /// It used too much CPU time without passing a boundary.
     Stuck,
-    /// It got no CPU, or did not want any, for so long.
+    /// It got no CPU, or wanted none, for too long.
     Starved,
 }
 
-/// What has changed since a thread was last seen.
+/// A change since the last sample.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Change {
-    /// It is in trouble, for so many nanoseconds: of CPU time where it is stuck.
+    /// A problem, and how long it has lasted in nanoseconds: of CPU time if stuck.
     Begins(Trouble, u64),
-    /// It passes boundaries again, after so many nanoseconds.
+    /// It passes boundaries again, after this many nanoseconds.
     Ends(u64),
 }
 
@@ -43,21 +42,21 @@ pub(super) enum Change {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress {
     last: Option<Sight>,
-    /// When it was first seen after the boundary that it passed last.
+    /// The first sample after its last boundary.
     since: Sight,
-    /// When it last had used CPU time.
+    /// The last sample in which it had used CPU time.
     ran: Sight,
     trouble: Option<Trouble>,
 }
 
 impl Progress {
-    /// Whether something is wrong, as it was last seen.
+    /// The problem in the last sample, if any.
     pub(super) const fn trouble(&self) -> Option<Trouble> {
         self.trouble
     }
 
-    /// Looks at a thread, which may use `max_ns` of its own CPU time between two boundaries, and go
-    /// without CPU for as long.
+    /// Takes a sample of a thread, which may use `max_ns` of its own CPU time between two
+    /// boundaries, and go without CPU for as long.
     pub(super) fn see(&mut self, sight: Sight, max_ns: u64) -> Option<Change> {
         let last = self.last.replace(sight).unwrap_or_else(|| {
             (self.since, self.ran) = (sight, sight);
@@ -69,7 +68,7 @@ impl Progress {
             (self.since, self.ran) = (sight, sight);
             return match self.trouble.take() {
                 Some(_) => Some(Change::Ends(lasted)),
-                // Nobody looked meanwhile: the watching thread itself got no CPU.
+                // There were no samples meanwhile: the watching thread itself got no CPU.
                 None if was_absent => {
                     self.trouble = Some(Trouble::Starved);
                     Some(Change::Begins(Trouble::Starved, lasted))
@@ -114,7 +113,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const MAX: u64 = 1_000 * MS;
 
-    /// Sees a thread at each (time, boundaries, CPU time), both times in milliseconds.
+    /// Samples a thread at each (time, boundaries, CPU time), both times in milliseconds.
     fn seen(sights: &[(u64, u64, u64)]) -> Vec<Change> {
         let mut progress = Progress::default();
         let sight = |&(now, passed, cpu): &(u64, u64, u64)| {
@@ -157,7 +156,7 @@ mod tests {
         sights.push((3000, 8, 500));
         sights.push((3100, 9, 550));
         assert_eq!(seen(&sights), [Begins(Starved, MAX), Ends(3000 * MS)]);
-        // What wakes up and is put off at once has had no CPU to speak of.
+        // A thread that wakes up and is put off at once has had hardly any CPU.
         let hardly: Vec<_> = (0..20).map(|at| (at * 100, 7, 500 + at / 4)).collect();
         assert_eq!(seen(&hardly), [Begins(Starved, MAX)]);
     }
@@ -166,7 +165,7 @@ mod tests {
     fn a_pause_of_all_threads_shows_once_it_is_over() {
         let pause = [(0, 7, 0), (100, 900, 100), (5_000, 902, 200), (5_100, 1800, 200)];
         assert_eq!(seen(&pause), [Begins(Starved, 4_900 * MS), Ends(100 * MS)]);
-        // The watching thread alone was kept waiting.
+        // Only the watching thread had to wait.
         assert_eq!(seen(&[(0, 7, 0), (100, 900, 100), (5_000, 902, 5_000)]), []);
         assert_eq!(seen(&[(0, 7, 0), (100, 900, 1), (5_000, 40_000, 9)]), []);
         // It has not run since either.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often it looks, but at least ten times while a thread may be stuck or starved.
+/// How often it samples threads, but at least ten times while a thread may be stuck or starved.
 const LOOK_INTERVAL_MAX: Duration = Duration::from_millis(100);
 const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(5);
 
@@ -19,14 +19,14 @@ const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(5);
 const SLEEP_NS_MAX: u64 = Idle::SLEEP_MAX.as_nanos() as u64;
 
 thread_local! {
-    /// What this control thread says that it goes on by.
+    /// The counter of this control thread's turns.
     static BEAT: RefCell<Option<Arc<Beat>>> = const { RefCell::new(None) };
 }
 
-/// What the control thread and the watching thread share.
+/// State that the control thread and the watching thread share.
 #[derive(Debug, Default)]
 pub(super) struct Beat {
-    /// Turns of the control loop; 0 for a program that has none.
+    /// Turns of the control loop; 0 for a program without one.
     turns: AtomicU64,
     thread_id: AtomicI32,
     is_control_over: AtomicBool,
@@ -67,7 +67,7 @@ pub(super) fn with_beat(work: impl FnOnce(&Beat)) {
     BEAT.with_borrow(|beat| beat.as_deref().map(work));
 }
 
-/// Looks at every thread, again and again.
+/// Samples every thread regularly.
 pub(super) struct Watcher<'a> {
     monitor: Monitor,
     watching: Watching<'a>,
@@ -84,7 +84,7 @@ impl<'a> Watcher<'a> {
         Self { monitor, watching, beat, cores, control: Progress::default(), watchdog }
     }
 
-    /// Looks until the run is over.
+    /// Runs until the run is over.
     pub(super) fn run(mut self) {
         let stall_max = self.watching.stall_max;
         let at_least = stall_max.into_iter().chain(self.watchdog.interval).min();
@@ -149,9 +149,9 @@ impl<'a> Watcher<'a> {
         (self.watching.on_stall)(event);
     }
 
-    /// Ends the process: the thread that is stuck can't be joined.
+    /// Ends the process: the stuck thread can't be joined.
     fn end(&self, core: CoreState, used_ns: u64) -> ! {
-        // Whatever blocks below, the process ends.
+        // Even if the code below blocks, the process ends.
         let spawned = std::thread::Builder::new().name("end".into()).spawn(|| {
             std::thread::sleep(STALLED_END_WAIT);
             exit()
@@ -172,16 +172,16 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// Ends the process at once. Neither destructors nor C's exit handlers run: other threads poll what
-/// they would free.
+/// Ends the process at once. Neither destructors nor C's exit handlers run: other threads poll
+/// memory that these would free.
 fn exit() -> ! {
     signal_hook::low_level::exit(i32::from(STALLED_EXIT_CODE))
 }
 
-/// What the clocks say of a thread of this process.
+/// Samples the clocks of a thread of this process.
 fn sight(thread_id: i32) -> Sight {
     // clock_getcpuclockid(3), pthread_getcpuclockid(3): the complement of the thread's number, and
-    // which clock: 4 for a thread's own, 2 for what its scheduler counts.
+    // the clock: 4 for a thread's own, 2 for the scheduler's count.
     let thread_clock = ClockId::from_raw((!thread_id << 3) | 4 | 2);
     Sight {
         now_ns: clock_ns(ClockId::CLOCK_BOOTTIME).unwrap_or(0),
@@ -195,7 +195,7 @@ fn clock_ns(clock: ClockId) -> Option<u64> {
     u64::try_from(time.as_nanos()).ok()
 }
 
-/// What a thread that got no CPU is at, by the kernel (proc(5)).
+/// The state of a thread that got no CPU, by the kernel (proc(5)).
 fn state_text(thread_id: i32) -> &'static str {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread_id}/stat"));
     let stat = stat.unwrap_or_default();
@@ -210,7 +210,7 @@ fn state_text(thread_id: i32) -> &'static str {
     }
 }
 
-/// Notifies systemd that the program is alive, where its unit has a watchdog.
+/// Notifies systemd that the program is alive, if its unit has a watchdog.
 struct Watchdog {
     interval: Option<Duration>,
     last: Option<Instant>,

@@ -1,4 +1,4 @@
-//! Packets that are numbers, and what takes them: for tests of what surrounds an engine.
+//! Packets that are numbers, and their stages: for tests of everything around an engine.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use hotloop_stage::{Burst, Carries, Cx, Sink, Stage, Verdict, drop_reasons};
@@ -30,7 +30,7 @@ impl Stage<Number> for Even {
     }
 }
 
-/// Takes everything.
+/// A sink that takes everything.
 pub struct Nothing;
 
 impl Sink for Nothing {
