@@ -1,4 +1,6 @@
-//! What captures add to a packet: the backend that it goes to. Threads of captures read it, and no worker does.
+//! Notes that captures add to packets: the backend that a packet goes to.
+//!
+//! Threads of captures read the service table here; no worker takes part.
 
 use hotloop::engine::Record;
 use hotloop::stage::tap::TapPoint;
@@ -6,7 +8,7 @@ use hotloop_balancer::own_header::OwnHeader;
 use hotloop_balancer::services::ServiceTable;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The service table in use, for the threads of captures. No worker has to do with it.
+/// The service table in use, for the threads of captures.
 #[derive(Clone, Debug)]
 pub struct Notes(Arc<Mutex<Arc<ServiceTable>>>);
 
@@ -15,7 +17,7 @@ impl Notes {
         Self(Arc::new(Mutex::new(Arc::clone(table))))
     }
 
-    /// From now on `table` is in use.
+    /// Uses `table` from now on.
     pub fn follow(&self, table: &Arc<ServiceTable>) {
         let mut known = self.lock();
         if !Arc::ptr_eq(&known, table) {
@@ -23,8 +25,8 @@ impl Notes {
         }
     }
 
-    /// The backend of a packet that is in the tunnel to it, or was when it was dropped. Nothing of other packets, nor
-    /// where the capture has left out a part of the outer header, nor once the backend was removed.
+    /// The backend of a packet that is in a backend's tunnel, or was when it was dropped. `None`
+    /// for other packets, if the capture has cut the outer header, and after the backend's removal.
     pub fn of(&self, record: &Record<'_>) -> Option<String> {
         if record.point == TapPoint::Receive {
             return None;

@@ -1,7 +1,7 @@
-//! Taking a balancer out of service, and back: its VIPs are withdrawn, and the packets that still come are balanced.
+//! Withdrawing VIPs and announcing them again. Packets that still arrive are forwarded meanwhile.
 //!
-//! Part of [`Presence`]; it knows the configuration. Routers get `announce.linger_ms` to send packets elsewhere before
-//! anything else ends.
+//! Part of [`Presence`]; reads the configuration. Routers have `announce.linger_ms` to move packets
+//! elsewhere before anything else ends.
 
 use super::presence::Presence;
 use crate::config::Config;
@@ -13,8 +13,8 @@ const NOT_ANNOUNCED: &str =
     "this balancer announces no VIPs; its configuration has no section [announce]";
 
 impl Presence {
-    /// Withdraws the VIPs, ahead of everything else that ends. Returns for how long what still comes is
-    /// to be balanced: until routers send it elsewhere.
+    /// Withdraws the VIPs before anything else ends. Returns how long packets must still be
+    /// forwarded, until routers have moved them elsewhere.
     pub fn withdraw(&mut self, config: &Config) -> Duration {
         let Some(announcer) = &mut self.announcer else { return Duration::ZERO };
         let linger_ms = config.announce.as_ref().map_or(0, |announce| announce.linger_ms);
@@ -24,8 +24,7 @@ impl Presence {
         }
     }
 
-    /// Withdraws the VIPs until an operator has them announced again; a reload changes nothing about
-    /// that.
+    /// Withdraws the VIPs until an operator has them announced again, across reloads.
     pub(super) fn withdraw_now(&mut self) -> Result<Value, String> {
         let announcer = self.announcer.as_mut().ok_or(NOT_ANNOUNCED)?;
         let withdrawn = texts(announcer.withdraw());
@@ -37,7 +36,7 @@ impl Presence {
         Err(format!("still announced: {left}; the log says why, and it is tried again each second"))
     }
 
-    /// Announces what is ready again: a balancer on its way out stays.
+    /// Announces the ready VIPs again, and cancels a departure.
     pub(super) fn announce_again(&mut self) -> Result<Value, String> {
         let announcer = self.announcer.as_mut().ok_or(NOT_ANNOUNCED)?;
         let ready = texts(announcer.announce());

@@ -1,12 +1,14 @@
 //! Work that takes too long for the control thread.
+//!
+//! Uses nothing of control. A thread has one job at a time, and nothing waits for it.
 
 use hotloop_privileges::Capabilities;
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread;
 
-/// A thread that does one job after the other. It ends with its work on the last job once this is
-/// dropped, and is not waited for: it may be in a system call that never returns.
+/// A thread that does one job after another. Dropping this ends the thread after its last job
+/// without waiting for it: the thread may be in a system call that never returns.
 #[derive(Debug)]
 pub struct Background<J, R> {
     name: &'static str,
@@ -16,7 +18,7 @@ pub struct Background<J, R> {
 }
 
 impl<J: Send + 'static, R: Send + 'static> Background<J, R> {
-    /// Starts the thread, with no capabilities but those in `kept`. A name has at most 15 bytes.
+    /// Starts the thread, with no capabilities except `kept`. A name has at most 15 bytes.
     ///
     /// # Errors
     /// The system grants no thread.
@@ -29,7 +31,7 @@ impl<J: Send + 'static, R: Send + 'static> Background<J, R> {
         let (outbox, results) = mpsc::channel();
         thread::Builder::new().name(name.into()).spawn(move || {
             hotloop_privileges::keep(kept);
-            // It ends once nobody gives it anything, or takes what it has done.
+            // Ends when the other side of either channel is gone.
             while let Ok(job) = inbox.recv() {
                 if outbox.send(work(job)).is_err() {
                     return;
@@ -39,23 +41,23 @@ impl<J: Send + 'static, R: Send + 'static> Background<J, R> {
         Ok(Self { name, jobs, results, is_busy: false })
     }
 
-    /// Whether it has a job, or a result that was not taken yet.
+    /// Whether the thread has a job, or a result that was not taken yet.
     pub const fn is_busy(&self) -> bool {
         self.is_busy
     }
 
-    /// Gives it a job.
+    /// Gives the thread a job.
     ///
     /// # Panics
-    /// When it is busy.
+    /// If the thread is busy.
     pub fn give(&mut self, job: J) {
         assert!(!self.is_busy, "{}: one job at a time", self.name);
         self.is_busy = true;
-        // Where the thread has ended, that shows when the result is to be taken.
+        // If the thread has ended, taking the result reports that.
         let _ = self.jobs.send(job);
     }
 
-    /// The result of its job, once there is one; an error where the thread has ended by a panic.
+    /// The job's result, once the job is done; an error if the thread has panicked.
     pub fn take(&mut self) -> Option<Result<R, String>> {
         if !self.is_busy {
             return None;

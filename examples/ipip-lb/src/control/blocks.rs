@@ -1,6 +1,7 @@
-//! Prefixes whose packets to services are dropped: which, and until when.
+//! Blocked prefixes: services drop their packets.
 //!
-//! Part of [`Members`]: blocks outlast configurations. The overrides have the same prefixes as the list.
+//! Part of [`Members`]. Blocks outlast configurations, and the overrides have exactly the prefixes
+//! of the list.
 
 use super::members::Members;
 use crate::request::Block;
@@ -12,20 +13,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The prefixes that are blocked.
+/// The blocked prefixes.
 #[derive(Debug, Default)]
 pub struct BlockList {
-    /// Each with the time at which its block ends; none where it lasts until it is taken away.
+    /// Each with the end of its block; `None` for a block without an end.
     ends: BTreeMap<Prefix, Option<Instant>>,
-    /// The first of these times.
+    /// The earliest of these ends.
     next_end: Option<Instant>,
 }
 
 impl BlockList {
-    /// Blocks a prefix until `end`, whatever was said of it before.
+    /// Blocks a prefix until `end`, in place of an earlier block.
     ///
     /// # Errors
-    /// There are too many.
+    /// If too many prefixes are blocked.
     fn insert(&mut self, prefix: Prefix, end: Option<Instant>) -> Result<(), String> {
         if self.ends.len() >= BLOCKS_MAX && !self.ends.contains_key(&prefix) {
             return Err(format!(
@@ -38,14 +39,14 @@ impl BlockList {
         Ok(())
     }
 
-    /// Says whether the prefix was blocked.
+    /// Returns whether the prefix was blocked.
     fn remove(&mut self, prefix: Prefix) -> bool {
         let was_blocked = self.ends.remove(&prefix).is_some();
         self.find_next_end();
         was_blocked
     }
 
-    /// Takes away those whose time is over, and returns them.
+    /// Removes the blocks that have ended, and returns them.
     fn expire(&mut self, now: Instant) -> Vec<Prefix> {
         if self.next_end.is_none_or(|end| now < end) {
             return Vec::new();
@@ -60,12 +61,12 @@ impl BlockList {
         self.next_end = self.ends.values().copied().flatten().min();
     }
 
-    /// As workers use it; none where nothing is blocked.
+    /// The form for workers; `None` if nothing is blocked.
     fn compiled(&self) -> Option<Arc<Blocks>> {
         (!self.ends.is_empty()).then(|| Arc::new(Blocks::new(self.ends.keys().copied())))
     }
 
-    /// Every prefix, with the seconds for which it stays blocked; `None` for no end.
+    /// Every prefix with its remaining seconds; `None` for a block without an end.
     pub fn all(&self, now: Instant) -> impl Iterator<Item = Block> {
         let block = move |(prefix, end): (&Prefix, &Option<Instant>)| Block {
             prefix: prefix.to_string(),
@@ -74,14 +75,14 @@ impl BlockList {
         self.ends.iter().map(block)
     }
 
-    /// The same for `ctl blocks`.
+    /// The rows of `ctl blocks`.
     pub fn rows(&self, now: Instant) -> Value {
         self.all(now).map(|it| json!({ "prefix": it.prefix, "left_s": it.for_s })).collect()
     }
 }
 
 impl Members {
-    /// Drops packets of a prefix to services, for a time or until it is unblocked.
+    /// Drops packets from a prefix to services, for a time or until it is unblocked.
     pub(super) fn block(&mut self, block: &Block) -> Result<Value, String> {
         let (prefix, for_s) = (parse(&block.prefix)?, block.for_s);
         let end = for_s.map(|it| Instant::now() + Duration::from_secs(it));
@@ -90,7 +91,7 @@ impl Members {
         Ok(json!({ "prefix": prefix.to_string(), "for_s": for_s }))
     }
 
-    /// Takes a block away.
+    /// Removes a block.
     pub(super) fn unblock(&mut self, prefix: &str) -> Result<Value, String> {
         let prefix = parse(prefix)?;
         if !self.blocks.remove(prefix) {
@@ -100,7 +101,7 @@ impl Members {
         Ok(json!({ "prefix": prefix.to_string() }))
     }
 
-    /// Takes away the blocks whose time is over.
+    /// Removes the blocks that have ended.
     pub(super) fn end_blocks(&mut self) {
         let expired = self.blocks.expire(Instant::now());
         for prefix in &expired {

@@ -1,7 +1,9 @@
-//! Building the service table of a change, the second step of a [publication](super::publication), on a thread.
+//! Building the service table of a change on a thread: the second step of a
+//! [publication](super::publication).
 //!
-//! One change is built at a time, in the order in which they came; weights that follow one another are built together. The
-//! builder of the table in use is not changed: if a table never comes into use, the slots of its targets are as they were.
+//! Part of [`Publisher`]; reads [`Members`]. One change is built at a time, in order of arrival;
+//! consecutive changes of weights are built together. The builder of the table in use stays
+//! unchanged, so that a table that never comes into use leaves the slots of its targets alone.
 
 use super::drains::Drained;
 use super::members::Members;
@@ -26,46 +28,46 @@ use std::time::Instant;
 /// A change that needs a new service table.
 #[derive(Debug)]
 pub enum PendingChange {
-    /// A configuration that was read, and new settings for connections to peers, if they have changed.
+    /// A configuration that was read, with new TLS settings for peers if they have changed.
     Configuration(Read, Option<Tls>, Vec<ReloadOrigin>),
     /// `ctl remove`.
     Removal(request::Backend, Removal, Answerer),
     /// `ctl drain` or `ctl weight`.
     Weights(Weighing),
-    /// A configuration that all nodes are to prepare.
+    /// A configuration that all nodes must prepare.
     Proposal(Read),
 }
 
-/// Another weight for a backend, and what follows from it.
+/// A new weight for a backend, and the consequences.
 #[derive(Debug)]
 pub struct Weighing {
     pub names: Vec<TargetName>,
     pub weight: u32,
-    /// The end of its drain, if it is to be removed then, and the beginning.
+    /// The end of the drain after which the backend is removed, if any, and the drain's beginning.
     pub until: Option<(Until, Instant)>,
-    /// Why an earlier drain is over.
+    /// The reason for ending an earlier drain.
     pub why: &'static str,
     pub answerer: Answerer,
     pub answer: Value,
 }
 
-/// What to do once the service table of a change is built and prepared.
+/// The rest of a change, once its service table is built and prepared.
 #[derive(Debug)]
 pub enum AfterBuild {
-    /// Switch over to the configuration; this is the store's part of it, and new settings for connections to peers, if they
-    /// have changed. Then answer.
+    /// Switch over to the configuration, and answer. With the store's part of the configuration,
+    /// and new TLS settings for peers if they have changed.
     Configuration(Option<Arc<Stored>>, Option<Tls>, Vec<ReloadOrigin>),
-    /// Remember which backend was taken out, and answer.
+    /// Remember the removed backend, and answer.
     Removal(Removed, Answerer),
-    /// Remember that these were, as their drains are over.
+    /// Remember these removed backends, whose drains are over.
     Drained(Vec<Drained>),
     /// Remember the weights, and answer.
     Weights(Vec<Weighing>),
-    /// Wait until all nodes adopt it; this is the store's part of it.
+    /// Wait until all nodes adopt the configuration. With the store's part of it.
     Proposal(Option<Arc<Stored>>),
 }
 
-/// The backend that `ctl remove` takes out, and the answer to that.
+/// The backend that `ctl remove` takes out of its services, and the answer.
 #[derive(Debug)]
 pub struct Removed {
     pub names: Vec<(TargetName, Removal)>,
@@ -83,7 +85,7 @@ pub struct BuildInput {
     pub old: Option<Arc<Config>>,
     /// A table with the same services and backends, if only weights change.
     pub like: Option<Arc<ServiceTable>>,
-    /// What built the table in use.
+    /// The builder of the table in use.
     pub builder: Arc<Builder>,
 }
 
@@ -91,14 +93,14 @@ pub struct BuildInput {
 #[derive(Debug)]
 pub struct Built {
     pub version: TableVersion,
-    /// What builds the next one, if this one comes into use.
+    /// The builder of the next table, if this one comes into use.
     pub builder: Arc<Builder>,
     pub removed: Vec<RemovedTarget>,
     /// The backends to probe from now on.
     pub probed: Vec<Probed>,
 }
 
-/// The work of the thread.
+/// The job of the thread.
 pub fn build(input: BuildInput) -> Result<Built, String> {
     let BuildInput { config, overrides, is_settled, old, like, builder } = input;
     if let Some(table) = like {
@@ -110,7 +112,7 @@ pub fn build(input: BuildInput) -> Result<Built, String> {
         check_same_run(&old, &config)?;
     }
     if is_settled {
-        // Control has taken their counts.
+        // Control has taken the counts of the removed targets.
         builder.settle();
     }
     let table = builder
@@ -121,7 +123,7 @@ pub fn build(input: BuildInput) -> Result<Built, String> {
     Ok(Built { version, builder: Arc::new(builder), removed, probed })
 }
 
-/// The backends to probe, those of weight 0 among them.
+/// The backends to probe, including those of weight 0.
 pub fn probed(config: &Config) -> Vec<Probed> {
     let mut probed = Vec::new();
     for service in &config.services {
@@ -133,7 +135,7 @@ pub fn probed(config: &Config) -> Vec<Probed> {
     probed
 }
 
-/// That the new configuration differs in nothing that a run keeps from its start.
+/// Checks that the configurations differ in nothing that is fixed for a whole run.
 fn check_same_run(old: &Config, new: &Config) -> Result<(), String> {
     let same_ports = old.ports.len() == new.ports.len()
         && old.ports.iter().zip(&new.ports).all(|(old, new)| {
@@ -168,7 +170,7 @@ fn check_same_run(old: &Config, new: &Config) -> Result<(), String> {
 }
 
 impl Publisher {
-    /// Takes the service table that was built. If there is something wrong with its change, nothing has changed.
+    /// Takes the service table that was built. If its build failed, nothing has changed.
     pub(super) fn take_built(&mut self, members: &mut Members) -> Option<(Built, AfterBuild)> {
         let built = self.publication.builder.take()?;
         let stage = std::mem::replace(&mut self.publication.stage, Stage::Idle);
@@ -191,7 +193,7 @@ impl Publisher {
         None
     }
 
-    /// Begins to build the next change that is valid, unless one is under way.
+    /// Begins to build the next valid change, unless one is under way.
     pub(super) fn build_next(&mut self, members: &Members) {
         while self.publication.may_build()
             && let Some(change) = self.publication.queue.pop_front()
@@ -228,7 +230,7 @@ impl Publisher {
         }
     }
 
-    /// All weights that are to change next: those that follow on `first` in the queue.
+    /// `first` and the changes of weights that directly follow it in the queue.
     fn weighings(&mut self, first: Weighing) -> Vec<Weighing> {
         let queue = &mut self.publication.queue;
         let mut all = vec![first];
@@ -240,7 +242,7 @@ impl Publisher {
         all
     }
 
-    /// The backends that `ctl remove` means, and the answer.
+    /// The backends that `ctl remove` names, and the answer.
     fn removed(
         &self,
         backend: &request::Backend,
@@ -277,7 +279,7 @@ impl Publisher {
         }
     }
 
-    /// The input for a service table without these.
+    /// The input for a service table without these backends.
     pub(super) fn input_without(
         &self,
         names: impl IntoIterator<Item = (TargetName, Removal)>,

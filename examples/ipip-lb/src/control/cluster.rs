@@ -1,7 +1,8 @@
-//! A node and its peers: exceptions of workers go to the peers, and those of peers to the workers.
+//! A node and its peers: the node sends its workers' exceptions to the peers, and the peers'
+//! exceptions to its workers.
 //!
-//! [`Node`] belongs to the [`ClusterLink`]; it knows the table in use and a successor. A peer's exceptions are acknowledged
-//! once all workers have entered them.
+//! [`Node`] belongs to the [`ClusterLink`]; it reads the table in use, and serves a successor too.
+//! It acknowledges a peer's exceptions only after all workers have entered them.
 
 mod metrics;
 
@@ -20,35 +21,36 @@ use hotloop_cluster::sync::{Entered, PeerState, PeerStatus, Sync, Tls, Walk, Wat
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// How many changes each worker keeps until control takes them. With more, its peers get new snapshots.
+/// Maximum number of changes in a worker's journal. After more than that between two turns, peers
+/// need new snapshots.
 pub const JOURNAL_MAX: usize = 1 << 16;
 
-/// How many changes of peers are entered at once.
+/// Maximum number of peers' changes to enter at once.
 const IMPORTS_MAX: usize = 4096;
 
-/// How long a peer that is away is waited for at the start. Peers try to connect more often than that.
+/// How long the start waits for a peer that is away. Peers try to connect more often than that.
 const AWAY_MAX: Duration = Duration::from_secs(10);
 
-/// This node, among its peers.
+/// This node among its peers.
 #[derive(Debug)]
 pub struct Node {
     cluster: Cluster,
     sync: Sync,
     exceptions: Exceptions,
-    /// What peers have said, as far as it is not yet on its way to workers.
+    /// Peers' changes that are not yet on their way to workers.
     imports: Vec<Change>,
-    /// The snapshot that is being gathered.
+    /// The snapshot that is being collected.
     walk: Option<Walk>,
     since: Instant,
     is_ready: bool,
-    /// Peers that are away, as far as the log says so.
+    /// Absent peers that were already logged.
     said_away: Vec<String>,
-    /// Whether the log says that this node goes by an older configuration than a peer.
+    /// Whether it was logged that a peer has a newer configuration.
     said_behind: bool,
 }
 
 impl Node {
-    /// Begins to talk to the peers of `cluster`, for the workers that `asker` asks.
+    /// Connects to the peers of `cluster`, for the workers that `asker` asks.
     ///
     /// # Errors
     /// As [`Sync::start`].
@@ -70,8 +72,8 @@ impl Node {
         })
     }
 
-    /// Moves what there is in both directions, as far as it goes without waiting. `table` is the service table in use.
-    /// A program that is to take over hears the same, if there is one.
+    /// Moves changes in both directions, as far as possible without waiting. `table` is the service
+    /// table in use. A successor, if there is one, gets the same changes.
     pub fn turn(&mut self, table: &ServiceTable, mut successor: Option<&mut Successor>) {
         self.follow_walk(successor.as_deref_mut());
         self.enter(table, successor.as_deref_mut());
@@ -112,7 +114,7 @@ impl Node {
         self.sync.say(NodeState { tables: table.digest(), is_ready: self.is_ready });
     }
 
-    /// Begins the next walk once the one before is over. A walk waits for room at its peer.
+    /// Begins the next walk once the previous one is over. A walk waits for room at its peer.
     fn follow_walk(&mut self, successor: Option<&mut Successor>) {
         if let Some(successor) = successor
             && (successor.is_walking() || self.walk.is_none())
@@ -132,8 +134,8 @@ impl Node {
         self.exceptions.hold_walk(room == Some(false));
     }
 
-    /// Enters what peers said. What is taken from them next acknowledges all that was before, so workers must have
-    /// entered that.
+    /// Enters peers' changes into workers. Taking the next ones acknowledges all earlier ones, so
+    /// workers must have entered those.
     fn enter(&mut self, table: &ServiceTable, successor: Option<&mut Successor>) {
         if self.imports.is_empty() && self.exceptions.has_entered_all() {
             self.sync.take_imports(&mut self.imports, IMPORTS_MAX);
@@ -143,7 +145,7 @@ impl Node {
         self.imports.drain(..taken);
     }
 
-    /// What secures connections to peers.
+    /// The TLS settings for connections to peers.
     pub(super) const fn tls(&self) -> Option<&Tls> {
         self.sync.tls()
     }
@@ -164,8 +166,8 @@ impl Node {
         self.sync.enter_epoch(epoch);
     }
 
-    /// Whether each peer goes by the configuration of this epoch or a newer one, as far as it has said. Of those that are
-    /// away, this says nothing unless it `waits_for_away`.
+    /// Whether each peer has reported the configuration of this epoch or a newer one. Peers that
+    /// are away count only if `waits_for_away`.
     pub(super) fn have_peers_adopted(&self, epoch: u64, waits_for_away: bool) -> bool {
         let status = self.sync.status();
         let has_adopted = |peer: &PeerStatus| peer.epoch >= epoch;
@@ -173,7 +175,7 @@ impl Node {
         status.iter().all(|peer| has_adopted(peer) || is_left_out(peer))
     }
 
-    /// The workers that have not marked all exceptions by this service table.
+    /// The workers that have not marked all exceptions to this service table.
     pub fn unmarked(&self, table: &ServiceTable) -> Vec<usize> {
         self.exceptions.unmarked(table).collect()
     }
@@ -182,17 +184,17 @@ impl Node {
         (0..self.exceptions.worker_count()).collect()
     }
 
-    /// What was offered to peers up to now.
+    /// The position of everything that was offered to peers up to now.
     pub(super) fn watermark(&self) -> Watermark {
         self.sync.watermark()
     }
 
-    /// Which peers have not entered what was offered up to then.
+    /// The peers that have not entered everything up to the watermark.
     pub(super) fn entered(&self, watermark: &Watermark) -> Entered {
         self.sync.entered(watermark)
     }
 
-    /// Says which peers a change was not prepared with, unless it did so the last time.
+    /// Logs the peers that a change was not prepared with, unless they were already logged.
     pub(super) fn say_away(&mut self, away: &[String]) {
         let is_new = |name: &&String| !self.said_away.contains(name);
         for name in away.iter().filter(is_new) {
@@ -204,23 +206,23 @@ impl Node {
         self.said_away = away.to_vec();
     }
 
-    /// The exceptions of its workers.
+    /// The exceptions of the workers.
     pub(super) const fn exceptions(&mut self) -> &mut Exceptions {
         &mut self.exceptions
     }
 
-    /// Whether this node knows what its peers know, as far as they could be reached, and has gone by no older
+    /// Whether this node has the exceptions of all peers within reach, and has had no older
     /// configuration than theirs since it started.
     pub(super) const fn is_ready(&self) -> bool {
         self.is_ready
     }
 
-    /// Whether any peer enters what this node sends.
+    /// Whether any peer enters this node's changes.
     pub fn has_peers_in_sync(&self) -> bool {
         self.sync.status().iter().any(|peer| peer.state == PeerState::InSync)
     }
 
-    /// Whether the peers in sync know all exceptions to `table`, which is in use.
+    /// Whether the peers in sync have all exceptions to `table`, the table in use.
     pub fn has_handed_over(&self, table: &ServiceTable) -> bool {
         let is_behind = |peer: &PeerStatus| peer.state == PeerState::InSync && !peer.is_caught_up;
         self.exceptions.is_marked(table) && !self.sync.status().iter().any(is_behind)
@@ -254,7 +256,7 @@ impl Node {
         }
     }
 
-    /// For `ctl cluster`; `table` is the service table in use.
+    /// The answer of `ctl cluster`; `table` is the service table in use.
     fn to_json(&self, table: &ServiceTable) -> Value {
         let peers = self.sync.status();
         json!({
@@ -302,7 +304,7 @@ fn peer_json(peer: &PeerStatus) -> Value {
 }
 
 impl ClusterLink {
-    /// This node, its peers, and the nodes that its store knows.
+    /// This node, its peers, and the nodes in its store.
     pub(super) fn to_json(&self, table: &ServiceTable) -> Result<Value, String> {
         let mut answer = match (&self.node, &self.store) {
             (Some(node), _) => node.to_json(table),

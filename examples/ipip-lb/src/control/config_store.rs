@@ -1,7 +1,8 @@
-//! The configuration that all nodes share: which revision the store has, which is in force here, and what is proposed.
+//! The configuration that all nodes share: the newest revision in the store, the revision in force
+//! here, and proposals.
 //!
-//! Part of the [`ClusterLink`](super::cluster_link::ClusterLink); it changes nothing but its copy of the store, and returns
-//! what the store [wants](Wanted). The copy has a revision that was in force.
+//! Part of the [`ClusterLink`](super::cluster_link::ClusterLink). It changes only its copy of the
+//! store, and returns the store's [requests](Wanted). The copy holds a revision that was in force.
 
 use super::background::Background;
 use super::reload::{Read, Reader, reader};
@@ -16,14 +17,14 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What the store has this node do.
+/// A request of the store to this node.
 #[derive(Debug)]
 pub(super) enum Wanted {
-    /// To prepare what is proposed.
+    /// Prepare the proposal.
     Prepare(Read),
-    /// To forget what was to be prepared.
+    /// Forget the proposal.
     Discard,
-    /// To go over to this, which may have been prepared.
+    /// Switch over to this revision, which may have been prepared.
     Adopt { stored: Arc<Stored>, is_prepared: bool },
 }
 
@@ -33,29 +34,29 @@ pub struct ConfigStore {
     address: String,
     node: String,
     watch: StoreWatch,
-    /// What the store had last: what a reload takes.
+    /// The newest revision in the store, which a reload takes.
     newest: Arc<Stored>,
     in_force: Arc<Stored>,
-    /// Of what is proposed.
+    /// Reads proposals.
     reader: Reader,
-    /// The proposal that is being read or prepared, unless nobody wants to know any more.
+    /// The proposal that is being read or prepared, unless it was withdrawn.
     preparing: Option<i64>,
-    /// The proposal that is read next.
+    /// The next proposal to read.
     unread: Option<(i64, Arc<Stored>)>,
     saver: Background<Arc<Stored>, Result<(), String>>,
     unsaved: Option<Arc<Stored>>,
-    /// Why the last copy was not saved.
+    /// The reason that the last copy was not saved.
     copy_failure: Option<String>,
-    /// Whether changes have come to wait for this node, or the store could not be reached.
+    /// Whether changes have begun to wait for this node, or the store was out of reach.
     may_announce: bool,
 }
 
 impl ConfigStore {
-    /// Follows a store of which `stored`, which may be the node's copy, is in force. `source` says what
-    /// belongs to this node alone.
+    /// Follows a store. `stored`, which may come from the node's copy, is in force; `source` has
+    /// the part of the configuration that belongs to this node alone.
     ///
     /// # Errors
-    /// The system grants no threads.
+    /// If the system provides no threads.
     pub fn start(source: ConfigSource, store: &Store, stored: Stored) -> io::Result<Self> {
         let Store { address, node, copy } = store.clone();
         let name = address.to_string();
@@ -78,19 +79,19 @@ impl ConfigStore {
         })
     }
 
-    /// What the store had last.
+    /// The newest revision in the store.
     pub(super) fn newest(&self) -> Arc<Stored> {
         Arc::clone(&self.newest)
     }
 
-    /// This is what a reload takes from now on.
+    /// Sets the revision that the next reload takes.
     pub(super) fn take(&mut self, stored: Arc<Stored>) {
         self.newest = stored;
     }
 
-    /// This is in force from now on.
+    /// Sets the revision in force.
     pub(super) fn accept(&mut self, stored: Arc<Stored>) {
-        // A copy that failed is tried again by a reload.
+        // A reload retries a copy that failed.
         let is_known =
             self.in_force.revision == stored.revision && self.in_force.text == stored.text;
         if is_known && self.copy_failure.is_none() {
@@ -112,13 +113,13 @@ impl ConfigStore {
         self.newest.revision != self.revision()
     }
 
-    /// For how many seconds the store could not be read, where it can't.
+    /// For how many seconds the store has been out of reach; `None` if it can be read.
     pub(super) fn unread_s(&self) -> Option<u64> {
         self.watch.state().failure.map(|(since, _)| since.elapsed().as_secs())
     }
 
-    /// Whether this node may announce VIPs: not before changes wait for it, unless the store can't be
-    /// reached.
+    /// Whether this node may announce VIPs: only once changes wait for it, or if the store is out
+    /// of reach.
     pub(super) const fn may_announce(&self) -> bool {
         self.may_announce
     }
@@ -128,7 +129,7 @@ impl ConfigStore {
         &self.node
     }
 
-    /// What nodes find of backends goes by it, too.
+    /// The watch of the store, which also exchanges the nodes' findings on backends.
     pub(super) const fn watch(&self) -> &StoreWatch {
         &self.watch
     }
@@ -148,7 +149,7 @@ impl ConfigStore {
         })
     }
 
-    /// The nodes that the store knows.
+    /// The nodes in the store.
     pub(super) fn nodes_json(&self) -> Value {
         let row = |(name, state): (String, Option<hotloop_cluster::store::phases::NodeState>)| {
             let state = state.unwrap_or_default();
@@ -163,10 +164,10 @@ impl ConfigStore {
         self.watch.state().nodes.into_iter().map(row).collect()
     }
 
-    /// What is to be done, where there is something. A configuration is on its way where `is_loading`.
+    /// The next request, if any. `is_loading` means that a configuration is on its way.
     pub(super) fn turn(&mut self, is_loading: bool) -> Option<Wanted> {
         self.follow_saver();
-        // In this order: what it has come with is among the tasks.
+        // Check before taking a task: the check covers the task as well.
         let has_come = self.may_announce || self.has_come();
         let task = self.watch.take();
         self.may_announce |= has_come && task.is_none() && !is_loading;
@@ -188,7 +189,7 @@ impl ConfigStore {
         self.follow_reader()
     }
 
-    /// Whether changes wait for this node, or the store can't be reached.
+    /// Whether changes wait for this node, or the store is out of reach.
     fn has_come(&self) -> bool {
         let state = self.watch.state();
         state.is_registered || state.failure.is_some()
@@ -198,7 +199,7 @@ impl ConfigStore {
         (self.preparing, self.unread) = (None, None);
     }
 
-    /// Returns what was read of a proposal, and begins with what is next.
+    /// Returns the proposal that was read, and begins to read the next one.
     fn follow_reader(&mut self) -> Option<Wanted> {
         let read = self.reader.take().filter(|_| self.preparing.is_some());
         if !self.reader.is_busy()
@@ -216,7 +217,8 @@ impl ConfigStore {
         }
     }
 
-    /// The proposal is prepared, or why it can't be. Nothing comes of it where that is no longer proposed.
+    /// Reports that the proposal is prepared, or the reason that it can't be. Ignored if the
+    /// proposal was withdrawn.
     pub(super) fn answer(&mut self, prepared: Result<(), String>) {
         let Some(at) = self.preparing.take() else { return };
         match &prepared {
@@ -226,7 +228,7 @@ impl ConfigStore {
         self.watch.answer(at, prepared);
     }
 
-    /// Keeps the copy what is in force.
+    /// Keeps the copy equal to the revision in force.
     fn follow_saver(&mut self) {
         if let Some(saved) = self.saver.take() {
             self.copy_failure = saved.and_then(|saved| saved).err();

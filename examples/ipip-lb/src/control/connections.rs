@@ -1,4 +1,5 @@
-//! Listing connections: which, and how each is shown. Pure functions of a service table, for [`questions`](super::questions).
+//! Listing connections: the filter, and the rows. Pure functions of a service table, for
+//! [`questions`](super::questions).
 
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
@@ -9,11 +10,11 @@ use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
-/// How many connections are listed where nobody says how many.
+/// Number of connections to list by default.
 pub(super) const LIMIT_DEFAULT: u64 = 100;
 
-/// The connections that were found so far, as text: of the most that may be asked for, values would take
-/// many times the memory, and the control thread too long to make text of them.
+/// The connections found so far, as text. As JSON values, the largest listing would take many times
+/// the memory, and converting it would block the control thread for too long.
 #[derive(Debug)]
 pub(super) struct Rows {
     text: String,
@@ -23,17 +24,17 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// None yet, of so many at most.
+    /// An empty listing for up to `limit` connections.
     pub fn new(limit: usize) -> Self {
         Self { text: String::new(), count: 0, limit, matching_count: 0 }
     }
 
-    /// How many more may be added.
+    /// Number of connections that may still be added.
     pub const fn wanted(&self) -> usize {
         self.limit - self.count
     }
 
-    /// Adds what a worker has found, as much as may be.
+    /// Adds a worker's findings, up to the limit.
     pub fn add(&mut self, (worker, page): (usize, &Listing), table: &ServiceTable) {
         self.matching_count += page.matching_count;
         for (key, connection) in page.found.iter().take(self.wanted()) {
@@ -63,7 +64,7 @@ fn row(table: &ServiceTable, worker: usize, key: &FlowKey, connection: &Connecti
     })
 }
 
-/// The service and the backend of a target; none where it is gone.
+/// The service and the backend of a target; `None` for each if the target is gone.
 pub(super) fn named(table: &ServiceTable, id: TargetId) -> (Option<&str>, Option<String>) {
     match table.target(id) {
         Found::Active(target) => {
@@ -74,7 +75,7 @@ pub(super) fn named(table: &ServiceTable, id: TargetId) -> (Option<&str>, Option
     }
 }
 
-/// How far a connection has come, in a word.
+/// The word for a connection's state.
 pub(super) fn state_name(connection: &Connection) -> String {
     format!("{:?}", connection.state()).to_lowercase()
 }
@@ -103,7 +104,7 @@ pub(super) fn protocol_number(text: &str) -> Result<u8, String> {
     }
 }
 
-/// Reads `client=198.51.100.0/24,port=80` and the like.
+/// Parses a filter such as `client=198.51.100.0/24,port=80`.
 pub(super) fn parse_filter(text: &str, table: &ServiceTable) -> Result<Filter, String> {
     let mut filter = Filter::default();
     let mut targets: Option<HashSet<TargetId>> = None;

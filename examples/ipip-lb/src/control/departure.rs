@@ -1,7 +1,8 @@
-//! Taking a balancer out for good: its VIPs are withdrawn, and the program ends once its connections have.
+//! Taking a balancer out of service for good: its VIPs are withdrawn, and the program ends once its
+//! last connection has.
 //!
-//! Part of [`Presence`]; it knows the configuration, and the number of connections. The program never ends while routers may
-//! still send new connections here.
+//! Part of [`Presence`]; reads the configuration and the number of connections. The program never
+//! ends while routers may still send new connections here.
 
 use super::presence::Presence;
 use crate::config::Config;
@@ -13,33 +14,33 @@ const NOT_ANNOUNCED: &str = "this balancer announces no VIPs, so it can't withdr
      configuration has no section [announce]. Have whatever routes them here route them elsewhere, and \
      stop the program (SIGTERM) once ctl status shows few enough connections";
 
-/// A balancer on its way out.
+/// The departure of a balancer.
 #[derive(Clone, Copy, Debug)]
 pub struct Leave {
     until: Until,
-    /// Until then, routers may still send what is new.
+    /// Routers may send new connections until then.
     lingers_until: Instant,
 }
 
 impl Leave {
-    /// Whether the program may end, with so many connections left.
+    /// Whether the program may end, given the number of connections left.
     fn is_over(self, now: Instant, connection_count: u64) -> bool {
         self.lingers_until <= now && self.until.is_over(now, Some(connection_count))
     }
 
-    /// For how long routers may still send what is new.
+    /// How long routers may still send new connections.
     pub fn lingers(self, now: Instant) -> Duration {
         self.lingers_until.saturating_duration_since(now)
     }
 
-    /// For programs.
+    /// The form in `ctl status`.
     pub fn to_json(self, now: Instant) -> Value {
         self.until.to_json(now)
     }
 }
 
 impl Presence {
-    /// Withdraws the VIPs, and ends the run once no connection is left, or after the time that was given,
+    /// Withdraws the VIPs, and ends the run once no connection is left or after the given time,
     /// unless an operator has the VIPs announced again.
     pub(super) fn leave(
         &mut self,
@@ -63,7 +64,7 @@ impl Presence {
         Ok(answer)
     }
 
-    /// Whether the balancer was to leave and may end now, which it logs.
+    /// Whether the departure is over, which is logged.
     #[must_use]
     pub fn has_left(&self, connection_count: u64) -> bool {
         let is_over = self.leave.is_some_and(|it| it.is_over(Instant::now(), connection_count));

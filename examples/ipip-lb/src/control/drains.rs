@@ -1,7 +1,9 @@
-//! Drains that end: once its time is over, or no connection of it is left, a backend is removed.
+//! Drains with an end: once its time is over, or its last connection has ended, a backend is
+//! removed.
 //!
-//! [`Drains`] belong to [`Members`]; the [`Publisher`] builds a table without the backends at the end of their drains. No backend
-//! counts as empty before all workers know that it gets no new connections.
+//! [`Drains`] belong to [`Members`]; the [`Publisher`] builds a table without the backends whose
+//! drains have ended. A backend never counts as empty before all workers have stopped giving it new
+//! connections.
 
 use super::build::AfterBuild;
 use super::cluster::Node;
@@ -13,21 +15,21 @@ use hotloop_balancer::services::{Removal, Target, TargetName};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How often backends are looked at that are to be removed.
+/// Interval of checks of drained backends.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// When a removal that failed is tried again.
+/// Delay before a failed removal is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The backends that are drained until something, and then removed.
+/// The backends that are drained until an end, and then removed.
 #[derive(Debug, Default)]
 pub struct Drains {
     plans: BTreeMap<TargetName, Until>,
-    /// When they are looked at next.
+    /// Time of the next check.
     due: Option<Instant>,
 }
 
-/// A backend at the end of its drain, and how many connections of it are left.
+/// A backend at the end of its drain, with its number of connections left.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Drained {
     pub name: TargetName,
@@ -35,7 +37,7 @@ pub struct Drained {
 }
 
 impl Drains {
-    /// Has a backend removed then, whatever was said of it before.
+    /// Plans the removal of a backend, in place of an earlier plan.
     pub fn plan(&mut self, name: TargetName, until: Until, now: Instant) {
         let end = until.end.map(|end| format!("in {} s", end.duration_since(now).as_secs()));
         let empty = until.is_empty.then(|| "once it has no connections".to_owned());
@@ -44,14 +46,14 @@ impl Drains {
         self.plans.insert(name, until);
     }
 
-    /// Leaves a backend as it is, for the reason given.
+    /// Cancels the removal of a backend, for the given reason.
     pub fn cancel(&mut self, name: &TargetName, why: &str) {
         if self.plans.remove(name).is_some() {
             tracing::info!("drain: {} is no longer to be removed: {why}", shown(name));
         }
     }
 
-    /// Leaves all of them as they are.
+    /// Cancels all planned removals.
     pub fn cancel_all(&mut self, why: &str) {
         while let Some((name, _)) = self.plans.first_key_value() {
             let name = name.clone();
@@ -59,22 +61,22 @@ impl Drains {
         }
     }
 
-    /// Forgets a backend that somebody else has removed.
+    /// Forgets a backend that was removed by a command.
     pub fn forget(&mut self, name: &TargetName) {
         self.plans.remove(name);
     }
 
-    /// What a backend's drain waits for, where it ends.
+    /// The planned end of a backend's drain, if any.
     pub fn of(&self, name: &TargetName) -> Option<Until> {
         self.plans.get(name).copied()
     }
 
-    /// All backends that are drained until something.
+    /// All planned ends.
     pub fn all(&self) -> impl Iterator<Item = (&TargetName, &Until)> {
         self.plans.iter()
     }
 
-    /// Takes note that these are out.
+    /// Records that these backends are removed.
     pub fn finish(&mut self, removed: &[Drained]) {
         for Drained { name, connection_count } in removed {
             self.plans.remove(name);
@@ -89,7 +91,8 @@ impl Drains {
         }
     }
 
-    /// Takes note that these could not be removed, which is tried again as long as their drains last.
+    /// Records that these backends could not be removed. The removal is retried as long as their
+    /// drains last.
     pub fn fail(&mut self, due: &[Drained], error: &str, now: Instant) {
         for Drained { name, .. } in due {
             let again = RETRY_INTERVAL.as_secs();
@@ -101,7 +104,7 @@ impl Drains {
         self.due = Some(now + RETRY_INTERVAL);
     }
 
-    /// Whether they are to be looked at now.
+    /// Whether a check is due.
     fn is_due(&mut self, now: Instant) -> bool {
         let is_due = !self.plans.is_empty() && self.due.is_none_or(|due| due <= now);
         if is_due {
@@ -110,8 +113,8 @@ impl Drains {
         is_due
     }
 
-    /// A backend that gets no new connections, if its drain is over. Whether its last connection is gone
-    /// can be said once all workers know that it gets no more.
+    /// The backend, if its drain is over. Its last connection counts as ended only once all workers
+    /// have stopped giving it new ones (`is_in_force`).
     fn drained(
         &self,
         name: TargetName,
@@ -128,7 +131,8 @@ fn shown(name: &TargetName) -> String {
 }
 
 impl Publisher {
-    /// Removes the backends at the end of their drains: all at once, as each removal makes a service table.
+    /// Removes the backends whose drains are over: all at once, because each removal builds a
+    /// service table.
     pub(super) fn end_drains(
         &mut self,
         is_in_force: bool,
@@ -140,9 +144,9 @@ impl Publisher {
         if is_busy || !members.drains.is_due(now) {
             return;
         }
-        // Until it is answered, workers may not have the weight that a drain has set.
+        // Before the answer is sent, workers may not have the weight that a drain has set.
         let is_answered = !self.publication.refresh.is_awaited();
-        // Nor may a node have the connections that its peers know.
+        // A node that is not ready may lack connections that its peers know.
         let is_ready = link.node.as_ref().is_none_or(Node::is_ready);
         let is_in_force = is_in_force && is_answered && is_ready;
         let (table, summary) = (&self.table, self.summary());
@@ -153,7 +157,7 @@ impl Publisher {
             members.drains.drained(name, summary.target(id).connections, (now, is_in_force))
         };
         let targets = table.targets().iter().enumerate();
-        // Where a weight is not 0 yet, the drain is just beginning.
+        // A weight other than 0 means that the drain is just beginning.
         let due: Vec<_> = targets.filter(|it| it.1.weight == 0).filter_map(drained).collect();
         if due.is_empty() {
             return;

@@ -1,8 +1,9 @@
-//! Leaving everything to a program that takes over, and going on in place of one that has: see
-//! [`replace`](crate::replace).
+//! Both roles in a takeover: leaving everything to a successor, and continuing in place of a
+//! predecessor. See [`replace`](crate::replace).
 //!
-//! [`Handover`] belongs to [`Presence`]. Only the end of a run needs all four owners, and is a method of [`Control`]. This
-//! program either goes on as before or has ended, with nothing received in between that its successor doesn't know.
+//! [`Handover`] belongs to [`Presence`]. Only the end of a run needs all four owners, and is a
+//! method of [`Control`]. This program either continues as before or ends with everything known to
+//! its successor, because nothing is received after the gate closes.
 
 use super::Control;
 use super::cluster::JOURNAL_MAX;
@@ -28,37 +29,38 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-/// How long changes of the service table that are under way are waited for.
+/// Maximum time to wait for changes of the service table under way.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
 
-/// How long nothing may be received before the run ends: then this program goes on.
+/// Maximum time with a closed gate before this program continues instead.
 const CLOSED_MAX: Duration = Duration::from_millis(500);
 
-/// How long cores of a pipeline may take for what they have received.
+/// Time for the cores of a pipeline to process everything received.
 const DRAIN_MIN: Duration = Duration::from_millis(2);
 
-/// How often workers are asked once nothing is received, to be sure that they have handed over everything: one answer
-/// may have been on its way, the second is the last word, and the third comes from after a pipeline's.
+/// Number of times that workers are asked after the gate has closed. The first answer may have been
+/// on its way, the second is the last from a worker, and the third comes after the end of a
+/// pipeline.
 const ROUNDS: u64 = 3;
 
-/// How often it is looked what workers and the successor have said.
+/// Interval of polls of workers and the successor.
 const LOOK_INTERVAL: Duration = Duration::from_micros(100);
 
-/// What control has for a takeover, in either role.
+/// Control's state for a takeover, in either role.
 #[derive(Debug)]
 pub struct Handover {
     gate: Gate,
-    /// The ports', where they have any.
-    /// Those of a balancer without peers, which nobody asks about otherwise.
+    /// The exceptions of a balancer without peers, which are only needed in a takeover.
     alone: Option<Exceptions>,
-    /// A successor that has asked: what it said of itself, and its connection, which is on its way.
+    /// The program that asks to take over, and the connection to it once the socket has passed it
+    /// on.
     asked: Option<(Candidate, Receiver<UnixStream>)>,
     successor: Option<Successor>,
-    /// Since when it is ready, where it is.
+    /// When the successor became ready.
     ready: Option<Instant>,
-    /// Since when nothing is received.
+    /// When the gate closed.
     closed: Option<Duration>,
-    /// What a predecessor has left, as far as workers have not entered it.
+    /// The predecessor's exceptions that workers have not entered yet.
     imports: Vec<Change>,
 }
 
@@ -77,19 +79,20 @@ impl Default for Handover {
 }
 
 impl Handover {
-    /// Of a balancer that receives by `gate`. One without peers asks its workers by `asker`.
+    /// The handover of a balancer that receives through `gate`. A balancer without peers asks its
+    /// workers by `alone`.
     #[must_use]
     pub fn new(gate: Gate, alone: Option<(Asker<Exchange, Exchange>, usize)>) -> Self {
         let alone = alone.map(|(asker, worker_count)| Exceptions::new(asker, worker_count));
         Self { gate, alone, ..Self::default() }
     }
 
-    /// Takes over the connections of a predecessor, which workers are then to enter.
+    /// Takes a predecessor's connections, for workers to [enter](Control::enter).
     pub(super) fn inherit(&mut self, inherited: &mut Inherited) {
         self.imports = inherited.take_connections();
     }
 
-    /// Ends a takeover that comes to nothing.
+    /// Cancels the takeover.
     fn cancel(&mut self, why: &str) {
         if self.asked.take().is_none() {
             return;
@@ -104,7 +107,7 @@ impl Handover {
         self.ready = None;
     }
 
-    /// Takes in the connection of a successor that has asked.
+    /// Accepts the connection of the successor, once it arrives.
     fn begin(&mut self) {
         let Some((_, stream)) = &self.asked else { return };
         let Ok(stream) = stream.try_recv() else { return };
@@ -120,7 +123,7 @@ fn answer(mut stream: &UnixStream) -> std::io::Result<()> {
     writeln!(stream, "{}", json!({ "ok": null }))
 }
 
-/// Asks workers for what the successor is to know, and takes what they have found.
+/// Requests the exceptions for the successor from workers, and passes on those found.
 fn share_with(successor: &mut Successor, exceptions: &mut Exceptions) {
     successor.follow_walk(exceptions);
     exceptions.turn(|pulled| {
@@ -132,7 +135,7 @@ fn share_with(successor: &mut Successor, exceptions: &mut Exceptions) {
 }
 
 impl Presence {
-    /// Lets a program take over that asks for that.
+    /// Lets the candidate take over.
     pub(super) fn replace(
         &mut self,
         candidate: Candidate,
@@ -163,7 +166,7 @@ impl Presence {
         match (&mut link.node, &mut handover.alone, &mut handover.successor) {
             (Some(node), _, successor) => node.turn(table, successor.as_mut()),
             (None, Some(exceptions), Some(successor)) => share_with(successor, exceptions),
-            // Workers are to stop noting changes.
+            // Workers must stop keeping journals.
             (None, Some(exceptions), None) if exceptions.has_journals() => {
                 exceptions.turn(|_| true);
             }
@@ -178,8 +181,8 @@ impl Presence {
 }
 
 impl Control {
-    /// Whether the run is to end, because another program takes over. It has all that this one knows then, and nothing
-    /// more is received.
+    /// Whether the run must end because another program takes over. The successor then knows
+    /// everything, and nothing more is received.
     pub fn hands_over(&mut self) -> bool {
         let Some(ready) = self.presence.handover.ready else { return false };
         if !self.is_settled() {
@@ -190,7 +193,7 @@ impl Control {
             }
             return false;
         }
-        // It may have been loaded again meanwhile.
+        // The configuration may have been reloaded meanwhile.
         let asked = self.presence.handover.asked.as_ref();
         let checked = asked.map_or(Ok(()), |(it, _)| it.check(&self.publisher.config));
         let closed = checked.and_then(|()| self.close());
@@ -210,7 +213,8 @@ impl Control {
         closed.is_ok()
     }
 
-    /// Whether no other service table is on its way, and the exceptions of the one in use are marked.
+    /// Whether no other service table is under way, and workers have marked all exceptions to the
+    /// one in use.
     fn is_settled(&mut self) -> bool {
         let is_busy = self.publisher.publication.is_busy()
             || self.members.keeper.as_ref().is_some_and(|it| !it.is_idle());
@@ -222,7 +226,7 @@ impl Control {
                 .is_some_and(|it| it.is_marked(table))
     }
 
-    /// Has nothing more received, and the successor know everything.
+    /// Closes the gate, and waits until the successor knows everything.
     fn close(&mut self) -> Result<(), String> {
         let begin = Instant::now();
         self.presence.handover.gate.set_open(false);
@@ -250,7 +254,7 @@ impl Control {
         }
     }
 
-    /// Ends it, for a successor that is ready: what is announced stays so.
+    /// Ends control for a ready successor. Announced VIPs stay announced.
     #[must_use]
     pub fn let_go(mut self) -> Option<(Successor, Inheritance)> {
         let (successor, closed) =
@@ -260,7 +264,7 @@ impl Control {
         Some((successor, Inheritance { closed, interfaces: Vec::new(), neighbours, standings }))
     }
 
-    /// What operators and health checks have changed.
+    /// The changes by operators and health checks.
     fn standings(&self) -> Standings {
         Standings {
             down: Standings::down_of(&self.members.overrides, &self.publisher.config),
@@ -269,7 +273,8 @@ impl Control {
         }
     }
 
-    /// Goes by what a predecessor, or an earlier run, has left: the service table in use is made of it.
+    /// Restores the changes left by a predecessor or an earlier run. The service table in use is
+    /// already built with them.
     #[must_use]
     pub fn going_by(mut self, standings: &Standings) -> Self {
         self.members.overrides = standings.overrides(&self.publisher.config).into();
@@ -281,7 +286,7 @@ impl Control {
                 self.members.drains.plan(name.clone(), until, now);
             }
         }
-        // Workers have them already.
+        // Workers already have the blocks.
         standings.blocks.iter().for_each(|block| drop(self.members.block(block)));
         if let Some(announcer) = self.presence.announcer.as_mut().filter(|_| standings.is_withdrawn)
         {
@@ -290,7 +295,8 @@ impl Control {
         self
     }
 
-    /// Has workers enter what a predecessor has left. Returns whether they have, within this time.
+    /// Has workers enter the predecessor's exceptions. Returns whether they are done, after at most
+    /// `within`.
     pub fn enter(&mut self, within: Duration) -> bool {
         let (begin, table) = (Instant::now(), &self.publisher.table);
         let mut imports = std::mem::take(&mut self.presence.handover.imports);
@@ -300,7 +306,7 @@ impl Control {
         let has_entered = loop {
             let taken = exceptions.import(table, &imports);
             imports.drain(..taken);
-            // Nothing is received, so nothing else changes.
+            // Nothing is received, so there are no other changes.
             exceptions.turn(|_| true);
             if imports.is_empty() && exceptions.has_entered_all() {
                 break true;
@@ -313,7 +319,7 @@ impl Control {
         has_entered
     }
 
-    /// Has packets received from now on, in place of the predecessor, which has received none since `closed`.
+    /// Opens the gate, in place of the predecessor, whose gate closed at `closed`.
     pub fn open(&mut self, closed: Duration) {
         self.presence.handover.gate.set_open(true);
         let refused = exceptions(&mut self.link.node, &mut self.presence.handover)
@@ -334,7 +340,7 @@ fn since_ms(time: Duration) -> f64 {
     machine_time().saturating_sub(time).as_secs_f64() * 1e3
 }
 
-/// The way to the exceptions of workers, which others may ask about, too.
+/// The exceptions of workers: the node's, or those of a balancer without peers.
 fn exceptions<'a>(
     node: &'a mut Option<super::Node>,
     handover: &'a mut Handover,

@@ -1,6 +1,8 @@
-//! Which backends are down: by this node's probes, and by those of the other nodes, if they exchange what they find.
+//! Down backends: by this node's probes and, if nodes exchange their findings, by those of the
+//! other nodes.
 //!
-//! Part of [`Members`]; it knows the configuration and the store. Without the other nodes' findings, this node's own count.
+//! Part of [`Members`]; reads the configuration and the store. Without findings from other nodes,
+//! this node's own findings decide.
 
 use super::cluster_link::ClusterLink;
 use super::members::Members;
@@ -15,46 +17,49 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// From one time that other nodes hear what this one finds to the next.
+/// Minimum interval of reports to the other nodes.
 const SAY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// From one verdict of all nodes to the next, as each may take milliseconds where much is down.
+/// Minimum interval of joint verdicts: one may take milliseconds if much is down.
 const DECIDE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long nodes may differ before it is said: they never find a backend down all at once.
+/// How long nodes may differ before that is logged: they never find a backend down at the same
+/// moment.
 const DIFFER_MAX: Duration = Duration::from_secs(3);
 
-/// How many backends are named at once about which nodes differ.
+/// Maximum number of backends to name at once if nodes differ on them.
 const NAMED_MAX: usize = 10;
 
-/// What this node's probes find, and what others do.
+/// The findings of this node's probes, and of the other nodes.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// What this node's probes find down.
+    /// The backends that this node's probes find down.
     own: Arc<Down>,
-    /// What of that was last handed to the store, and when.
+    /// The last findings passed to the store, and when.
     said: Option<(Arc<Down>, Instant)>,
-    /// What the other nodes found when that was used last; none where this node's own findings alone count.
+    /// The other nodes' findings at the last verdict; `None` if only this node's own findings
+    /// count.
     others: Option<Arc<Vec<Finding>>>,
-    /// Whether what counts is to be decided anew.
+    /// Whether a new verdict is due.
     is_stale: bool,
     decided: Option<Instant>,
-    /// What counts for something else than this node finds, since when, and whether the log says so.
+    /// The backends on which the verdict differs from this node's findings: since when, and whether
+    /// that was logged.
     differing: HashMap<(IpAddr, Health), (Instant, bool)>,
 }
 
 impl Findings {
-    /// This is what this node finds down, until its probes say otherwise.
+    /// Sets this node's findings until its probes report others.
     pub fn begin_with(&mut self, down: Down) {
         self.own = Arc::new(down);
     }
 
-    /// How many probes of this node find a backend down.
+    /// Number of this node's probes that find a backend down.
     pub fn own_count(&self) -> usize {
         self.own.len()
     }
 
-    /// How many nodes' findings count, with this one's.
+    /// Number of nodes whose findings count, including this one.
     pub fn node_count(&self) -> usize {
         self.others().len() + 1
     }
@@ -63,7 +68,7 @@ impl Findings {
         self.others.as_deref().map_or(&[], Vec::as_slice)
     }
 
-    /// The nodes that find this down, where `node` is this one.
+    /// The nodes that find this backend down; `node` is this node's name.
     fn down_on<'a>(&'a self, key: &(IpAddr, Health), node: &'a str) -> Vec<&'a str> {
         let name = name(key.0, &key.1);
         let others = self.others().iter().filter(|it| it.down.contains(&name));
@@ -73,7 +78,7 @@ impl Findings {
 }
 
 impl Members {
-    /// Takes in what the probes found since the last turn, and what other nodes find.
+    /// Takes the findings of this node's probes since the last turn, and those of other nodes.
     pub(super) fn follow_health(&mut self, config: &Config, link: &ClusterLink) {
         while let Ok(change) = self.changes.try_recv() {
             let way = way(&change.health);
@@ -89,7 +94,7 @@ impl Members {
                 false => own.insert(key.clone()),
             };
             if is_new && is_alone {
-                // At once, and whatever else is down need not be looked at.
+                // At once, without a look at the other down backends.
                 let down = &mut Arc::make_mut(&mut self.overrides).down;
                 let is_changed = if change.is_up { down.remove(&key) } else { down.insert(key) };
                 if is_changed {
@@ -103,7 +108,7 @@ impl Members {
         self.say_differing(link.node_name());
     }
 
-    /// The probes' states, and by them the backends that are down.
+    /// The probes' states. The down backends are determined from these.
     pub(super) fn refresh_down(&mut self, config: &Config, link: &ClusterLink) -> Vec<State> {
         let states = self.probes.states();
         let down = states.iter().filter(|state| !state.is_up);
@@ -113,19 +118,20 @@ impl Members {
         states
     }
 
-    /// Has the other nodes hear what this one finds, where that is new.
+    /// Reports new findings to the other nodes.
     fn say_findings(&mut self, link: &ClusterLink) {
         let Some(store) = &link.store else { return };
         let Findings { own, said, .. } = &mut self.findings;
         let is_new = said.as_ref().is_none_or(|(said, _)| !Arc::ptr_eq(said, own));
         if is_new && said.as_ref().is_none_or(|(_, at)| at.elapsed() >= SAY_INTERVAL) {
-            // From now on, a change makes another set of it.
+            // From now on, a change copies the set.
             store.watch().find(Arc::new(names(own)));
             *said = Some((Arc::clone(own), Instant::now()));
         }
     }
 
-    /// Decides what is down, where that may be something else than before: now in any case, or not too often.
+    /// Makes a new verdict if it may differ from the previous one: at once if `is_now`, or else
+    /// after the minimum interval.
     fn decide_health(&mut self, is_now: bool, config: &Config, link: &ClusterLink) {
         let others = link.store.as_ref().and_then(|store| store.watch().others());
         let is_same = match (&others, &self.findings.others) {
@@ -136,7 +142,7 @@ impl Members {
             return;
         }
         let is_early = self.findings.decided.is_some_and(|it| it.elapsed() < DECIDE_INTERVAL);
-        // Without the others nothing is waited for.
+        // Without other nodes there is nothing to wait for.
         if is_early && !is_now && others.is_some() && self.findings.others.is_some() {
             return;
         }
@@ -167,7 +173,7 @@ impl Members {
         }
     }
 
-    /// Says which nodes' findings count, where these are others than before.
+    /// Logs the nodes whose findings count, if they have changed.
     fn say_nodes(&self, others: Option<&[Finding]>, config: &Config) {
         let names =
             |others: &[Finding]| -> Vec<_> { others.iter().map(|it| it.node.clone()).collect() };
@@ -191,7 +197,7 @@ impl Members {
         }
     }
 
-    /// Says what counts for something else than this node finds, where that lasts.
+    /// Logs the backends on which the verdict has differed from this node's findings for some time.
     fn say_differing(&mut self, node: &str) {
         let lasts = |(since, is_said): &(Instant, bool)| !is_said && since.elapsed() >= DIFFER_MAX;
         let differing = &self.findings.differing;
@@ -220,7 +226,7 @@ impl Members {
         }
     }
 
-    /// How findings are exchanged, for `ctl status`; nothing where they are not.
+    /// The exchange of findings, for `ctl status`; null without an exchange.
     pub(super) fn health_json(&self, config: &Config, link: &ClusterLink) -> Value {
         if link.store.is_none() {
             return Value::Null;
@@ -234,7 +240,7 @@ impl Members {
         })
     }
 
-    /// What nodes find of a backend, where this one finds something else than counts.
+    /// The nodes' findings on a backend, if this node's findings differ from the verdict.
     pub(super) fn difference_json(
         &self,
         (service, address): (&ServiceSpec, IpAddr),
@@ -264,7 +270,7 @@ impl Members {
     }
 }
 
-/// By which way a probe goes, where that is worth a word.
+/// The probe's route, if not the default.
 fn way(health: &Health) -> String {
     match health.via.tunnel() {
         Some(path) => format!(" through its tunnel to {}", path.vip),
@@ -272,7 +278,7 @@ fn way(health: &Health) -> String {
     }
 }
 
-/// Names in parentheses, where there are any.
+/// Names in parentheses; empty without names.
 fn listed(names: &[&str]) -> String {
     if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
 }

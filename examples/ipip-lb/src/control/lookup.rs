@@ -1,5 +1,5 @@
-//! The way of the packets of a flow, and why. Pure functions of a configuration and its service table, for
-//! [`questions`](super::questions).
+//! The route of a flow's packets, and the reason. Pure functions of a configuration and its service
+//! table, for [`questions`](super::questions).
 
 use super::connections::{named, protocol_number, state_name};
 use crate::config::Config;
@@ -11,7 +11,7 @@ use hotloop_balancer::spec::{IcmpEcho, Scheduler};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
-/// Where the packets of a flow go of which the worker remembers this connection, or none.
+/// The route of a flow's packets, given the worker's connection for the flow, if any.
 pub(super) fn answer(
     (config, table): (&Config, &ServiceTable),
     key: &FlowKey,
@@ -38,7 +38,7 @@ pub(super) fn answer(
     })
 }
 
-/// What becomes of echo requests to a service's address that go to no backend.
+/// The fate of echo requests to a service's address that go to no backend.
 fn echo_fate(table: &ServiceTable, key: &FlowKey) -> Option<&'static str> {
     if !is_echo(key.protocol()) || !table.is_vip(key.destination()) {
         return None;
@@ -50,7 +50,7 @@ fn echo_fate(table: &ServiceTable, key: &FlowKey) -> Option<&'static str> {
     }
 }
 
-/// The backend, and why.
+/// The backend, and the reason.
 fn decision(
     table: &ServiceTable,
     service: Option<&Service>,
@@ -99,7 +99,7 @@ fn decision(
     }
 }
 
-/// The flow that `ctl lookup` asks for.
+/// Parses the flow of `ctl lookup`.
 pub(super) fn parse_flow(flow: &Flow) -> Result<FlowKey, String> {
     let protocol = protocol_number(&flow.protocol)?;
     let end = |text: &str| {

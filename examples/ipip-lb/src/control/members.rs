@@ -1,9 +1,9 @@
-//! The owner of what is known of backends and clients apart from the configuration: health, drains, blocks, and what else
-//! operators have changed, which it saves.
+//! The owner of everything known about backends and clients apart from the configuration: health,
+//! drains, blocks, and operators' changes, which it saves.
 //!
-//! It knows the configuration in force and the store, over which nodes exchange what their probes find, and changes neither.
-//! Health and blocks [change](Members::take_changed) the table in use; weights and removals are entered by the
-//! [switchover](super::switchover) alone, once a table with them is built.
+//! It reads the configuration in force, and the store, over which nodes exchange their findings.
+//! Health and blocks [change](Members::take_changed) the table in use. Weights and removals only
+//! enter the overrides at a [switchover](super::switchover), once a table with them is built.
 
 use super::blocks::BlockList;
 use super::cluster_link::ClusterLink;
@@ -24,7 +24,7 @@ pub struct Members {
     pub blocks: BlockList,
     pub drains: Drains,
     pub probes: Probes,
-    /// Clients that wait for the backends, and for the states of their probes.
+    /// Clients that wait for `ctl backends`, and the states of their probes.
     pub backends_asked: Vec<(Receiver<Vec<State>>, Answerer)>,
     pub changes: Receiver<Change>,
     pub findings: Findings,
@@ -34,7 +34,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// Nothing is known yet, but for what `probes` find, which come by `changes`.
+    /// The owner at the start. `changes` delivers the findings of `probes`.
     pub fn new(probes: Probes, changes: Receiver<Change>) -> Self {
         Self {
             overrides: Arc::default(),
@@ -49,18 +49,18 @@ impl Members {
         }
     }
 
-    /// Takes in what probes and other nodes have found, and ends blocks whose time is over.
+    /// Takes the findings of probes and other nodes, and ends blocks.
     pub fn turn(&mut self, config: &Config, link: &ClusterLink) {
         self.follow_health(config, link);
         self.end_blocks();
     }
 
-    /// Whether health or blocks have changed since this was asked last.
+    /// Whether health or blocks have changed since the last call.
     pub const fn take_changed(&mut self) -> bool {
         std::mem::replace(&mut self.is_changed, false)
     }
 
-    /// Probes these from now on, and warns if there is no room for all.
+    /// Sets the backends to probe, and logs a warning if there is no room for all of them.
     pub fn probe(&mut self, probed: Vec<Probed>) -> Room {
         let room = self.probes.set(probed);
         if !room.is_enough() {
@@ -69,8 +69,8 @@ impl Members {
         room
     }
 
-    /// The overrides of health and blocks in force, which outlast a configuration, with the weights and removals of another
-    /// version.
+    /// The health and blocks in force, which outlast a configuration, with the weights and removals
+    /// of another version.
     pub(super) fn lasting_with(&self, other: &Overrides) -> Arc<Overrides> {
         let (down, blocked) = (self.overrides.down.clone(), self.overrides.blocked.clone());
         let (weights, removed) = (other.weights.clone(), other.removed.clone());

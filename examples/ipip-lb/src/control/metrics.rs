@@ -1,23 +1,23 @@
-//! The balancer's own metrics.
+//! The balancer's own metrics. Reads all owners, and changes none.
 //!
-//! There can be 131,072 services, and a series for each backend of each would be more than Prometheus
-//! should keep. The first [`NAMED_BACKENDS_MAX`] backends, in the order of the services, have series of
-//! their own, removed ones after all others. What goes to the rest is one series a service, whose
-//! backend is [`OTHERS`]; of services beyond [`NAMED_SERVICES_MAX`], one series in all. So sums are
-//! complete, and there are at most 3,001 series a metric.
+//! There can be 131,072 services, and Prometheus should not keep a series for each backend of each
+//! of them. The first [`NAMED_BACKENDS_MAX`] backends, in the order of the services and with
+//! removed ones last, have series of their own. Packets to a service's other backends are one
+//! series, whose backend is [`OTHERS`]. Services after the first [`NAMED_SERVICES_MAX`] share one
+//! series. So sums are complete, and a metric has at most 3,001 series.
 
 use super::Control;
 use hotloop_balancer::services::TargetName;
 use hotloop_ops::{Metric, Scrape};
 use std::collections::HashSet;
 
-/// How many backends have series of their own.
+/// Maximum number of backends with series of their own.
 const NAMED_BACKENDS_MAX: usize = 2000;
 
-/// How many services have series of their own.
+/// Maximum number of services with series of their own.
 const NAMED_SERVICES_MAX: usize = 1000;
 
-/// The label of all that have no series of their own. No service has such a name.
+/// The label of everything without a series of its own. No service has such a name.
 const OTHERS: &str = "(others)";
 
 const CONNECTIONS: Metric =
@@ -175,7 +175,7 @@ impl Control {
     }
 }
 
-/// The labels of a backend of a service, of which either may have no series of its own.
+/// The labels of a service and a backend; `None` for one without a series of its own.
 fn labels<'a>(service: Option<&'a str>, backend: Option<&'a String>) -> [&'a str; 2] {
     [service.unwrap_or(OTHERS), backend.map_or(OTHERS, String::as_str)]
 }

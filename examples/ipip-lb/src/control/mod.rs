@@ -1,7 +1,7 @@
-//! The control thread's part: what changes a balancer while it runs, and what tells of it.
+//! The control thread's part: everything that changes a balancer while it runs, or reports on it.
 //!
-//! [`Control`] stands between those that want something (an operator at the control socket, a SIGHUP, the health checks, the
-//! store) and the workers. It has four owners, each with one turn:
+//! [`Control`] stands between the sources of changes (an operator at the control socket, a SIGHUP,
+//! health checks, the store) and the workers. It has four owners, each with one turn:
 //!
 //! | owner | of |
 //! |---|---|
@@ -10,11 +10,13 @@
 //! | `Publisher` | the configuration, the service table, and their changes |
 //! | `Presence` | VIPs, the way out, and the handover |
 //!
-//! Whatever is to change, a whole new [`ServiceTable`](hotloop_balancer::services::ServiceTable) is made and published; what
-//! is asked about single connections, workers are asked. Neither ever makes a worker wait; and what takes long, reading a
-//! configuration and making service tables, is done on other threads, so that signals, health and clients don't wait either.
-//! Nor is a worker waited for: its answers are taken in a later turn. The one exception is [closing](Control::hands_over) for a
-//! program that takes over, which waits for 500 ms at most, while nothing is received.
+//! Each change builds and publishes a whole new
+//! [`ServiceTable`](hotloop_balancer::services::ServiceTable). Questions about single connections
+//! are passed to the workers. Neither makes a worker wait. Slow work, such as reading a
+//! configuration or building a service table, runs on other threads, so signals, health and clients
+//! don't wait for it. Control doesn't wait for workers, either: it takes their answers in a later
+//! turn. The only exception is [closing](Control::hands_over) for a program that takes over, which
+//! waits for at most 500 ms, while nothing is received.
 
 mod annotation;
 mod announcement;
@@ -80,31 +82,31 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// What the control thread has of a running balancer.
+/// The control thread's state of a running balancer.
 #[derive(Debug)]
 pub struct Control {
     link: ClusterLink,
     members: Members,
     publisher: Publisher,
     presence: Presence,
-    /// What clients ask of single connections.
+    /// Clients' questions about single connections.
     questions: Questions,
     /// Messages on packets that workers drop.
     dropped: Dropped,
-    /// The table in use, for what captures add to packets.
+    /// The table in use, for notes in captures.
     notes: Notes,
     next_hops: Option<NextHopWatch>,
     port_hops: PortHops,
-    /// Where the configuration is, for messages.
+    /// The source of the configuration, for messages.
     source: ConfigSource,
     since: Instant,
 }
 
 impl Control {
-    /// Takes over a balancer that is about to run, and starts its health checks.
+    /// Takes control of a balancer that is about to run, and starts its health checks.
     ///
     /// # Errors
-    /// The system grants no thread or no signal handler.
+    /// If the system provides no thread or no signal handler.
     pub fn start(
         source: ConfigSource,
         config: Config,
@@ -150,27 +152,27 @@ impl Control {
         })
     }
 
-    /// Announces VIPs from now on.
+    /// Announces VIPs with `announcer`, if there is one.
     #[must_use]
     pub fn announcing(mut self, announcer: Option<Announcer>) -> Self {
         self.presence.announcer = announcer;
         self
     }
 
-    /// Keeps the next hops of backends resolved from now on, if the kernel knows them, and shows those of ports.
+    /// Resolves the backends' next hops if the kernel knows them, and shows those of ports.
     #[must_use]
     pub fn watching(self, next_hops: Option<NextHopWatch>, port_hops: PortHops) -> Self {
         Self { next_hops, port_hops, ..self }
     }
 
-    /// Follows the store that the configuration comes from, if it does.
+    /// Follows the configuration's store, if there is one.
     #[must_use]
     pub fn with_store(mut self, store: Option<ConfigStore>) -> Self {
         self.link.store = store;
         self
     }
 
-    /// Shares exceptions with other nodes from now on, if there are any.
+    /// Shares exceptions with other nodes, if there are any.
     #[must_use]
     pub fn with_cluster(mut self, node: Option<Node>) -> Self {
         self.link.node = node;
@@ -179,22 +181,22 @@ impl Control {
         self
     }
 
-    /// Saves operators' changes from now on, if there is a keeper.
+    /// Saves operators' changes, if there is a keeper.
     #[must_use]
     pub fn keeping(mut self, keeper: Option<Keeper>) -> Self {
         self.members.keeper = keeper;
         self
     }
 
-    /// Can leave everything to a program that takes over from now on, and go on in place of one that has.
+    /// Can hand over to a successor, or continue in place of a predecessor.
     #[must_use]
     pub fn handing_over(mut self, handover: Handover) -> Self {
         self.presence.handover = handover;
         self
     }
 
-    /// Goes on with what a predecessor knew, before anything is received: its connections are then to be
-    /// [entered](Self::enter).
+    /// Continues with a predecessor's state, before anything is received. Its connections must then
+    /// be [entered](Self::enter).
     #[must_use]
     pub fn inheriting(mut self, inherited: Option<&mut Inherited>) -> Self {
         if let Some(inherited) = inherited {
@@ -204,14 +206,14 @@ impl Control {
         self
     }
 
-    /// What captures add to a packet: the backend that it goes to.
+    /// The notes that captures add to packets: the backend that a packet goes to.
     #[must_use]
     pub fn annotate(&self) -> Annotate {
         let notes = self.notes.clone();
         Arc::new(move |record| notes.of(record))
     }
 
-    /// Does what is due, every few milliseconds: the turns of the owners.
+    /// Runs the turns of the owners: call this every few milliseconds.
     pub fn turn(&mut self) {
         let Self { link, members, publisher, presence, .. } = self;
         link.turn(publisher, members, presence);
@@ -230,15 +232,15 @@ impl Control {
         presence.turn(publisher, self.next_hops.as_ref(), may_announce);
     }
 
-    /// Writes messages on what the cores have met: to be called every few milliseconds, and with `is_end`
-    /// when they have ended.
+    /// Logs messages about the cores' packets: call this every few milliseconds, and with `is_end`
+    /// when the cores have ended.
     pub fn report(&mut self, now: hotloop::stage::Instant, is_end: bool) {
         self.dropped.report(&self.publisher.counts, now, is_end);
         self.port_hops.report(now, is_end);
     }
 
-    /// Answers a request from the control socket: with an error that says what to ask instead where
-    /// something is wrong with it.
+    /// Answers a request from the control socket. The error for an invalid request includes a
+    /// remedy.
     pub fn answer(
         &mut self,
         control: &engine::Control<'_>,
@@ -291,41 +293,42 @@ impl Control {
         })))
     }
 
-    /// What the workers counted up to now.
+    /// The workers' counts up to now.
     #[must_use]
     pub fn summary(&self) -> Summary<'_> {
         self.publisher.summary()
     }
 
-    /// Begins to prepare a configuration, in place of any that was before. `stored` is the store's part of it.
+    /// Begins to prepare a configuration, in place of an earlier one. `stored` is the store's part
+    /// of it.
     pub fn prepare(&mut self, config: Arc<Config>, stored: Option<Arc<Stored>>) {
         self.publisher.prepare(config, stored);
     }
 
-    /// How far the configuration to [prepare](Self::prepare) is.
+    /// The state of the configuration to [prepare](Self::prepare).
     #[must_use]
     pub const fn proposal(&self) -> &Proposal {
         self.publisher.proposal()
     }
 
-    /// Switches over to the [prepared](Proposal::Prepared) configuration if its text is what is in force in the store now,
-    /// and returns whether it was: anything else needs a reload.
+    /// Switches over to the [prepared](Proposal::Prepared) configuration if the store now has its
+    /// text in force, and returns whether that was so. Anything else needs a reload.
     pub fn adopt(&mut self, stored: &Arc<Stored>) -> bool {
         self.publisher.adopt(stored, &mut self.members, &mut self.link)
     }
 
-    /// Forgets the configuration to prepare: nothing has changed.
+    /// Forgets the configuration to prepare. Nothing has changed.
     pub fn discard(&mut self) {
         self.publisher.discard();
     }
 
-    /// Withdraws the VIPs, ahead of everything else that ends. Returns for how long what still comes is to be balanced: until
-    /// routers send it elsewhere.
+    /// Withdraws the VIPs before anything else ends. Returns how long packets must still be
+    /// forwarded, until routers have moved them elsewhere.
     pub fn withdraw(&mut self) -> Duration {
         self.presence.withdraw(&self.publisher.config)
     }
 
-    /// Whether the balancer was to leave and may end now, which it logs.
+    /// Whether the departure that an operator requested is over, which is logged.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.presence.has_left(self.publisher.connection_count())

@@ -1,8 +1,9 @@
-//! The file in which a node of a cluster keeps what operators have changed, for its next start.
+//! The file in which a node of a cluster keeps operators' changes for its next start.
 //!
-//! A node that starts without what its peers go by chooses other backends than they do. What the file has belongs to one
-//! configuration, and to one revision of it where that comes from a store: any other has ended it, on this node or, while
-//! it was away, on its peers. Blocks outlast configurations.
+//! A node that starts without the changes that its peers have would choose other backends than they
+//! do. The file belongs to one configuration and, with a store, to one revision. Any other
+//! configuration has ended the changes: on this node or, in its absence, on its peers. Only blocks
+//! outlast configurations. Uses nothing of control.
 
 use crate::config::Config;
 use crate::failure::BadInput;
@@ -20,30 +21,30 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The version of what the file says.
+/// The version of the file's format.
 const VERSION: u64 = 1;
 
-/// The largest file that is read: two hundred bytes for each of more backends than there can be.
+/// Maximum size of the file: 200 bytes for each of more backends than there can be.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// What is kept.
+/// The content of the file.
 #[derive(Debug)]
 pub struct Kept {
-    /// What operators have changed: nothing else.
+    /// Operators' changes, and nothing else.
     pub standings: Standings,
-    /// The configuration that they have changed.
+    /// The configuration that was changed.
     pub config: Arc<Config>,
-    /// Its revision, where it comes from a store.
+    /// The configuration's revision, if it comes from a store.
     pub revision: Option<i64>,
-    /// When times that are left were so long.
+    /// The time at which the remaining times were recorded.
     pub at: SystemTime,
 }
 
 impl Kept {
-    /// Writes the file at `path`, or deletes it where operators have changed nothing.
+    /// Writes the file at `path`, or deletes it if operators have changed nothing.
     ///
     /// # Errors
-    /// The system's, with the file's name and what to do.
+    /// The system's error, with the file's name and a remedy.
     pub fn save(&self, path: &Path) -> Result<(), String> {
         let Self { standings, config, revision, at } = self;
         let saved = if *standings == Standings::default() {
@@ -68,11 +69,11 @@ impl Kept {
     }
 }
 
-/// What the file has of a node of this configuration, which is `stored` where it comes from a store, with the times that
-/// are left now.
+/// Loads the changes to `config`, whose store's part is `stored` if there is a store. Remaining
+/// times are as of `now`.
 ///
 /// # Errors
-/// It can't be read, or says something else.
+/// If the file can't be read, or is invalid.
 pub fn load(
     config: &Config,
     stored: Option<&Stored>,
@@ -117,7 +118,7 @@ pub fn load(
     Ok(standings)
 }
 
-/// A file, as it was written.
+/// The file as it was written.
 struct Read {
     standings: Standings,
     revision: Option<i64>,
@@ -145,7 +146,7 @@ impl Read {
             return Err(format!("{} blocks no prefix", json!(wrong)));
         }
         Ok(Self {
-            // Health is found anew, and a node that is started is to be announced.
+            // Probes determine health again, and a started node must be announced.
             standings: Standings { down: HashSet::new(), is_withdrawn: false, ..standings },
             revision: json["revision"].as_i64(),
             digest: digest.to_owned(),
@@ -158,7 +159,8 @@ fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Takes what has passed from times that are left. Blocks may be over; a drain that is over ends after the start.
+/// Subtracts the passed time from remaining times. Blocks may have ended; a drain that has ended
+/// does so after the start.
 fn age(standings: &mut Standings, passed: Duration) -> Result<(), String> {
     let left_s =
         |for_s: u64| Duration::from_secs(for_s).saturating_sub(passed).as_secs_f64().ceil() as u64;
@@ -175,7 +177,7 @@ fn age(standings: &mut Standings, passed: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// Forgets backends that are not in the configuration, and returns them.
+/// Removes backends that are not in the configuration, and returns them.
 fn drop_unknown(standings: &mut Standings, config: &Config) -> HashSet<TargetName> {
     let Standings { weights, removed, drains, .. } = standings;
     let named = weights.keys().chain(removed.keys()).chain(drains.iter().map(|(name, _)| name));
@@ -194,7 +196,7 @@ fn drop_unknown(standings: &mut Standings, config: &Config) -> HashSet<TargetNam
     unknown
 }
 
-/// How much there is, for a message.
+/// The numbers of changes, for a message.
 fn counted(standings: &Standings) -> String {
     let Standings { weights, removed, drains, blocks, .. } = standings;
     let counts = [

@@ -1,4 +1,4 @@
-//! The answers of `ctl status`, `services` and `backends`. It reads all owners, and changes none.
+//! The answers of `ctl status`, `services` and `backends`. Reads all owners, and changes none.
 
 use super::config_store::ConfigStore;
 use super::probe_verdict::verdict;
@@ -17,7 +17,7 @@ use std::sync::mpsc::TryRecvError;
 use std::time::Instant;
 
 impl Control {
-    /// The balancer as a whole.
+    /// The answer of `ctl status`.
     pub(super) fn overview(&self, control: &engine::Control<'_>) -> Value {
         let Config { services, .. } = &*self.publisher.config;
         json!({
@@ -46,14 +46,14 @@ impl Control {
         })
     }
 
-    /// How many backends are down. One that fails both of its probes counts once.
+    /// Number of down backends. One that fails both of its probes counts once.
     fn down_count(&self) -> usize {
         let down = self.members.overrides.down.iter();
         let backends = down.map(|(address, health)| (address, health.port, &health.probe));
         backends.collect::<HashSet<_>>().len()
     }
 
-    /// Every service.
+    /// The rows of `ctl services`.
     pub(super) fn services(&self) -> Value {
         let targets = self.targets();
         let held =
@@ -84,15 +84,15 @@ impl Control {
         services.collect()
     }
 
-    /// Every backend of every service: once the thread that probes has said how they stand. It may be
-    /// reading a file of authorities from a disk that hangs.
+    /// The rows of `ctl backends`, once the probing thread has reported its states. That thread may
+    /// be reading a certificate file from a disk that hangs.
     pub(super) fn backends(&mut self) -> Reply {
         let (answerer, reply) = Reply::later();
         self.members.backends_asked.push((self.members.probes.ask_states(), answerer));
         reply
     }
 
-    /// Answers those that wait for the backends.
+    /// Answers the clients that wait for the backends.
     pub(super) fn answer_backends(&mut self) {
         for (states, answerer) in std::mem::take(&mut self.members.backends_asked) {
             match states.try_recv() {
@@ -151,7 +151,7 @@ impl Control {
                 + removed.get(&name).copied().unwrap_or(0),
             "connections": target.map_or(0, |(_, sums)| sums.connections),
         });
-        // Others, of which there may be a hundred thousand, have no more to say.
+        // The other backends, perhaps a hundred thousand, leave these out.
         if probes.iter().any(|state| state.health.via != Via::Direct) {
             row["probes"] = probes.iter().map(|state| probe_json(state)).collect();
             row["verdict"] = verdict_of(&probes).into();
@@ -169,7 +169,7 @@ impl Control {
         row
     }
 
-    /// The targets by service and address, with what the workers counted of each.
+    /// The targets by service and address, with the workers' counts.
     fn targets(&self) -> HashMap<(&str, IpAddr), (&Target, TargetSums)> {
         let (table, summary) = (&self.publisher.table, self.summary());
         let mut targets = HashMap::new();
@@ -182,7 +182,7 @@ impl Control {
     }
 }
 
-/// How the last probe of a way ended; none before the first has.
+/// The outcome of the last probe; `None` before the first one.
 fn last_text(state: &State) -> Option<String> {
     state.last.as_ref().map(|last| match last {
         Ok(took) => format!("passed in {:.1} ms", took.as_secs_f64() * 1e3),
@@ -190,7 +190,7 @@ fn last_text(state: &State) -> Option<String> {
     })
 }
 
-/// How the last probes ended: of several ways, each with its name.
+/// The outcomes of the last probes, with the route of each if there are several.
 fn probe_text(probes: &[&State]) -> Option<String> {
     if let [state] = probes {
         return last_text(state);
@@ -208,7 +208,7 @@ fn probe_json(state: &State) -> Value {
     })
 }
 
-/// Where the fault is, where a backend is probed through its tunnel and something is wrong.
+/// The location of a fault, if a backend is probed through its tunnel and fails.
 fn verdict_of(probes: &[&State]) -> Option<String> {
     let tunnel = probes.iter().find(|state| state.health.via.tunnel().is_some())?;
     let direct = probes.iter().find(|state| state.health.via == Via::Direct);

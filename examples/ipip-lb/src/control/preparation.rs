@@ -1,9 +1,12 @@
-//! Preparing for a change that is built, the third step of a [publication](super::publication): before it is in force, peers
-//! must know all connections that it would place elsewhere, so that this node may end at any moment thereafter.
+//! Preparing for a change that is built: the third step of a [publication](super::publication).
+//! Before the change is in force, peers must know all connections that it would place elsewhere, so
+//! that this node may end at any moment afterwards.
 //!
-//! Workers mark these ([`ServiceTable::other`](hotloop_balancer::services::ServiceTable::other)), control offers them to all peers,
-//! and waits until the peers have entered them. A change of this node alone goes on after a time, whatever is missing; a
-//! [proposal](Proposal), which all nodes make together, does not. A node without peers has nothing to prepare.
+//! Workers mark these connections
+//! ([`ServiceTable::other`](hotloop_balancer::services::ServiceTable::other)), control offers them
+//! to all peers, and waits until the peers have entered them. A change on this node alone continues
+//! after a deadline even if something is missing. A [proposal](Proposal), which all nodes make
+//! together, does not. A node without peers has nothing to prepare.
 
 use super::build::{AfterBuild, Built, PendingChange};
 use super::cluster_link::ClusterLink;
@@ -17,14 +20,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How many times as long as [`prepare_ms_max`](hotloop_cluster::settings::Cluster::prepare_ms_max) a change is prepared at most. In the
-/// first part workers look through their connections; the others are for peers to enter what was found.
+/// The maximum duration of a preparation, as a multiple of
+/// [`prepare_ms_max`](hotloop_cluster::settings::Cluster::prepare_ms_max). In the first part
+/// workers examine their connections; the others are for peers to enter the exceptions found.
 pub const PREPARE_PARTS: u32 = 5;
 
-/// For how long a peer that is away is taken to go by the table before the one in use.
+/// How long a peer that is away is assumed to use the table before the one in use.
 const OLDER_MAX: Duration = Duration::from_secs(60);
 
-/// A change that was built, and is being prepared.
+/// A built change that is being prepared.
 #[derive(Debug)]
 pub struct Preparing {
     pub built: Built,
@@ -33,41 +37,41 @@ pub struct Preparing {
     deadline: Instant,
 }
 
-/// How far a change is.
+/// The progress of a preparation.
 #[derive(Debug)]
 enum Progress {
-    /// Workers look through their connections.
+    /// Workers examine their connections.
     Marking,
-    /// Peers enter what was offered up to then.
+    /// Peers enter the exceptions up to the watermark.
     Entering(Watermark),
-    /// It waits for the other nodes.
+    /// Waits for the other nodes.
     Prepared,
 }
 
 /// A configuration that all nodes prepare before any of them adopts it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Proposal {
-    /// There is none.
+    /// No proposal.
     #[default]
     None,
-    /// It is being prepared, or waits for its turn.
+    /// The proposal is being prepared, or is queued.
     Waiting,
-    /// This node may adopt it.
+    /// This node may adopt the proposal.
     Prepared,
-    /// This node can't adopt it, for this reason.
+    /// This node can't adopt the proposal, for this reason.
     Refused(String),
 }
 
-/// What a change lacks.
+/// The workers and peers that a preparation still waits for.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub struct Missing {
-    /// Workers that have not looked through all of their connections.
+    /// Workers that have not examined all of their connections.
     pub workers: Vec<usize>,
     pub peers: Entered,
 }
 
 impl Missing {
-    /// Whether there is nothing that may still come.
+    /// Whether nothing is missing that may still come.
     const fn is_nothing(&self) -> bool {
         self.workers.is_empty() && self.peers.waiting.is_empty()
     }
@@ -91,7 +95,7 @@ impl fmt::Display for Missing {
 }
 
 impl Progress {
-    /// Goes on as far as workers and peers are. Returns what is missing.
+    /// Advances as far as workers and peers permit. Returns what is missing.
     fn go_on(
         &mut self,
         unmarked: Vec<usize>,
@@ -114,7 +118,8 @@ impl Progress {
 }
 
 impl Publisher {
-    /// Begins to prepare what was built: workers compare connections with its table as well from now on.
+    /// Begins to prepare a built change: workers compare connections with its table from now on,
+    /// too.
     pub(super) fn begin_preparing(&mut self, built: Built, after: AfterBuild) {
         let prepare_ms_max = self.config.cluster.as_ref().map_or(0, |it| it.prepare_ms_max);
         let bound = Duration::from_millis(prepare_ms_max.into()) * PREPARE_PARTS;
@@ -125,8 +130,8 @@ impl Publisher {
         self.publication.refresh.restart();
     }
 
-    /// Goes on with a change that is being prepared, and returns it once that is done. Without one, ends the time in which
-    /// peers may go by the table before.
+    /// Continues the preparation under way, and returns the change once it is prepared. Otherwise,
+    /// ends the time in which peers may use the previous table.
     pub(super) fn go_on_preparing(&mut self, link: &mut ClusterLink) -> Option<Preparing> {
         let Stage::Preparing(preparing) = &mut self.publication.stage else {
             self.forget_previous(link);
@@ -134,12 +139,12 @@ impl Publisher {
         };
         let is_proposal = matches!(preparing.after, AfterBuild::Proposal(_));
         if is_proposal && matches!(preparing.progress, Progress::Prepared) {
-            // It waits for the other nodes.
+            // Wait for the other nodes.
             return None;
         }
         let mut missing = Missing::default();
         if let Some(node) = &mut link.node {
-            // Before it is published, nobody compares anything with it.
+            // Workers compare nothing with a table before it is published.
             let prepared = &preparing.built.version.table;
             let is_compared =
                 self.is_published && self.table.other().is_some_and(|it| Arc::ptr_eq(it, prepared));
@@ -187,7 +192,7 @@ impl Publisher {
         }
     }
 
-    /// The change that is being prepared, which ends that stage.
+    /// Takes the change that is being prepared, which ends that stage.
     fn take_preparing(&mut self) -> Option<Preparing> {
         match std::mem::replace(&mut self.publication.stage, Stage::Idle) {
             Stage::Preparing(preparing) => Some(*preparing),
@@ -198,31 +203,33 @@ impl Publisher {
         }
     }
 
-    /// Drops the change that is being prepared: workers compare connections with nothing else.
+    /// Drops the change that is being prepared. Workers compare connections with no other table
+    /// then.
     fn give_up_preparing(&mut self) {
         self.publication.stage = Stage::Idle;
         self.publication.refresh.restart();
     }
 }
 
-/// What the store has all nodes prepare. Changes that are made here wait until it is adopted or discarded; health does
-/// not.
+/// Proposals of the store. This node's own changes wait until a proposal is adopted or discarded;
+/// health does not wait.
 impl Publisher {
-    /// Begins to prepare a configuration, in place of any that was before. `stored` is the store's part of it.
+    /// Begins to prepare a configuration, in place of an earlier one. `stored` is the store's part
+    /// of it.
     pub fn prepare(&mut self, config: Arc<Config>, stored: Option<Arc<Stored>>) {
         self.discard();
         self.publication.proposal = Proposal::Waiting;
         self.publication.queue.push_back(PendingChange::Proposal((config, stored)));
     }
 
-    /// How far the configuration to [prepare](Self::prepare) is.
+    /// The state of the configuration to [prepare](Self::prepare).
     #[must_use]
     pub const fn proposal(&self) -> &Proposal {
         &self.publication.proposal
     }
 
-    /// Switches over to the [prepared](Proposal::Prepared) configuration if its text is what is in force in the store now,
-    /// and returns whether it was: anything else needs a reload.
+    /// Switches over to the [prepared](Proposal::Prepared) configuration if the store now has its
+    /// text in force, and returns whether that was so. Anything else needs a reload.
     pub fn adopt(
         &mut self,
         stored: &Arc<Stored>,
@@ -245,7 +252,7 @@ impl Publisher {
         false
     }
 
-    /// Forgets the configuration to prepare: nothing has changed.
+    /// Forgets the configuration to prepare. Nothing has changed.
     pub fn discard(&mut self) {
         let publication = &mut self.publication;
         publication.proposal = Proposal::None;
@@ -301,7 +308,8 @@ mod tests {
             missing.to_string(),
             "peer lb-b has not entered what this node knows, peer lb-c is away"
         );
-        // Workers that look through all once more, as health has changed, don't set it back.
+        // A change of health makes workers examine everything once more, which doesn't set the
+        // progress back.
         let missing = go_on(&[0], &mut marks, entered(&[], &["lb-c"]));
         assert!(missing.is_nothing() && marks == 1);
     }

@@ -1,8 +1,9 @@
-//! The owner of whether clients come here: the VIPs that are announced, the way out, and the handover to a program that
-//! takes over.
+//! The owner of this node's presence: the announced VIPs, the departure, and the handover to a
+//! program that takes over.
 //!
-//! It knows the configuration, the table in use and the [`ClusterLink`](super::cluster_link::ClusterLink), and changes none of
-//! them. No VIP is announced before the workers have the table in use and peers and store allow it.
+//! It reads the configuration, the table in use and the
+//! [`ClusterLink`](super::cluster_link::ClusterLink). No VIP is announced before the workers have
+//! the table in use, and peers and store permit it.
 
 use super::departure::Leave;
 use super::handover::Handover;
@@ -10,17 +11,17 @@ use super::publisher::Publisher;
 use crate::announce::Announcer;
 use crate::next_hops::NextHopWatch;
 
-/// What keeps clients coming here, and ends that.
+/// The VIPs, and the two ways of giving them up.
 #[derive(Debug, Default)]
 pub struct Presence {
     pub announcer: Option<Announcer>,
-    /// The way out, if an operator has the balancer leave.
+    /// The departure, if an operator has requested it.
     pub leave: Option<Leave>,
     pub handover: Handover,
 }
 
 impl Presence {
-    /// Announces what is ready and may be announced, and withdraws the rest.
+    /// Announces the VIPs that are ready and may be announced, and withdraws the rest.
     pub fn turn(
         &mut self,
         publisher: &Publisher,

@@ -1,16 +1,16 @@
-//! Where the fault is if a backend's probes fail, directly or through its tunnel, and how to find it. Pure functions of
-//! outcomes.
+//! The location of the fault if a backend's probes fail, directly or through its tunnel, and
+//! commands to find it. Pure functions of outcomes.
 
 use crate::config::TunnelPath;
 use crate::health::{ICMP, TIMED_OUT};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How a probe ended.
+/// The outcome of a probe: its duration, or an error.
 type Outcome = Result<Duration, String>;
 
-/// What is wrong with a backend, by how its last probes ended; none where nothing is. `direct` is none
-/// where it is not probed directly.
+/// The fault of a backend, from the outcomes of its last probes; `None` if there is none. `direct`
+/// is `None` for a backend that is not probed directly.
 pub fn verdict(
     backend: IpAddr,
     path: &TunnelPath,
@@ -27,7 +27,7 @@ pub fn verdict(
             "the server: it answers neither directly nor through the tunnel ({why}); look whether \
              it runs, and listens: ss -ltn"
         ),
-        // A kernel without the VIP says nothing over IPv4, and that there is no route over IPv6.
+        // A kernel without the VIP drops the packet over IPv4, and reports no route over IPv6.
         (_, Err(why)) if why.starts_with(ICMP) => format!(
             "the tunnel is refused: {why}; on the backend: {}, ip address show to {}",
             tunnel_command(backend),
@@ -43,7 +43,7 @@ pub fn verdict(
     })
 }
 
-/// The four that look alike from here, and the way back.
+/// The four faults that look alike from here, and the route of replies.
 fn silent(backend: IpAddr, path: &TunnelPath) -> String {
     let TunnelPath { vip, probe_source, .. } = path;
     let rp_filter = match vip {

@@ -1,5 +1,6 @@
-//! The way of a change to the workers, as one state machine: [`Publication`] has its states, and [`Publisher::publish_changes`]
-//! is its turn, which takes each change through these steps in this order:
+//! The path of a change to the workers, as one state machine. [`Publication`] has its states, and
+//! [`Publisher::publish_changes`] is its turn, which takes each change through these steps in this
+//! order:
 //!
 //! | step | module | thread |
 //! |---|---|---|
@@ -7,12 +8,12 @@
 //! | a service table is built | [`build`](super::build) | `lb-build`: with many services that takes seconds |
 //! | peers prepare for it | [`preparation`](super::preparation) | |
 //! | it is in force | [`switchover`](super::switchover) | |
-//! | weights, health and blocks are brought up to date | [`refresh`](super::refresh) | `lb-refresh`: what has not changed is left alone |
+//! | weights, health and blocks are brought up to date | [`refresh`](super::refresh) | `lb-refresh`: the rest stays as it is |
 //! | workers get it, and clients their answers | [`refresh`](super::refresh) | |
 //!
-//! Each step hands its result to the next one and calls no other. Changes take the [stages](Stage) from the build to the
-//! switchover one at a time; the next ones are read meanwhile, and health and blocks are refreshed meanwhile, as they wait
-//! for no change. Nothing here blocks.
+//! Each step passes its result to the next one and calls no other. One change at a time takes the
+//! [stages](Stage) from the build to the switchover. Meanwhile, the next configurations are read,
+//! and health and blocks are refreshed, because they wait for no change. Nothing here blocks.
 
 use super::background::Background;
 use super::build::{AfterBuild, BuildInput, Built, PendingChange, build};
@@ -32,7 +33,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A service table, with the configuration and the overrides that it was made of.
+/// A service table, with the configuration and the overrides that it was built from.
 #[derive(Clone, Debug)]
 pub struct TableVersion {
     pub config: Arc<Config>,
@@ -41,7 +42,7 @@ pub struct TableVersion {
 }
 
 impl TableVersion {
-    /// The same with weights, health and blocks as the overrides have them now.
+    /// The version with the current weights, health and blocks of its overrides.
     pub fn refreshed(self, maglevs: &Maglevs) -> Self {
         let Self { config, overrides, table } = self;
         let table = table
@@ -51,30 +52,31 @@ impl TableVersion {
     }
 }
 
-/// How far the change is that was begun last.
+/// The progress of the change under way.
 #[derive(Debug)]
 pub enum Stage {
-    /// It is in force, or refused: the next one may begin.
+    /// The last change is in force or refused: the next one may begin.
     Idle,
-    /// Its service table is being built; `None` if it was discarded.
+    /// The service table is being built; `None` if the change was discarded.
     Building(Option<AfterBuild>),
-    /// Its service table is there, and workers and peers prepare for it.
+    /// Workers and peers prepare for the built service table.
     Preparing(Box<Preparing>),
 }
 
-/// All changes on their way.
+/// All changes under way.
 #[derive(Debug)]
 pub struct Publication {
     pub reads: Reads,
-    /// Changes that wait for the one before.
+    /// Changes that wait for the previous one.
     pub queue: VecDeque<PendingChange>,
     pub stage: Stage,
     pub builder: Background<BuildInput, Result<Built, String>>,
-    /// What built the table in use.
+    /// The builder of the table in use.
     pub built_by: Arc<Builder>,
-    /// How far the store's proposal is, which takes the same stages.
+    /// The state of the store's proposal, which takes the same stages.
     pub proposal: Proposal,
-    /// The version before the one in use, for as long as peers may go by that. `None` while a change is prepared.
+    /// The version before the one in use, as long as peers may use it. `None` while a change is
+    /// prepared.
     pub previous: Option<TableVersion>,
     /// When the table in use came into use.
     pub adopted: Instant,
@@ -85,7 +87,7 @@ impl Publication {
     /// Starts the threads.
     ///
     /// # Errors
-    /// The system grants no threads.
+    /// If the system provides no threads.
     pub fn start(source: ConfigSource, builder: Builder) -> io::Result<Self> {
         Ok(Self {
             reads: Reads::start(source)?,
@@ -100,7 +102,7 @@ impl Publication {
         })
     }
 
-    /// Whether a configuration is on its way to be in force.
+    /// Whether a configuration is under way.
     pub fn is_loading(&self) -> bool {
         self.reads.is_busy() || !self.may_build()
     }
@@ -110,7 +112,7 @@ impl Publication {
         matches!(self.stage, Stage::Idle)
     }
 
-    /// Whether anything is on its way, or waits.
+    /// Whether anything is under way or queued.
     pub fn is_busy(&self) -> bool {
         self.is_loading() || !self.queue.is_empty() || self.refresh.is_busy()
     }
@@ -124,7 +126,7 @@ impl Publication {
         }
     }
 
-    /// The version that workers compare connections with, apart from the one in use.
+    /// The version that workers compare connections with, in addition to the one in use.
     pub fn other(&mut self) -> Option<&mut TableVersion> {
         match &mut self.stage {
             Stage::Preparing(preparing) => Some(&mut preparing.built.version),
@@ -140,7 +142,7 @@ impl Publication {
 }
 
 impl Publisher {
-    /// Takes each change on its way as far as it goes without waiting.
+    /// Advances each change as far as possible without waiting.
     pub(super) fn publish_changes(&mut self, members: &mut Members, link: &mut ClusterLink) {
         if let Some(change) = self.read(link) {
             self.publication.queue.push_back(change);

@@ -1,9 +1,9 @@
-//! The owner of the way from a configuration to the workers: the configuration in force, the service table made of it, and
-//! all changes of these on their way, which [`publication`](super::publication) describes.
+//! The owner of the path from a configuration to the workers: the configuration in force, its
+//! service table, and all changes under way, which [`publication`](super::publication) describes.
 //!
-//! It may use [`Members`], since their overrides are part of each table, and the [`ClusterLink`], since peers prepare for a
-//! change.
-//! The configuration, the table and the builder of the table always belong to one and the same version.
+//! It may use [`Members`], whose overrides are part of each table, and the [`ClusterLink`], because
+//! peers prepare for a change. The configuration, the table and the table's builder always belong
+//! to the same version.
 
 use super::cluster_link::ClusterLink;
 use super::members::Members;
@@ -21,23 +21,23 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Publisher {
     pub config: Arc<Config>,
-    /// The service table in use, or soon to be, except for weights and health.
+    /// The service table that is in use, or soon will be, except for weights and health.
     pub table: Arc<ServiceTable>,
-    /// Whether it was published, or one that it was refreshed to.
+    /// Whether the table, or a refreshed form of it, was published.
     pub is_published: bool,
-    /// The way of tables to the workers.
+    /// The channel of tables to the workers.
     pub workers: engine::Publisher<ServiceTable>,
     pub counts: Arc<[WorkerCounts]>,
     pub removed_counts: RemovedCounts,
     pub publication: Publication,
     pub hangup: Hangup,
     pub reload_count: u64,
-    /// Why the last reload failed; `None` once one has succeeded.
+    /// The reason that the last reload failed; `None` once a reload has succeeded.
     pub reload_failure: Option<String>,
 }
 
 impl Publisher {
-    /// Takes changes on their way, and returns whether all workers use the table in force.
+    /// Advances changes, and returns whether all workers use the table in force.
     pub fn turn(&mut self, members: &mut Members, link: &mut ClusterLink) -> bool {
         if self.hangup.came() {
             self.reload(ReloadOrigin::Signal);
@@ -45,7 +45,7 @@ impl Publisher {
         self.publish_changes(members, link);
         let is_in_force = self.workers.collect() && self.is_published;
         if is_in_force {
-            // No worker knows an earlier service table: nothing counts in vacated slots.
+            // No worker uses an earlier service table: nothing counts in vacated slots.
             self.removed_counts.settle(&self.counts);
             link.enter_epoch();
         }
@@ -53,20 +53,20 @@ impl Publisher {
         is_in_force
     }
 
-    /// Publishes blocks, which have changed, and then gives this answer.
+    /// Publishes changed blocks, and then sends this answer.
     pub fn publish_blocks(&mut self, answer: Value) -> Reply {
         let (answerer, reply) = Reply::later();
         self.publication.refresh.answer_next(answerer, answer);
         reply
     }
 
-    /// The counts of all workers up to now.
+    /// The workers' counts up to now.
     pub fn summary(&self) -> Summary<'_> {
         let removed = Some(&self.removed_counts);
         Summary { services: &self.table, workers: &self.counts, removed }
     }
 
-    /// The number of connections that workers remember.
+    /// Number of connections that workers remember.
     pub fn connection_count(&self) -> u64 {
         self.counts.iter().map(|counts| counts.connections.count()).sum()
     }

@@ -1,6 +1,7 @@
-//! What clients ask of single connections, which workers answer. Nobody waits for a worker here: queries
-//! that one can't take yet stand in line, and one that is held, for however long, holds up those alone
-//! that are for it.
+//! Clients' questions about single connections, which workers answer.
+//!
+//! Uses the configuration and the table in use. Nothing waits for a worker here: queries for a busy
+//! worker are queued, and a worker that hangs only delays the queries for itself.
 
 use super::Control;
 use super::connections::{self, LIMIT_DEFAULT, Rows};
@@ -16,35 +17,35 @@ use hotloop_ops::Answerer;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// How long a client waits for a worker that answers nothing.
+/// How long a client waits for a worker without an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The most of the time between two turns that counts as waiting: in a longer one, control itself did not run, which
-/// is no reason to give a worker up.
+/// The maximum time between two turns that counts as waiting. In a longer pause control itself did
+/// not run, which is no reason to give up on a worker.
 const TURN_MAX: Duration = Duration::from_millis(100);
 
-/// What is asked, and who waits for the answer.
+/// The open questions, and the clients that wait for their answers.
 #[derive(Debug)]
 pub struct Questions {
     asker: Asker<Query, Reply>,
-    /// One for each worker.
+    /// The workers' lanes.
     lanes: Vec<Lane>,
     open: BTreeMap<Number, Question>,
     next: Number,
-    /// The last turn, and the time that counts as waiting up to then.
+    /// The last turn, and the waiting time up to then.
     turned: Option<Instant>,
     time: Duration,
 }
 
-/// Which question it is.
+/// Identifies a question.
 type Number = u64;
 
-/// The way to a worker and back, which has room for one query.
+/// The channel to a worker and back, which has room for one query.
 #[derive(Debug, Default)]
 struct Lane {
-    /// What the worker is to answer now, and since when. The question may be over.
+    /// The query that the worker is answering, and since when. Its question may be over.
     asked: Option<(Number, Duration)>,
-    /// What it is to answer then, each since when.
+    /// The queries that are queued, each since when.
     waiting: VecDeque<(Number, Query, Duration)>,
 }
 
@@ -57,25 +58,25 @@ struct Question {
 #[derive(Debug)]
 enum Subject {
     Flow(FlowKey),
-    /// The connections found so far, and how many workers are not through their tables.
+    /// The connections found so far, and the number of workers that are still searching.
     Listing(Rows, usize),
 }
 
 impl Questions {
-    /// Of so many workers, which are asked by `asker`.
+    /// Questions to `worker_count` workers, asked by `asker`.
     pub fn new(asker: Asker<Query, Reply>, worker_count: usize) -> Self {
         let lanes = (0..worker_count).map(|_| Lane::default()).collect();
         Self { asker, lanes, open: BTreeMap::new(), next: 0, turned: None, time: Duration::ZERO }
     }
 
-    /// Looks up a flow at the worker that owns it.
+    /// Asks the worker that owns a flow.
     fn look_up(&mut self, worker: usize, key: FlowKey, answerer: Answerer) {
         let number = self.open(answerer, Subject::Flow(key));
         self.lanes[worker].waiting.push_back((number, Query::Connection(key), self.time));
         self.ask_next(worker);
     }
 
-    /// Lists the connections of all workers.
+    /// Asks all workers for their connections.
     fn list(&mut self, filter: &Filter, limit: usize, answerer: Answerer) {
         let listing = Subject::Listing(Rows::new(limit), self.lanes.len());
         let number = self.open(answerer, listing);
@@ -93,11 +94,11 @@ impl Questions {
         number
     }
 
-    /// Takes what workers have answered, and asks them for more: to be called every few milliseconds.
+    /// Takes the workers' answers, and sends more queries: call this every few milliseconds.
     pub fn turn(&mut self, context: (&Config, &ServiceTable), now: Instant) {
         let since = self.turned.replace(now).unwrap_or(now);
         self.time += now.saturating_duration_since(since).min(TURN_MAX);
-        // A client that has gone away: what a worker still looks for is not asked for again.
+        // After a client has gone away, workers continue, but get no further queries for it.
         self.open.retain(|_, question| question.answerer.is_awaited());
         for worker in 0..self.lanes.len() {
             if let Some(reply) = self.asker.answer(worker) {
@@ -129,12 +130,12 @@ impl Questions {
                 let subject = Subject::Listing(rows, left_count);
                 self.open.insert(number, Question { answerer, subject });
             }
-            // A worker answers what it was asked.
+            // A worker's answer matches its query.
             (Subject::Flow(_) | Subject::Listing(..), _) => {}
         }
     }
 
-    /// Asks a worker that has answered what it was asked.
+    /// Sends the next query to a worker that has answered the last one.
     fn ask_next(&mut self, worker: usize) {
         let lane = &mut self.lanes[worker];
         while lane.asked.is_none()
@@ -150,7 +151,7 @@ impl Questions {
         }
     }
 
-    /// Refuses what a worker does not answer in time.
+    /// Refuses the questions that a worker has not answered in time.
     fn give_up_late(&mut self, worker: usize) {
         let lane = &self.lanes[worker];
         let waiting = lane.waiting.iter().map(|(number, _, since)| (*number, *since));
@@ -165,7 +166,7 @@ impl Questions {
 }
 
 impl Control {
-    /// The connections that fit a filter.
+    /// The answer of `ctl connections`.
     pub(super) fn connections(
         &mut self,
         filter: Option<&str>,
@@ -177,7 +178,7 @@ impl Control {
         Ok(reply)
     }
 
-    /// Looks up a flow from a client to a service.
+    /// The answer of `ctl lookup`.
     pub(super) fn lookup(&mut self, flow: &Flow) -> Result<hotloop_ops::Reply, String> {
         let key = lookup::parse_flow(flow)?;
         let (answerer, reply) = hotloop_ops::Reply::later();
@@ -204,7 +205,7 @@ mod tests {
     use std::io::{ErrorKind, Read, Write};
     use std::os::unix::net::UnixStream;
 
-    /// Two workers whose part the test plays, and clients.
+    /// Two workers, whose part the test plays, and clients.
     struct Lab {
         questions: Questions,
         workers: Vec<Mailbox<Query, Reply>>,
@@ -236,7 +237,7 @@ mod tests {
             Self { questions, workers, socket, config, table, now, _folder: folder }
         }
 
-        /// A client that asks for connections, or looks a flow up at this worker.
+        /// A client that asks for connections, or looks up a flow at this worker.
         fn client(&mut self, worker: Option<usize>) -> UnixStream {
             let mut client = UnixStream::connect(self.socket.path()).unwrap();
             client.set_nonblocking(true).unwrap();
@@ -267,7 +268,7 @@ mod tests {
             }
         }
 
-        /// Has a worker answer a lookup: it knows no connection.
+        /// Has a worker answer a lookup without a connection.
         fn answer_lookup(&mut self, worker: usize) {
             let Some(Query::Connection(_)) = self.workers[worker].request() else {
                 panic!("worker {worker} is asked nothing")
@@ -276,7 +277,7 @@ mod tests {
         }
     }
 
-    /// What a client has got, if anything.
+    /// A client's answer; empty if there is none yet.
     fn got(mut client: &UnixStream) -> String {
         let mut bytes = [0; 1024];
         match client.read(&mut bytes) {
@@ -291,16 +292,16 @@ mod tests {
         let mut lab = Lab::new();
         let clients =
             [lab.client(Some(0)), lab.client(Some(1)), lab.client(None), lab.client(Some(1))];
-        // Each worker has one query, and others are in line.
+        // Each worker has one query; the others are queued.
         lab.answer_lookup(1);
         lab.turn();
         assert!(got(&clients[1]).contains("\"worker\":1"));
         let Some(Query::Connections(page)) = lab.workers[1].request() else { panic!("no page") };
-        // Control does not run for an hour, of which a moment counts.
+        // Control does not run for an hour; only a moment of that counts.
         lab.now += Duration::from_secs(3600);
         lab.turn();
         lab.pass(PATIENCE - TURN_MAX);
-        // The page is not over: it goes to the end of the line.
+        // The page is not over: the rest is queued last.
         lab.workers[1].answer(Reply::Connections(page));
         lab.turn();
         lab.answer_lookup(1);
@@ -312,7 +313,7 @@ mod tests {
             assert!(got(client).contains("worker 0 did not answer within 10 s"));
         }
         assert!(lab.questions.open.is_empty());
-        // Its late answer is nobody's, and it is asked again.
+        // The late answer is dropped, and the worker gets queries again.
         lab.answer_lookup(0);
         let next = lab.client(Some(0));
         lab.turn();

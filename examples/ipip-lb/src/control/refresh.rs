@@ -1,8 +1,9 @@
-//! Bringing the service table in force up to date with weights, health and blocks, on a thread, and publishing it: the last
-//! steps of a [publication](super::publication). Health and blocks begin here, as they need no build.
+//! Updating the service table in force with weights, health and blocks on a thread, and publishing
+//! it: the last steps of a [publication](super::publication). Changes of health and blocks begin
+//! here, because they need no build.
 //!
-//! A table that another one has replaced while it was refreshed is not published, and the answers that waited for it wait
-//! for the next one.
+//! Part of [`Publisher`]; reads [`Members`]. A table that was replaced during its refresh is not
+//! published, and the answers that waited for it wait for the next one.
 
 use super::background::Background;
 use super::cluster_link::ClusterLink;
@@ -16,17 +17,17 @@ use serde_json::Value;
 use std::io;
 use std::sync::Arc;
 
-/// The thread, and who waits for it.
+/// The thread, and the answers that wait for it.
 #[derive(Debug)]
 pub struct Refresh {
     refresher: Background<RefreshInput, Arc<ServiceTable>>,
-    /// Whether weights, health or blocks have changed since it was given its last job.
+    /// Whether weights, health or blocks have changed since the last job began.
     is_stale: bool,
-    /// Whether its job is about a service table that is no longer the newest.
+    /// Whether the current job's service table was replaced.
     is_outdated: bool,
-    /// The answers to give once its job is done.
+    /// The answers to send after the current job.
     refreshing: Vec<(Answerer, Value)>,
-    /// Those to give once the next one is.
+    /// The answers to send after the next job.
     next: Vec<(Answerer, Value)>,
 }
 
@@ -41,7 +42,7 @@ impl Refresh {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system grants no thread.
+    /// If the system provides no thread.
     pub fn start(maglevs: Maglevs) -> io::Result<Self> {
         let work = move |input| refresh(input, &maglevs);
         Ok(Self {
@@ -53,40 +54,40 @@ impl Refresh {
         })
     }
 
-    /// Blocks have changed: this answer is given once they are published.
+    /// Sends this answer once changed blocks are published.
     pub fn answer_next(&mut self, answerer: Answerer, answer: Value) {
         self.is_stale = true;
         self.answer_later(answerer, answer);
     }
 
-    /// A table has changed: the result of the job under way is of no use.
+    /// Starts over with a new table: the result of the current job is useless.
     pub const fn restart(&mut self) {
         self.is_stale = true;
         self.is_outdated = self.refresher.is_busy();
     }
 
-    /// Gives this answer once what has changed up to now is published.
+    /// Sends this answer once all changes up to now are published.
     pub fn answer_later(&mut self, answerer: Answerer, answer: Value) {
         self.next.push((answerer, answer));
     }
 
-    /// Whether anything that has changed is not on its way to be published.
+    /// Whether any change is not in a job yet.
     pub const fn is_stale(&self) -> bool {
         self.is_stale
     }
 
-    /// Whether anything that has changed is not published.
+    /// Whether any change is not published yet.
     pub const fn is_busy(&self) -> bool {
         self.is_stale || self.refresher.is_busy()
     }
 
-    /// Whether somebody waits for an answer.
+    /// Whether an answer is waiting.
     pub const fn is_awaited(&self) -> bool {
         !self.next.is_empty() || !self.refreshing.is_empty()
     }
 }
 
-/// The work of the thread.
+/// The job of the thread.
 fn refresh(input: RefreshInput, maglevs: &Maglevs) -> Arc<ServiceTable> {
     let table = input.used.refreshed(maglevs).table;
     let other = input.other.map(|other| other.refreshed(maglevs).table);
@@ -98,7 +99,7 @@ fn refresh(input: RefreshInput, maglevs: &Maglevs) -> Arc<ServiceTable> {
 }
 
 impl Publisher {
-    /// Publishes the table that was refreshed, and has it refreshed once more if that is stale.
+    /// Publishes the refreshed table, and refreshes it again if it is stale.
     pub(super) fn refresh(&mut self, members: &mut Members, link: &ClusterLink) {
         let refresh = &mut self.publication.refresh;
         refresh.is_stale |= members.take_changed();
@@ -123,7 +124,7 @@ impl Publisher {
                 overrides: Arc::clone(&members.overrides),
                 table: Arc::clone(&self.table),
             };
-            // Health and blocks are the same for both.
+            // Both have the same health and blocks.
             let other = self.publication.other().cloned();
             let other = other
                 .map(|it| TableVersion { overrides: members.lasting_with(&it.overrides), ..it });

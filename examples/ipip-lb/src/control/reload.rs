@@ -1,8 +1,9 @@
-//! Reading the configuration again: the first step of a [publication](super::publication), and the answer to those who
-//! asked for it.
+//! Reading the configuration again: the first step of a [publication](super::publication), and the
+//! answer to those who requested it.
 //!
-//! Several who ask while a configuration is being read wait for the next read, since the file may be another one by then;
-//! those who asked before it began share its result. If something is wrong with it, nothing changes.
+//! Part of [`Publisher`]; reads the [`ClusterLink`]. Requests during a read wait for the next one,
+//! because the file may have changed by then; earlier requests share the result. If the
+//! configuration is invalid, nothing changes.
 
 use super::background::Background;
 use super::build::PendingChange;
@@ -20,7 +21,7 @@ use serde_json::json;
 use std::io;
 use std::sync::Arc;
 
-/// What has asked for a reload.
+/// The origin of a reload.
 #[derive(Debug)]
 pub enum ReloadOrigin {
     /// A SIGHUP.
@@ -31,21 +32,21 @@ pub enum ReloadOrigin {
     Store,
 }
 
-/// A configuration that was read, and the store's part of it.
+/// A configuration, and the store's part of it, if it comes from a store.
 pub type Read = (Arc<Config>, Option<Arc<Stored>>);
 
-/// Reads configurations, each with the store's part of it, if it comes from a store; and new settings for connections to
-/// peers, or `None` if they haven't changed.
+/// Reads configurations, each from the store's part of it if there is a store; also returns new TLS
+/// settings for peers, or `None` if they haven't changed.
 pub type Reader =
     Background<(Option<Arc<Stored>>, Option<Tls>), Result<(Read, Option<Tls>), String>>;
 
-/// The thread that reads, and who waits for it.
+/// The reading thread, and the requests that wait for it.
 #[derive(Debug)]
 pub struct Reads {
     reader: Reader,
-    /// Those who wait for the configuration that is being read.
+    /// The requests that wait for the current read.
     reading: Vec<ReloadOrigin>,
-    /// Those who have asked since that began.
+    /// The requests since the current read began.
     next: Vec<ReloadOrigin>,
 }
 
@@ -53,13 +54,13 @@ impl Reads {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system grants no thread.
+    /// If the system provides no thread.
     pub fn start(source: ConfigSource) -> io::Result<Self> {
         let reader = reader("lb-read", source)?;
         Ok(Self { reader, reading: Vec::new(), next: Vec::new() })
     }
 
-    /// Whether a configuration is being read, or is to be.
+    /// Whether a configuration is being read, or will be.
     pub const fn is_busy(&self) -> bool {
         self.reader.is_busy() || !self.next.is_empty()
     }
@@ -68,7 +69,7 @@ impl Reads {
 /// Starts a thread of this name that reads configurations.
 ///
 /// # Errors
-/// The system grants no thread.
+/// If the system provides no thread.
 pub fn reader(name: &'static str, source: ConfigSource) -> io::Result<Reader> {
     let read = move |(stored, tls): (Option<Arc<Stored>>, Option<Tls>)| {
         let config = source.configuration_with(stored.as_deref());
@@ -85,7 +86,8 @@ pub fn reader(name: &'static str, source: ConfigSource) -> io::Result<Reader> {
 }
 
 impl Publisher {
-    /// Reads the configuration again and switches over to it, which ends operators' changes of weights and removals.
+    /// Reads the configuration again and switches over to it. This ends operators' changes of
+    /// weights and removals.
     pub(super) fn reload(&mut self, origin: ReloadOrigin) {
         notify::reloading();
         self.publication.reads.next.push(origin);
@@ -97,14 +99,14 @@ impl Publisher {
         reply
     }
 
-    /// Takes the configuration that was read, and has the next one read.
+    /// Takes the configuration that was read, and begins the next read.
     pub(super) fn read(&mut self, link: &ClusterLink) -> Option<PendingChange> {
         let reads = &mut self.publication.reads;
         let read = reads.reader.take().map(|read| (read, std::mem::take(&mut reads.reading)));
         if !reads.reader.is_busy() && !reads.next.is_empty() {
             reads.reading = std::mem::take(&mut reads.next);
             let stored = link.store.as_ref().map(ConfigStore::newest);
-            // The store has a configuration, and no certificates.
+            // The store has the configuration, but no certificates.
             let is_wanted = reads.reading.iter().any(|it| !matches!(it, ReloadOrigin::Store));
             let tls = link.node.as_ref().filter(|_| is_wanted).and_then(Node::tls).cloned();
             reads.reader.give((stored, tls));
@@ -120,7 +122,8 @@ impl Publisher {
         }
     }
 
-    /// A new configuration is in force, but for publishing it: clients get their answers once that is done.
+    /// Accepts a new configuration, which is in force but not published yet: clients are answered
+    /// after that.
     pub(super) fn accept(&mut self, origins: Vec<ReloadOrigin>) {
         notify::ready();
         self.reload_count += 1;
@@ -134,13 +137,13 @@ impl Publisher {
                 ReloadOrigin::Client(answerer) => {
                     self.publication.refresh.answer_later(answerer, answer.clone());
                 }
-                // The log has the revision that is in force already.
+                // The revision in force is already logged.
                 ReloadOrigin::Store => {}
             }
         }
     }
 
-    /// Something is wrong with a new configuration: nothing has changed.
+    /// Refuses an invalid configuration. Nothing has changed.
     pub(super) fn refuse(&mut self, origins: Vec<ReloadOrigin>, error: &str) {
         notify::ready();
         self.reload_failure = Some(error.to_owned());

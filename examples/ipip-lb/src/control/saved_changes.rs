@@ -1,8 +1,8 @@
-//! What operators have changed outlasts the process of a node: see [`operator_file`](super::operator_file).
+//! Operators' changes outlast a node's process: see [`operator_file`](super::operator_file).
 //!
-//! Part of [`Members`]; it knows the configuration in force and its revision. The file is written on a thread of its own, as a
-//! disk may hang, after a change is in force and before its client is answered. If that fails, the change stays in force, and
-//! its answer reports the failure.
+//! Part of [`Members`]; reads the configuration in force and its revision. The file is written on a
+//! separate thread, because a disk may hang: after a change is in force, and before its client is
+//! answered. If that fails, the change stays in force, and its answer reports the failure.
 
 use super::background::Background;
 use super::members::Members;
@@ -18,27 +18,28 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// When a file that could not be written is tried again.
+/// Delay before a failed write is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Keeps the file what operators have changed.
+/// Keeps the file up to date with operators' changes.
 #[derive(Debug)]
 pub struct Keeper {
     saver: Background<Kept, Result<(), String>>,
-    /// Whether something has changed since the saver was given its last job.
+    /// Whether something has changed since the saver's last job began.
     is_changed: bool,
-    /// The answers to give once the saver has done its job, and once it has done the next one.
+    /// The answers to send after the saver's current job, and after its next one.
     saving: Vec<(Answerer, Value)>,
     waiting: Vec<(Answerer, Value)>,
-    /// Why the file is not as it should be, and when it is tried again.
+    /// The reason that the file is out of date, and the time of the next attempt.
     failure: Option<(String, Instant)>,
 }
 
 impl Keeper {
-    /// Of a node with this configuration; none where it keeps no file. A file that there is becomes what it should be.
+    /// The keeper of a node with this configuration; `None` if it has no file. An existing file is
+    /// brought up to date.
     ///
     /// # Errors
-    /// The system grants no thread.
+    /// If the system provides no thread.
     pub fn start(config: &Config) -> Result<Option<Self>, Failure> {
         let Some(path) = config.operator_file.clone() else { return Ok(None) };
         let save = move |kept: Kept| kept.save(&path);
@@ -52,17 +53,17 @@ impl Keeper {
         }))
     }
 
-    /// Why the file is not as it should be.
+    /// The reason that the file is out of date.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_ref().map(|(why, _)| why.as_str())
     }
 
-    /// Whether the file is what it should be, or can't be.
+    /// Whether the file is up to date, or can't be.
     pub(super) const fn is_idle(&self) -> bool {
         !self.is_changed && !self.saver.is_busy()
     }
 
-    /// Takes what the saver has done. Returns whether the file is to be written now.
+    /// Takes the saver's result. Returns whether the file must be written now.
     fn turn(&mut self, now: Instant) -> bool {
         if let Some(saved) = self.saver.take() {
             let before = self.failure.take();
@@ -86,14 +87,14 @@ impl Keeper {
         self.is_changed || self.failure.as_ref().is_some_and(|(_, retry)| *retry <= now)
     }
 
-    /// Has this written.
+    /// Begins to write this.
     fn save(&mut self, kept: Kept) {
         self.is_changed = false;
         self.saving.append(&mut self.waiting);
         self.saver.give(kept);
     }
 
-    /// Gives the answers that have waited for the saver, each with what has failed.
+    /// Sends the answers that waited for the saver, with its error if it has failed.
     fn answer(&mut self) {
         for (answerer, mut answer) in std::mem::take(&mut self.saving) {
             if let Some(why) = self.failure() {
@@ -105,14 +106,14 @@ impl Keeper {
 }
 
 impl Members {
-    /// Something has changed, or an operator's change is over.
+    /// Records that an operator's change has begun or ended.
     pub(super) const fn note_change(&mut self) {
         if let Some(keeper) = &mut self.keeper {
             keeper.is_changed = true;
         }
     }
 
-    /// Gives these answers once what they are about is kept.
+    /// Sends these answers once their changes are saved.
     pub(super) fn answer_once_kept(&mut self, mut answers: Vec<(Answerer, Value)>) {
         match &mut self.keeper {
             Some(keeper) => keeper.waiting.append(&mut answers),
@@ -124,7 +125,7 @@ impl Members {
         }
     }
 
-    /// Keeps what has changed.
+    /// Saves changes.
     pub(super) fn keep(&mut self, config: &Arc<Config>, revision: Option<i64>) {
         let Some(keeper) = &mut self.keeper else { return };
         if !keeper.turn(Instant::now()) {
@@ -141,7 +142,7 @@ impl Members {
         }
     }
 
-    /// What operators have changed, but for a withdrawal.
+    /// Operators' changes, except a withdrawal of VIPs.
     pub(super) fn set_by_operators(&self) -> Standings {
         let now = Instant::now();
         let drains = self.drains.all().map(|(name, until)| {

@@ -1,8 +1,9 @@
-//! Switching over to a change that is built and prepared, the fourth step of a [publication](super::publication): it is in
-//! force for control from then on, with its configuration, weights, probes, certificates, and what `ctl` shows.
+//! Switching over to a change that is built and prepared: the fourth step of a
+//! [publication](super::publication). From then on the change is in force for control, with its
+//! configuration, weights, probes, certificates, and the output of `ctl`.
 //!
-//! Nothing is published yet: the next step brings the table up to date with health that changed while it was built.
-//! Answers wait for that, too.
+//! Part of [`Publisher`]; changes [`Members`] and the [`ClusterLink`], all at once. Nothing is
+//! published yet: the next step adds changes of health since the build. Answers wait for that, too.
 
 use super::build::{AfterBuild, Built, Weighing};
 use super::cluster_link::ClusterLink;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl Publisher {
-    /// Goes over to a change that is no longer among those under way.
+    /// Switches over to a change that has left the stages.
     pub(super) fn switch_over(
         &mut self,
         prepared: Preparing,
@@ -50,7 +51,7 @@ impl Publisher {
                     node.renew(tls);
                 }
                 if let Some((store, stored)) = link.store.as_mut().zip(stored) {
-                    // Peers that have another revision go by the table before this one.
+                    // Peers with another revision use the previous table.
                     let is_other = store.revision() != stored.revision && link.node.is_some();
                     self.publication.previous = is_other.then_some(before);
                     store.accept(stored);
@@ -76,7 +77,7 @@ impl Publisher {
         }
     }
 
-    /// These weights are in force.
+    /// Records these weights, which are in force.
     fn weighed(&mut self, all: Vec<Weighing>, members: &mut Members) {
         for Weighing { names, weight, until, why, answerer, answer } in all {
             for name in &names {

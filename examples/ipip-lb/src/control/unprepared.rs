@@ -1,8 +1,8 @@
-//! Switching over to the revision that the store has in force.
+//! Switching over to the store's revision in force: the turn of the [`ClusterLink`].
 //!
-//! If it is prepared here, that happens at once. Otherwise, this node alone knows the backends of some connections: a node
-//! that announces VIPs withdraws them first, and announces them again once the peers know. This is the turn of the
-//! [`ClusterLink`].
+//! A revision that is prepared here comes into force at once. Otherwise, only this node knows the
+//! backends of some connections: a node that announces VIPs withdraws them first, and announces
+//! them again once its peers know.
 
 use super::cluster::Node;
 use super::cluster_link::ClusterLink;
@@ -17,28 +17,28 @@ use hotloop_cluster::store::layout::Stored;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long routes are waited for that can't be deleted.
+/// Maximum time to wait for routes that can't be deleted.
 const WITHDRAWAL_MAX: Duration = Duration::from_secs(5);
 
-/// How long peers are waited for that do not enter what they were sent.
+/// Maximum time to wait for peers that don't enter this node's changes.
 const RETURN_MAX: Duration = Duration::from_secs(10);
 
-/// A change that was not prepared, on its way.
+/// An unprepared change under way.
 #[derive(Debug)]
 pub(super) enum UnpreparedChange {
-    /// The VIPs are withdrawn, and this is gone over to once routers send packets elsewhere.
+    /// The VIPs are withdrawn; the switchover follows once routers send packets elsewhere.
     Leaving {
         stored: Arc<Stored>,
         since: Instant,
         /// When the last VIP was withdrawn.
         gone: Option<Instant>,
     },
-    /// It is gone over to, and the VIPs are announced again once peers know what they need.
+    /// The change is in force; the VIPs are announced again once peers have this node's exceptions.
     Returning { since: Instant },
 }
 
 impl ClusterLink {
-    /// Prepares the proposal of the store, and switches over to its revision in force if that is new.
+    /// Prepares the store's proposal, and switches over to its revision in force if that is new.
     pub(super) fn turn(
         &mut self,
         publisher: &mut Publisher,

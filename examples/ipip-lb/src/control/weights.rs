@@ -1,6 +1,8 @@
 //! `ctl drain`, `ctl weight` and `ctl remove`: changes of backends, which take their turn in a
-//! [publication](super::publication). Nothing changes here: a name is checked against the configuration in force, and the
-//! change is queued.
+//! [publication](super::publication).
+//!
+//! Part of [`Publisher`]; reads [`Members`]. Nothing changes here: a name is checked against the
+//! configuration in force, and the change is queued.
 
 use super::build::{AfterBuild, PendingChange, Weighing};
 use super::members::Members;
@@ -40,7 +42,7 @@ impl Publisher {
         Ok(self.weigh(names, (weight, None, "an operator has changed its weight"), answer))
     }
 
-    /// Gives these a weight in their turn, and the answer once workers have it.
+    /// Queues a weight for these backends, and the answer once workers have it.
     fn weigh(
         &mut self,
         names: Vec<TargetName>,
@@ -53,7 +55,7 @@ impl Publisher {
         reply
     }
 
-    /// Takes a backend out of its services.
+    /// Queues the removal of a backend from its services.
     pub(super) fn remove(&mut self, backend: &Backend, flush: bool) -> Reply {
         let (answerer, reply) = Reply::later();
         let removal = if flush { Removal::Flush } else { Removal::Rebalance };
@@ -62,7 +64,7 @@ impl Publisher {
         reply
     }
 
-    /// The backends meant: those of an address, in all services or in the one that is named.
+    /// The named backends: those with an address, in all services or in one.
     pub(super) fn named(
         &self,
         backend: &Backend,
@@ -88,7 +90,7 @@ impl Publisher {
         Ok(names)
     }
 
-    /// Whether a backend is out, or on its way out: a service table without it is being built.
+    /// Whether a backend is removed, or will be: a service table without it is being built.
     fn is_removed(&self, name: &TargetName, members: &Members) -> bool {
         let is_leaving = match self.publication.under_way() {
             Some(AfterBuild::Removal(removed, _)) => removed.names.iter().any(|it| it.0 == *name),

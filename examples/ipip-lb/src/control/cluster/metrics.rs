@@ -1,4 +1,4 @@
-//! Metrics of a node and its peers.
+//! Metrics of a node and its peers. Reads [`Node`], and changes nothing.
 
 use super::Node;
 use hotloop_balancer::services::ServiceTable;
