@@ -1,7 +1,7 @@
-//! The configuration: what an operator may write, and the types that hold nothing else.
+//! The configuration: everything that an operator may write, and its types.
 //!
-//! [`Config::load`] reads a TOML file. Everything that is wrong with one is a [`ConfigError`], which
-//! names the file, the line and the key, and says what to write instead.
+//! [`Config::load`] reads a TOML file. Every error in one is a [`ConfigError`], which names the
+//! file, the line and the key, and includes a remedy.
 //!
 //! ```
 //! use ipip_lb::config::Config;
@@ -63,39 +63,39 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// The least path MTU that may be configured, in bytes: what every IPv4 host takes (RFC 791,
-/// section 3.1).
+/// Minimum path MTU that may be configured, in bytes: every IPv4 host accepts it (RFC 791, section
+/// 3.1).
 pub const MTU_MIN: u16 = 576;
 
-/// The least path MTU of IPv6, in bytes (RFC 8200, section 5).
+/// Minimum path MTU of IPv6, in bytes (RFC 8200, section 5).
 pub const MTU_MIN_V6: u16 = 1280;
 
-/// How many backends a service may have: schedulers other than Maglev's look at all of them for each
-/// new connection.
+/// Maximum number of backends of a service: schedulers other than Maglev's examine all of them for
+/// each new connection.
 pub const BACKENDS_MAX: usize = 1000;
 
-/// The fewest slots that a Maglev table may be asked to have.
+/// Minimum number of slots of a Maglev table.
 pub const MAGLEV_SLOTS_MIN: u32 = 7;
 
-/// The most slots that a Maglev table may be asked to have: two bytes each, for each set of backends.
+/// Maximum number of slots of a Maglev table: two bytes each, for each set of backends.
 pub const MAGLEV_SLOTS_MAX: u32 = 1_000_003;
 
-/// The longest that anything may be remembered, in seconds: 30 days.
+/// Maximum time to remember anything, in seconds: 30 days.
 pub const TIMEOUT_S_MAX: u32 = 30 * 86_400;
 
-/// The largest weight of a backend.
+/// Maximum weight of a backend.
 pub const WEIGHT_MAX: u32 = 65_535;
 
-/// How many connections a worker may be asked to remember.
+/// Maximum number of connections of a worker.
 pub const CONNECTIONS_MAX: u32 = 1 << 26;
 
-/// How many dispatchers, and how many workers, there may be.
+/// Maximum number of dispatchers, and of workers.
 pub const CORES_MAX: u32 = 60;
 
 /// Everything that an operator configures.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How work is spread over cores.
+    /// The spread of work over cores.
     pub engine: Engine,
     /// Settings that all services share.
     pub balancer: Balancer,
@@ -105,42 +105,42 @@ pub struct Config {
     pub ports: Vec<Port>,
     /// The services, no two with the same address, protocol and ports.
     pub services: Vec<ServiceSpec>,
-    /// How backends are probed, by the name of their service; a service without an entry is not probed.
+    /// The health checks, by the name of their service; a service without an entry is not probed.
     pub health: HashMap<String, Health>,
     /// Backends that may be addresses of services of this configuration.
     pub nested_backends: Vec<IpAddr>,
-    /// How VIPs are announced, if they are.
+    /// The announcement of VIPs, if they are announced.
     pub announce: Option<Announce>,
     /// This node of a cluster and its peers, if it has any.
     pub cluster: Option<Cluster>,
-    /// The store that has the configuration of all nodes of the cluster, if one has.
+    /// The store of the configuration that all nodes of the cluster share, if there is one.
     pub store: Option<Store>,
-    /// The file in which a node of a cluster keeps what operators have changed, for its next start.
+    /// The file in which a node of a cluster keeps operators' changes for its next start.
     pub operator_file: Option<PathBuf>,
-    /// How many of the nodes that share their findings through the store must find a backend down; none is the
-    /// [default](crate::health::quorum::needed_count).
+    /// The number of nodes that must find a backend down, among those that share their findings
+    /// through the store; `None` for the [default](crate::health::quorum::needed_count).
     pub quorum: Option<u32>,
 }
 
 impl Config {
-    /// What service tables are built from.
+    /// The input for service tables.
     #[must_use]
     pub fn spec(&self) -> Spec<'_> {
         Spec {
             balancer: &self.balancer,
             limits: &self.limits,
             services: &self.services,
-            // Connections are looked through whether there are peers or not.
+            // Workers examine connections with or without peers.
             prepare_ms_max: self.cluster.as_ref().map_or(PREPARE_MS_MAX, |it| it.prepare_ms_max),
         }
     }
 
-    /// The ways in which backends of a service are probed.
+    /// The probes of a service's backends, each with one route.
     pub fn ways_of(&self, service: &str) -> impl Iterator<Item = Health> {
         self.health.get(service).into_iter().flat_map(Health::ways)
     }
 
-    /// Whether packets to a side go by the kernel's routes: those of its first port do.
+    /// Whether packets to a side take the kernel's routes, as its first port does.
     #[must_use]
     pub fn goes_by_kernel(&self, reaches: fn(Side) -> bool) -> bool {
         let port = self.ports.iter().find(|port| reaches(port.side));
@@ -148,48 +148,48 @@ impl Config {
     }
 }
 
-/// How VIPs are announced to routing daemons.
+/// The announcement of VIPs to routing daemons.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Announce {
-    /// Which of them.
+    /// Which VIPs.
     pub vips: Announced,
-    /// The TAP interface that they are routed to, which the balancer makes.
+    /// The TAP interface that VIPs are routed to, which the balancer makes.
     pub interface: String,
-    /// How many milliseconds a balancer that is to end goes on after it has withdrawn its VIPs.
+    /// How many milliseconds an ending balancer continues after it has withdrawn its VIPs.
     pub linger_ms: u32,
-    /// For how many seconds a VIP that was withdrawn must be ready before it is announced again, as long as
-    /// it does not flap.
+    /// How many seconds a withdrawn VIP must be ready before it is announced again, as long as it
+    /// does not flap.
     pub hold_s: u32,
 }
 
 /// Which VIPs are announced.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Announced {
-    /// Those with a backend that is up and may get new connections.
+    /// VIPs with a backend that is up and may get new connections.
     Ready,
-    /// All that are configured.
+    /// All configured VIPs.
     Always,
 }
 
-/// How work is spread over cores.
+/// The spread of work over cores.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Engine {
-    /// What each core does.
+    /// The role of each core.
     pub deployment: DeploymentKind,
-    /// Cores that receive and hand on, in a pipeline: 1 to 60.
+    /// Number of cores that receive and pass on packets, in a pipeline: 1 to 60.
     pub dispatchers: usize,
-    /// Cores that balance: 1 to 60.
+    /// Number of cores that balance: 1 to 60.
     pub workers: usize,
-    /// What cores do when there is nothing to do.
+    /// The behaviour of idle cores.
     pub idle: Idle,
-    /// Whether to run on hugepages or not at all.
+    /// Whether to refuse to run without hugepages.
     pub require_hugepages: bool,
-    /// How many milliseconds of its own CPU time a worker may use without passing a burst boundary: 0
-    /// is for ever.
+    /// How many milliseconds of its own CPU time a worker may use without passing a burst boundary;
+    /// 0 for no limit.
     pub worker_stall_ms_max: u32,
 }
 
-/// What each core does.
+/// The role of each core.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DeploymentKind {
     /// Each core receives, balances and sends.
@@ -198,55 +198,55 @@ pub enum DeploymentKind {
     Pipeline,
 }
 
-/// How the backends of a service are probed.
+/// The health check of a service's backends.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Health {
-    /// What a probe is.
+    /// The kind of probe.
     pub probe: Probe,
-    /// The port that is probed; 0 for [`Probe::Icmp`], which has none.
+    /// The probed port; 0 for [`Probe::Icmp`], which has none.
     pub port: u16,
-    /// From one probe of a backend to the next, in milliseconds.
+    /// Interval of a backend's probes, in milliseconds.
     pub interval_ms: u32,
-    /// How long a probe may take, in milliseconds; at most the interval.
+    /// Maximum duration of a probe, in milliseconds; at most the interval.
     pub timeout_ms: u32,
-    /// How many probes in a row must pass before a backend that is down is up again.
+    /// Number of consecutive successful probes before a down backend is up again.
     pub rise: u32,
-    /// How many probes in a row must fail before a backend that is up is down.
+    /// Number of consecutive failed probes before an up backend is down.
     pub fall: u32,
-    /// By which way the probe goes.
+    /// The route of the probe.
     pub via: Via,
 }
 
-/// By which way a backend is probed.
+/// The route of a backend's probes.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Via {
     /// To the backend's own address, over the kernel's sockets.
     Direct,
     /// To the service's address, through the backend's tunnel, as clients' packets go.
     Tunnel(TunnelPath),
-    /// Both, of which each must pass.
+    /// Both; each must pass.
     Both(TunnelPath),
 }
 
-/// The way of a probe through a tunnel, but for the backend.
+/// The route of a probe through a tunnel, without the backend.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct TunnelPath {
     /// The service's address.
     pub vip: IpAddr,
-    /// Where the probe comes from, and replies go, of the same IP version.
+    /// The source of the probe, and the destination of replies, of the same IP version.
     pub probe_source: IpAddr,
-    /// Where tunnels to IPv4 backends begin.
+    /// The outer source of tunnels to IPv4 backends.
     pub source_v4: Prefix,
-    /// Where tunnels to IPv6 backends begin.
+    /// The outer source of tunnels to IPv6 backends.
     pub source_v6: Option<Prefix>,
 }
 
-/// What a probe is, and when it passes.
+/// The kind of a probe, and its condition for success.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Probe {
     /// A TCP connection is accepted.
     Tcp,
-    /// An HTTP/1.1 GET has the answer that is expected.
+    /// An HTTP/1.1 GET gets the expected answer.
     Http(HttpProbe),
     /// The same over TLS.
     Https(HttpProbe, Trust),
@@ -256,36 +256,36 @@ pub enum Probe {
     Udp,
 }
 
-/// What is asked for, and expected.
+/// The request of an HTTP probe, and the expected answer.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct HttpProbe {
-    /// The path, with the query, from its slash on.
+    /// The path with the query, from its slash on.
     pub path: String,
-    /// The status of an answer that passes.
+    /// The status of a successful answer.
     pub expect_status: u16,
 }
 
-/// Which authorities a TLS connection trusts.
+/// The authorities that a TLS connection trusts.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Trust {
-    /// Certificates signed by one of this PEM file's, for the backend's address.
+    /// Certificates for the backend's address, signed by an authority in this PEM file.
     CaFile(PathBuf),
-    /// Any.
+    /// Any certificate.
     Insecure,
 }
 
-/// What is wrong with a configuration, and where. It prints as one line.
+/// An error in a configuration, with its place. It prints as one line.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{file}:{line}: {key}: {problem}")]
 pub struct ConfigError {
-    /// The file, by the name that the caller gave.
+    /// The file, under the caller's name for it.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// The key, with those of the tables it is in. A service or port is called by its name where it
-    /// has one, and anything else in a list by its place, from 0.
+    /// The key, after the keys of its tables. A service or port goes by its name if it has one, and
+    /// anything else in a list by its index, from 0.
     pub key: String,
-    /// What is wrong, and what to write instead.
+    /// The problem, and a remedy.
     pub problem: String,
 }
 

@@ -5,24 +5,23 @@ use super::words::ANNOUNCED;
 use super::{Announce, ConfigError};
 use std::time::Duration;
 
-/// The interface that VIPs are routed to, where nothing else is written.
+/// The default interface that VIPs are routed to.
 const INTERFACE: &str = "ipip-lb";
 
-/// How long a balancer goes on after it has withdrawn its VIPs, in milliseconds, where nothing else is
-/// written: several times what a daemon takes to learn of it and to say so to its neighbours.
+/// Default time that a balancer continues after it has withdrawn its VIPs, in milliseconds: several
+/// times the delay until a daemon has informed its neighbours.
 const LINGER_MS: u32 = 1_000;
 
-/// The most that may be written: less than the unit of systemd in `packaging` has for the end.
+/// Maximum such time: less than the stop timeout of the systemd unit in `packaging`.
 const LINGER_MS_MAX: u32 = 20_000;
 
-/// How long a VIP that was withdrawn must be ready before it is announced again, in seconds, where nothing
-/// else is written.
+/// Default time that a withdrawn VIP must be ready before it is announced again, in seconds.
 const HOLD_S: u32 = 1;
 
-/// The most bytes of an interface's name (`IFNAMSIZ`, netdevice(7)).
+/// Maximum length of an interface's name, in bytes (`IFNAMSIZ`, netdevice(7)).
 const INTERFACE_BYTES_MAX: usize = 15;
 
-/// The longest hold.
+/// Maximum hold.
 pub const HOLD_MAX: Duration = Duration::from_secs(300);
 
 pub fn announce(section: &Section<'_>) -> Result<Announce, ConfigError> {
@@ -36,7 +35,7 @@ pub fn announce(section: &Section<'_>) -> Result<Announce, ConfigError> {
     Ok(Announce { vips, interface, linger_ms, hold_s })
 }
 
-/// The name of an interface.
+/// Parses the name of an interface.
 pub fn interface(value: &Value<'_>) -> Result<String, ConfigError> {
     let sound = |text: &str| {
         (1..=INTERFACE_BYTES_MAX).contains(&text.len())

@@ -72,7 +72,7 @@ pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
     })
 }
 
-/// The backends that may be addresses of services.
+/// Reads the backends that may be addresses of services.
 pub fn nested_backends(section: &Section<'_>) -> Result<Vec<IpAddr>, ConfigError> {
     match section.optional("nested_backends") {
         Some(value) => value.items()?.iter().map(host_address).collect(),
@@ -101,7 +101,7 @@ fn maglev_slots(value: &Value<'_>) -> Result<u32, ConfigError> {
     Err(value.error(format!("{slots} is not a prime; write {}", prime_from(slots))))
 }
 
-/// An outer source, of the address family of `what` and `example`.
+/// Reads an outer source, of the address family of `what` and `example`.
 fn source(value: &Value<'_>, what: &str, example: &str) -> Result<Prefix, ConfigError> {
     let is_v6 = example.contains(':');
     let of_family = |text: &str| {
@@ -113,8 +113,8 @@ fn source(value: &Value<'_>, what: &str, example: &str) -> Result<Prefix, Config
     if is_hosts(prefix) { Ok(prefix) } else { Err(not_a_host(value, example)) }
 }
 
-/// Whether any address of the prefix may be one host's: neither unspecified, nor multicast, nor
-/// broadcast.
+/// Whether any address of the prefix may belong to one host: it is neither unspecified, nor
+/// multicast, nor broadcast.
 fn is_hosts(prefix: Prefix) -> bool {
     let group: IpAddr = match prefix.network() {
         IpAddr::V4(_) => Ipv4Addr::new(224, 0, 0, 0).into(),
@@ -131,7 +131,7 @@ fn not_a_host(value: &Value<'_>, example: &str) -> ConfigError {
     value.error(format!("not the address of one host; write one that is, such as {example}"))
 }
 
-/// The address of one host.
+/// Parses the address of one host.
 pub fn host_address(value: &Value<'_>) -> Result<IpAddr, ConfigError> {
     let example = "10.0.0.1 or 2001:db8::1";
     let address = value.parsed("an IP address", example, |text| text.parse().ok())?;

@@ -11,31 +11,31 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// How long a node waits for its peers' snapshots, in seconds, where nothing else is written.
+/// Default time that a node waits for its peers' snapshots, in seconds.
 const READY_TIMEOUT_S: u32 = 30;
 
-/// The most that may be written.
+/// Maximum such time.
 const READY_TIMEOUT_S_MAX: u32 = 3_600;
 
-/// In how many milliseconds workers look through all connections after a change, where nothing else is written.
+/// Default time in which workers examine all connections after a change, in milliseconds.
 pub const PREPARE_MS_MAX: u32 = 1_000;
 
-/// The least and the most that may be written.
+/// The range of that time.
 const PREPARE_MS_RANGE: RangeInclusive<u32> = 10..=5_000;
 
-/// How many other nodes there may be.
+/// Maximum number of peers.
 const PEERS_MAX: usize = 31;
 
-/// How many nodes there may be.
+/// Maximum number of nodes.
 pub const NODES_MAX: usize = PEERS_MAX + 1;
 
-/// The most bytes of a node's name: a label of a domain name (RFC 1035, section 2.3.4).
+/// Maximum length of a node's name, in bytes: a label of a domain name (RFC 1035, section 2.3.4).
 const NAME_BYTES_MAX: usize = 63;
 
-/// The key of the file in which a node keeps what operators have changed.
+/// The key of the file in which a node keeps operators' changes.
 const OPERATOR_FILE: &str = "operator_file";
 
-/// The keys of what nodes tell each other.
+/// The keys of the files that secure connections between nodes.
 const PEER_KEYS: [&str; 8] = [
     "peers",
     "listen",
@@ -47,7 +47,8 @@ const PEER_KEYS: [&str; 8] = [
     "prepare_ms_max",
 ];
 
-/// The peers of this node, and from where the configuration of all nodes comes: one of them or both.
+/// Reads the peers of this node, and the store of the configuration of all nodes: one of them or
+/// both.
 pub fn cluster(
     section: &Section<'_>,
     files: &mut CaFiles,
@@ -63,7 +64,8 @@ pub fn cluster(
     Ok((cluster, store))
 }
 
-/// The file in which the node keeps what operators have changed; the other one is the copy of its store.
+/// Reads the name of the file in which the node keeps operators' changes; the other file is the
+/// copy of its store.
 pub fn operator_file(section: &Section<'_>, store: Option<&Store>) -> Result<PathBuf, ConfigError> {
     let node = name(&section.required("node", "the node's name")?)?;
     let file = kept_file(section, OPERATOR_FILE, (&node, "operator.json"))?;
@@ -74,7 +76,7 @@ pub fn operator_file(section: &Section<'_>, store: Option<&Store>) -> Result<Pat
     Ok(file)
 }
 
-/// The peers of the node called `node`, and how it talks to them.
+/// Reads the peers of the node called `node`, and the settings for connections to them.
 fn peered(
     section: &Section<'_>,
     node: String,
@@ -98,7 +100,7 @@ fn peered(
     Ok(Cluster { node, listen, peers, security, ready_timeout_s, prepare_ms_max })
 }
 
-/// The nodes that are listed; this node may be among them, so that the list is the same everywhere.
+/// Reads the listed nodes. This node may be among them, so that all nodes can have the same list.
 fn peers(section: &Section<'_>) -> Result<Vec<ClusterPeer>, ConfigError> {
     let example = "peers = [{ name = \"lb-2\", address = \"192.0.2.2:4790\" }]";
     let list = section.required("peers", example)?;
@@ -122,7 +124,7 @@ fn peers(section: &Section<'_>) -> Result<Vec<ClusterPeer>, ConfigError> {
     sections.into_iter().map(peer).collect()
 }
 
-/// The name of a node, which its certificate is for.
+/// Reads the name of a node, which its certificate is issued for.
 fn node_name(value: &Value<'_>) -> Result<String, ConfigError> {
     let sound = |text: &str| {
         let is_plain =

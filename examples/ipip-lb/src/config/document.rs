@@ -1,4 +1,4 @@
-//! A TOML document that knows, for each value, its line and the path of its key.
+//! A TOML document with the line and the key path of each value.
 
 use super::ConfigError;
 use hotloop_balancer::excerpt::{escaped, excerpt};
@@ -7,7 +7,7 @@ use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
 use toml::de::{DeTable, DeValue};
 
-/// Where a document came from, for messages.
+/// The origin of a document, for messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
     pub file: &'a str,
@@ -15,13 +15,13 @@ pub struct Origin<'a> {
 }
 
 impl Origin<'_> {
-    /// The line, from 1, on which the byte at `offset` stands.
+    /// The line, from 1, of the byte at `offset`.
     fn line(&self, offset: usize) -> usize {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
         1 + before.iter().filter(|&&byte| byte == b'\n').count()
     }
 
-    /// What the parser says of a document that is not TOML.
+    /// The parser's error for a document that is not TOML.
     pub fn syntax_error(&self, error: &toml::de::Error) -> ConfigError {
         let span = error.span().unwrap_or(0..0);
         let key = key_of_line(self.text, span.start);
@@ -31,14 +31,14 @@ impl Origin<'_> {
     }
 
     fn error(&self, key: String, span: &Range<usize>, problem: String) -> ConfigError {
-        // Keys and parts of the problem are as they stand in the file.
+        // Keys and parts of the problem appear as in the file.
         let (file, line) = (self.file.to_owned(), self.line(span.start));
         ConfigError { file, line, key: excerpt(&key), problem: escaped(&problem) }
     }
 }
 
-/// What stands left of the `=` on the line of `offset`: the key, as far as a document that is not
-/// TOML has one.
+/// The text before the `=` on the line of `offset`: the key, as far as a document that is not TOML
+/// has one.
 fn key_of_line(text: &str, offset: usize) -> String {
     let bytes = text.as_bytes();
     let offset = offset.min(bytes.len());
@@ -51,11 +51,11 @@ fn key_of_line(text: &str, offset: usize) -> String {
 #[derive(Debug)]
 pub struct Section<'a> {
     origin: Origin<'a>,
-    /// The path of its key; empty for the document itself.
+    /// The path of the table's key; empty for the document itself.
     path: String,
     span: Range<usize>,
     table: &'a DeTable<'a>,
-    /// The table of another document that has this section, too.
+    /// Another document's table for this section, if it has one.
     other: Option<(Origin<'a>, &'a DeTable<'a>)>,
 }
 
@@ -65,14 +65,14 @@ impl<'a> Section<'a> {
         Self { origin, path: String::new(), span: 0..0, table, other: None }
     }
 
-    /// As if the keys of both documents stood in one, no key of a table in both of them. What is said of
-    /// the section itself names this one.
+    /// Combines two documents that have no table's key in common. Errors about the section itself
+    /// name this document.
     #[must_use]
     pub fn with(self, other: Origin<'a>, table: &'a DeTable<'a>) -> Self {
         Self { other: Some((other, table)), ..self }
     }
 
-    /// Gives the section another name in messages.
+    /// Renames the section in messages.
     pub fn set_path(&mut self, path: String) {
         self.path = path;
     }
@@ -81,7 +81,7 @@ impl<'a> Section<'a> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// That it holds no keys but the `known`.
+    /// Checks that the section has no keys except `known`.
     pub fn allow_only(&self, known: &[&str]) -> Result<(), ConfigError> {
         for (origin, table) in self.tables() {
             let unknown = table.iter().map(|(key, _)| key);
@@ -97,7 +97,7 @@ impl<'a> Section<'a> {
         [(self.origin, self.table)].into_iter().chain(self.other)
     }
 
-    /// The names of all keys, in the order of the document.
+    /// All keys, in the order of the document.
     pub fn keys(&self) -> Vec<&'a str> {
         let mut keys: Vec<_> = self.table.iter().map(|(key, _)| key).collect();
         keys.sort_by_key(|key| key.span().start);
@@ -112,7 +112,7 @@ impl<'a> Section<'a> {
         Some(Value { origin, path, span: value.span(), value: value.get_ref() })
     }
 
-    /// The value at `key`; `example` is what to write where it is missing.
+    /// The value at `key`. If it is missing, the error suggests `example`.
     pub fn required(&self, key: &str, example: &str) -> Result<Value<'a>, ConfigError> {
         self.optional(key).ok_or_else(|| self.error(key, format!("missing; write {example}")))
     }
@@ -128,7 +128,7 @@ impl<'a> Section<'a> {
         Ok(Some(Self { other, ..section }))
     }
 
-    /// The tables of the array of tables at `key`; none where there is no such key.
+    /// The tables of the array of tables at `key`; empty if there is no such key.
     pub fn sections(&self, key: &str) -> Result<Vec<Self>, ConfigError> {
         let Some(value) = self.optional(key) else { return Ok(Vec::new()) };
         let wrong = || value.error(format!("not a list of tables; write [[{}]]", value.header()));
@@ -139,7 +139,7 @@ impl<'a> Section<'a> {
         value.items()?.into_iter().map(|item| item.section()).collect()
     }
 
-    /// The word at `key`, or `default`: see [`Value::choice`].
+    /// The word at `key`, or `default`; see [`Value::choice`].
     pub fn choice_or<T: Copy>(
         &self,
         key: &str,
@@ -200,7 +200,7 @@ impl<'a> Value<'a> {
         self.origin.line(self.span.start)
     }
 
-    /// The value as it is written in the document, or the beginning of it.
+    /// The value as written in the document, or its beginning.
     fn written(&self) -> String {
         let text = self.origin.text.get(self.span.clone()).unwrap_or_default();
         match text.lines().next() {
@@ -209,7 +209,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How the header of a table at this key is written: without names and numbers.
+    /// The header of a table at this key, without names and numbers.
     fn header(&self) -> String {
         let word = |part: &str| part.split('[').next().unwrap_or_default().to_owned();
         match (self.path.split_once('.'), self.path.rsplit_once('.')) {
@@ -227,7 +227,8 @@ impl<'a> Value<'a> {
         Ok(Section { origin, path, span, table, other: None })
     }
 
-    /// What `parse` makes of the string. `what` says what it should be, `example` what to write.
+    /// The string, parsed. The error describes the expected value as `what`, and suggests
+    /// `example`.
     pub fn parsed<T>(
         &self,
         what: &str,
@@ -240,7 +241,7 @@ impl<'a> Value<'a> {
             .ok_or_else(|| self.error(format!("{} is not {what}; write {example}", self.written())))
     }
 
-    /// What `parse` makes of the string, with an error that says itself what to write.
+    /// The string, parsed by `parse`, whose error is the whole problem.
     pub fn parsed_by<T, E: Display>(
         &self,
         parse: impl FnOnce(&str) -> Result<T, E>,
@@ -251,13 +252,13 @@ impl<'a> Value<'a> {
         parse(text).map_err(|error| self.error(error.to_string()))
     }
 
-    /// What the string says, which is a secret: an error doesn't show it.
+    /// The string, which is secret: an error doesn't show it.
     pub fn secret<T: FromStr<Err: Display>>(&self) -> Result<T, ConfigError> {
         let text = self.value.as_str().unwrap_or_default();
         text.parse().map_err(|error: T::Err| self.error(error.to_string()))
     }
 
-    /// What the string stands for among the `words`. `what` says what it should be.
+    /// The value of the string among the `words`. The error describes the expected value as `what`.
     pub fn choice<T: Copy>(&self, what: &str, words: &[(&str, T)]) -> Result<T, ConfigError> {
         let quoted: Vec<_> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
         let example = match quoted.split_last() {
@@ -277,7 +278,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The integer, where it lies in `allowed`.
+    /// The integer, which must be in `allowed`.
     pub fn integer(&self, allowed: RangeInclusive<u32>) -> Result<u32, ConfigError> {
         let number = self.value.as_integer();
         let number = number.and_then(|it| u32::from_str_radix(it.as_str(), it.radix()).ok());

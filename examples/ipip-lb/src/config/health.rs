@@ -11,20 +11,20 @@ use hotloop_cluster::file::read_certificates;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// The longest time between two probes, in milliseconds: an hour.
+/// Maximum interval of probes, in milliseconds: an hour.
 const INTERVAL_MS_MAX: u32 = 3_600_000;
 
-/// The shortest time between two probes, and for one, in milliseconds.
+/// Minimum interval of probes, and duration of one, in milliseconds.
 const INTERVAL_MS_MIN: u32 = 10;
 
 const INTERVAL_MS_DEFAULT: u32 = 2000;
 
 const TIMEOUT_MS_DEFAULT: u32 = 1000;
 
-/// How many probes in a row may be asked for.
+/// Maximum number of consecutive probes for a change of state.
 const IN_A_ROW_MAX: u32 = 100;
 
-/// How long the path of a request may be, in bytes.
+/// Maximum length of a request's path, in bytes.
 const PATH_BYTES_MAX: usize = 1024;
 
 const KEYS: &[&str] = &[
@@ -41,7 +41,7 @@ const KEYS: &[&str] = &[
     "via",
 ];
 
-/// How the backends of a service with this address and these ports are probed.
+/// Reads the health check of a service with this address and these ports.
 pub fn health(
     section: &Section<'_>,
     (address, ports): (Prefix, Ports),
@@ -78,7 +78,7 @@ pub fn health(
     Ok(Health { probe, port, interval_ms, timeout_ms, rise, fall, via })
 }
 
-/// The port that is written, or else the service's only one.
+/// The configured port, or else the service's only one.
 fn port(section: &Section<'_>, kind: ProbeKind, ports: Ports) -> Result<u16, ConfigError> {
     match (section.optional("port"), kind, ports) {
         (None, ProbeKind::Icmp, _) => Ok(0),
@@ -135,16 +135,16 @@ fn trust(section: &Section<'_>, ca_files: &mut CaFiles) -> Result<Trust, ConfigE
     }
 }
 
-/// The files of certificates that a configuration names, each looked into once.
+/// The certificate files of a configuration, each examined once.
 #[derive(Debug)]
 pub struct CaFiles {
-    /// Where relative names begin: the configuration's folder.
+    /// The base of relative names: the configuration's folder.
     folder: PathBuf,
     sound: HashSet<PathBuf>,
 }
 
 impl CaFiles {
-    /// Of the configuration in `file`.
+    /// The certificate files of the configuration in `file`.
     pub fn of(file: &str) -> Self {
         let folder = Path::new(file).parent().unwrap_or(Path::new(""));
         Self { folder: folder.to_owned(), sound: HashSet::new() }
@@ -156,7 +156,7 @@ impl CaFiles {
         value.parsed("a file", example, |text| (!text.is_empty()).then(|| self.folder.join(text)))
     }
 
-    /// The file that `value` names, which must be there and have a certificate in it.
+    /// The file that `value` names, which must exist and contain a certificate.
     pub fn checked(&mut self, value: &Value<'_>) -> Result<PathBuf, ConfigError> {
         let path = self.path(value)?;
         if !self.sound.contains(&path) {
@@ -174,5 +174,5 @@ impl CaFiles {
     }
 }
 
-/// How a certificate begins in a PEM file (RFC 7468, section 5.1).
+/// The beginning of a certificate in a PEM file (RFC 7468, section 5.1).
 const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";

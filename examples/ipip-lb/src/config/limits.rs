@@ -29,7 +29,7 @@ pub fn limits(section: &Section<'_>) -> Result<Limits, ConfigError> {
     Ok(limits)
 }
 
-/// So many a second, where the section says so.
+/// The rate at `key`, per second, if the section has it.
 pub fn per_second(section: &Section<'_>, key: &str) -> Result<Option<u32>, ConfigError> {
     section.optional(key).map(|value| value.integer(1..=LIMIT_MAX)).transpose()
 }

@@ -1,4 +1,4 @@
-//! From a file to its text.
+//! Reading a configuration's text from its file.
 
 use super::document::{Origin, Section};
 use super::{Config, ConfigError, parse};
@@ -7,14 +7,14 @@ use hotloop_cluster::file;
 use std::path::Path;
 use toml::de::DeTable;
 
-/// How large a configuration may be, in bytes: more is a mistake in the file's name.
+/// Maximum size of a configuration, in bytes. A larger file means that the name is wrong.
 const CONFIG_BYTES_MAX: u64 = 256 << 20;
 
 impl Config {
     /// Reads the configuration in the file at `path`.
     ///
     /// # Errors
-    /// A file that can't be read, and whatever [`Config::parse`] says of its text.
+    /// If the file can't be read, or [`Config::parse`] fails.
     pub fn load(path: &Path) -> Result<Self, BadInput> {
         Ok(Self::parse(&path.display().to_string(), &Self::text(path)?)?)
     }
@@ -22,7 +22,7 @@ impl Config {
     /// The text of the configuration in the file at `path`.
     ///
     /// # Errors
-    /// A file that can't be read, or is no text.
+    /// If the file can't be read, or is not text.
     pub fn text(path: &Path) -> Result<String, BadInput> {
         let unreadable = |error: std::io::Error| {
             BadInput::file(path, "--config", &error, "name a readable file")
@@ -41,11 +41,11 @@ impl Config {
         })
     }
 
-    /// The configuration that `text` describes; `file` is what messages call it. Other files that it
-    /// names are looked for from the folder of `file`.
+    /// Parses a configuration. Messages call it `file`, and other files that it names are relative
+    /// to the folder of `file`.
     ///
     /// # Errors
-    /// The first thing that is wrong with it, or with a file that it names.
+    /// The first error in the text, or in a file that it names.
     pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
         let origin = Origin { file, text };
         let table = DeTable::parse(text).map_err(|error| origin.syntax_error(&error))?;

@@ -1,4 +1,4 @@
-//! From a document to the types that hold what it says.
+//! Converting a document into the configuration's types.
 
 use super::announce::announce;
 use super::balancer::{balancer, nested_backends};
@@ -20,7 +20,7 @@ use std::net::IpAddr;
 const KEYS: [&str; 8] =
     ["engine", "balancer", "health", "limits", "announce", "cluster", "port", "service"];
 
-/// The configuration that a document holds; `file` is what other files are named relative to.
+/// The configuration in a document; other files are relative to `file`.
 pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
     root.allow_only(&KEYS)?;
     let engine = root.section("engine")?.map_or(Ok(ENGINE_DEFAULT), |it| engine(&it))?;
@@ -87,9 +87,9 @@ const fn is_v6(backend: &Backend) -> bool {
     backend.address.is_ipv6()
 }
 
-/// What IPv6 asks of the path to a service's backends: every packet of 1,280 bytes must pass, as the
-/// tunnel's outer packet where a backend is IPv6, and inside the tunnel where the service is (RFC 2473,
-/// section 7.1).
+/// Checks IPv6's requirement for the path to a service's backends: every packet of 1,280 bytes must
+/// pass, as the tunnel's outer packet if a backend is IPv6, and inside the tunnel if the service is
+/// (RFC 2473, section 7.1).
 fn least_mtu(service: &ServiceSpec) -> u16 {
     let least = |backend: &Backend| match (service.address.network(), backend.address) {
         (IpAddr::V4(_), IpAddr::V4(_)) => 0,
@@ -109,7 +109,7 @@ const ENGINE_DEFAULT: Engine = Engine {
     worker_stall_ms_max: hotloop_ops::WORKER_STALL_MAX.as_millis() as u32,
 };
 
-/// The most that `engine.worker_stall_ms_max` may be.
+/// Maximum of `engine.worker_stall_ms_max`.
 const WORKER_STALL_MS_MAX: u32 = 600_000;
 
 fn engine(section: &Section<'_>) -> Result<Engine, ConfigError> {
@@ -138,7 +138,7 @@ fn engine(section: &Section<'_>) -> Result<Engine, ConfigError> {
     })
 }
 
-/// A name, which stands in reports and in the paths of keys.
+/// Parses a name, which appears in reports and in the paths of keys.
 pub fn name(value: &Value<'_>) -> Result<String, ConfigError> {
     let example = "1 to 63 letters, digits, '-', '_', '.' and ':'";
     value.parsed("a name", example, |text| {

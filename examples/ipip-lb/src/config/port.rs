@@ -19,40 +19,42 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The highest number of a VLAN: 4095 is reserved (802.1Q, table 9-2).
 pub const VLAN_MAX: u16 = 4094;
 
-/// How many peers a port may have. Each packet for the kernel is compared with all of them.
+/// Maximum number of peers of a port. Each packet for the kernel is compared with all of them.
 const KERNEL_PEERS_MAX: usize = 64;
 
-/// A port and what is on the other end of its wire.
+/// A port, and its neighbour.
 #[derive(Clone, Debug)]
 pub struct Port {
-    /// What it is called in reports.
+    /// The name in reports.
     pub name: String,
     /// DPDK's device arguments or PCI address.
     pub device: String,
-    /// The line of the file that says so, for messages.
+    /// The line of the device in the file, for messages.
     pub device_line: usize,
-    /// The station that frames sent out of it go to.
+    /// The station that frames leaving the port go to.
     pub next_hop: NextHop,
-    /// Which hosts are reached through it.
+    /// The hosts that the port reaches.
     pub side: Side,
-    /// Whether frames to any address are for the balancer.
+    /// Whether the balancer accepts frames to any address.
     pub accept_any_mac: bool,
-    /// The VLAN of the device that the port is: 1 to [`VLAN_MAX`]. Without, frames stay as they are.
+    /// The VLAN of the device that makes up the port: 1 to [`VLAN_MAX`]. Without one, frames stay
+    /// as they are.
     pub vlan: Option<u16>,
-    /// The TAP interface by which the kernel gets what is not for the balancer, if it does; no
-    /// other port's.
+    /// The TAP interface that gives the kernel the packets that are not for the balancer, if there
+    /// is one; no other port has the same.
     pub kernel_interface: Option<String>,
-    /// Senders whose packets for the kernel have limits of their own; none twice.
+    /// Senders whose packets for the kernel have limits of their own, without duplicates.
     pub kernel_peers: Vec<PuntPeer>,
-    /// Whether that interface takes over the addresses and routes of the one that the device receives by.
+    /// Whether that interface takes over the addresses and routes of the one that the device
+    /// receives through.
     pub takeover: bool,
-    /// Its descriptors, mempool and RSS.
+    /// The descriptors, mempool and RSS.
     pub settings: PortSettings,
 }
 
 impl Port {
-    /// The neighbour that frames sent out of it go to, where the balancer asks for its Ethernet address: by the
-    /// port of this number, which has this address.
+    /// The neighbour that frames leaving the port go to, if the balancer must resolve its Ethernet
+    /// address. `port` and `mac` are this port's number and address.
     #[must_use]
     pub const fn hop(&self, port: PortId, mac: MacAddress) -> Option<Neighbour> {
         let vlan = self.vlan;
@@ -64,22 +66,24 @@ impl Port {
     }
 }
 
-/// The station that frames sent out of a port go to.
+/// The station that frames leaving a port go to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NextHop {
-    /// The one with this Ethernet address.
+    /// The station with this Ethernet address.
     Mac([u8; 6]),
-    /// A neighbour with an IPv4 address, which ARP asks for its Ethernet address, and the balancer's
-    /// own address on that link.
+    /// A neighbour with an IPv4 address, resolved by ARP, and the balancer's own address on that
+    /// link.
     V4(Ipv4Addr, Ipv4Addr),
-    /// The same for IPv6 and neighbour discovery.
+    /// A neighbour with an IPv6 address, resolved by neighbour discovery, and the balancer's own
+    /// address.
     V6(Ipv6Addr, Ipv6Addr),
-    /// The one that the kernel's routes say for each destination, by the interface of any such port.
+    /// The station that the kernel's routes select for each destination, through the interface of
+    /// any such port.
     Kernel,
 }
 
 impl NextHop {
-    /// The Ethernet address; all zeroes where it is not known yet.
+    /// The Ethernet address; all zeros if it is not known yet.
     #[must_use]
     pub const fn mac(self) -> MacAddress {
         match self {
@@ -167,7 +171,7 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
     })
 }
 
-/// `kernel_peers`, for a port that has an interface of the kernel's.
+/// Reads `kernel_peers`, for a port with an interface of the kernel's.
 fn kernel_peers(section: &Section<'_>) -> Result<Vec<PuntPeer>, ConfigError> {
     let Some(list) = section.optional("kernel_peers") else { return Ok(Vec::new()) };
     if section.optional("kernel_interface").is_none() {
@@ -192,7 +196,7 @@ fn kernel_peers(section: &Section<'_>) -> Result<Vec<PuntPeer>, ConfigError> {
     sections.into_iter().map(peer).collect()
 }
 
-/// `takeover`, for devices that receive by an interface of the kernel's.
+/// Reads `takeover`, for devices that receive through an interface of the kernel's.
 fn takeover(section: &Section<'_>) -> Result<bool, ConfigError> {
     let is_wanted = section.boolean_or("takeover", false)?;
     let Some(value) = section.optional("takeover").filter(|_| is_wanted) else {
@@ -208,8 +212,8 @@ fn takeover(section: &Section<'_>) -> Result<bool, ConfigError> {
     Ok(true)
 }
 
-/// Either `next_hop_mac`, or `next_hop` and `address`, which are of one family; neither where the kernel
-/// knows them.
+/// Reads `next_hop_mac`, or `next_hop` and `address`, which must be of one family; neither if the
+/// kernel knows them.
 fn next_hop(section: &Section<'_>, has_interface: bool) -> Result<NextHop, ConfigError> {
     let Some(next_hop) = section.optional("next_hop") else {
         if has_interface && section.optional("next_hop_mac").is_none() {
@@ -232,7 +236,7 @@ fn next_hop(section: &Section<'_>, has_interface: bool) -> Result<NextHop, Confi
     }
 }
 
-/// What may be set by flags too, with their bounds.
+/// Settings that flags can override, with their bounds.
 fn settings(section: &Section<'_>) -> Result<PortSettings, ConfigError> {
     let integer =
         |key: &str, max: u32| section.optional(key).map(|value| value.integer(1..=max)).transpose();
@@ -246,7 +250,8 @@ fn settings(section: &Section<'_>) -> Result<PortSettings, ConfigError> {
     })
 }
 
-/// Six pairs of hexadecimal digits with colons between them, neither all zero nor a group address.
+/// Parses six pairs of hexadecimal digits with colons between them, neither all zero nor a group
+/// address.
 fn unicast_mac(text: &str) -> Option<[u8; 6]> {
     let mut mac = [0; 6];
     let mut pairs = text.split(':');
@@ -257,7 +262,8 @@ fn unicast_mac(text: &str) -> Option<[u8; 6]> {
     (pairs.next().is_none() && mac != [0; 6] && mac[0] & 1 == 0).then_some(mac)
 }
 
-/// The kernel's interface that a device receives by, where the kernel may receive by it as well.
+/// The kernel's interface that a device receives through, if the kernel may also receive through
+/// it.
 #[must_use]
 pub fn interface_underneath(device: &str) -> Option<&str> {
     let drivers = ["net_af_packet", "net_af_xdp", "net_pcap"];

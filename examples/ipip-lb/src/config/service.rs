@@ -15,7 +15,7 @@ use hotloop_balancer::spec::{
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-/// The services, and how the backends of each are probed by the name of the service.
+/// Reads the services, and their health checks by the name of the service.
 pub fn services(
     root: &Section<'_>,
     (balancer, nested_backends): (&Balancer, &[IpAddr]),
@@ -54,8 +54,9 @@ pub fn services(
     Ok((services, healths))
 }
 
-/// That no backend is an address of a service: tunnels to it would come back to this balancer, which
-/// would wrap them again. A prefix of length 0 holds every address, so it says nothing.
+/// Checks that no backend is an address of a service: tunnels to it would come back to this
+/// balancer, which would wrap them again. A prefix of length 0 contains every address, so it
+/// doesn't count.
 fn check_nesting(
     root: &Section<'_>,
     services: &[ServiceSpec],

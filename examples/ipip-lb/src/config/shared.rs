@@ -1,4 +1,4 @@
-//! A configuration of which a node's file has one part, and a store the part that all nodes share.
+//! A configuration in two parts: a node's own file, and the part in a store that all nodes share.
 
 use super::cluster::operator_file;
 use super::document::{Origin, Section};
@@ -7,7 +7,7 @@ use crate::config::parse::name;
 use toml::Spanned;
 use toml::de::DeTable;
 
-/// What a node's file has: sections, and of those that are in both places, which keys.
+/// The sections of a node's file. For sections in both parts, the keys in the node's file.
 const OF_NODE: [(&str, Option<&[&str]>); 6] = [
     ("engine", None),
     ("port", None),
@@ -18,11 +18,11 @@ const OF_NODE: [(&str, Option<&[&str]>); 6] = [
 ];
 
 impl Config {
-    /// The store that the file of a node names in this text, if it names one. What the node keeps besides is checked
-    /// too: nothing else of the file is, where there is no store to be had.
+    /// The store that the text of a node's file names, if any. The section `[cluster]` is checked,
+    /// too, and nothing else: without a store, the rest can't be.
     ///
     /// # Errors
-    /// Text that is not TOML, and whatever is wrong with `[cluster]`.
+    /// If the text is not TOML, or `[cluster]` is invalid.
     pub fn store_of(file: &str, text: &str) -> Result<Option<Store>, ConfigError> {
         let origin = Origin { file, text };
         let table = parsed(origin)?;
@@ -34,11 +34,11 @@ impl Config {
         Ok(store)
     }
 
-    /// The configuration of a node: what its own file says, and what `shared` says to all. Both are
-    /// pairs of the name that messages call a text by, and the text.
+    /// The configuration of a node: its own file, and the part that all nodes share. Each is a pair
+    /// of the text's name in messages, and the text.
     ///
     /// # Errors
-    /// As [`Config::parse`], and where something stands where it does not belong, or in both.
+    /// Like [`Config::parse`], and if a key is in the wrong part, or in both.
     pub fn parse_shared(node: (&str, &str), shared: (&str, &str)) -> Result<Self, ConfigError> {
         let origin = |(file, text)| Origin { file, text };
         let (node, shared) = (origin(node), origin(shared));
@@ -49,7 +49,7 @@ impl Config {
         let shared_root = Section::root(shared, shared_table);
         check_shared(&shared_root)?;
         check_node(&node_root, &shared_root, shared.file)?;
-        // What is said of a section that is missing names the text that should have it.
+        // Errors about a missing section name the text that should have it.
         for (key, example) in [("balancer", "[balancer] with mtu"), ("service", "[[service]]")] {
             shared_root.required(key, example)?;
         }
@@ -57,8 +57,7 @@ impl Config {
         parse::config(node.file, &shared_root.with(node, node_table))
     }
 
-    /// Checks the text that all nodes share by itself, as the configuration of a node that adds the least
-    /// that there can be.
+    /// Checks the shared text by itself, as the configuration of a node with a minimal file.
     ///
     /// # Errors
     /// As [`parse_shared`](Self::parse_shared).
@@ -87,7 +86,7 @@ impl Config {
         let port = "[[port]]\nname = \"any\"\ndevice = \"net_null0\"\n\
                     next_hop_mac = \"02:00:00:00:00:01\"\n";
         let text = own("balancer", &sources) + &own("health", &probes) + port;
-        // Files that it names stand next to its own.
+        // Files that the text names are next to its own file.
         Self::parse_shared((shared.0, &text), shared)
     }
 }
@@ -96,7 +95,7 @@ fn parsed(origin: Origin<'_>) -> Result<Spanned<DeTable<'_>>, ConfigError> {
     DeTable::parse(origin.text).map_err(|error| origin.syntax_error(&error))
 }
 
-/// That the text of all nodes has nothing of one.
+/// Checks that the shared text has no key of a single node.
 fn check_shared(shared: &Section<'_>) -> Result<(), ConfigError> {
     let of_node = |key: &&str| OF_NODE.iter().any(|(name, keys)| name == key && keys.is_none());
     let Some(key) = shared.keys().into_iter().find(of_node) else { return Ok(()) };
@@ -104,7 +103,7 @@ fn check_shared(shared: &Section<'_>) -> Result<(), ConfigError> {
     Err(shared.required(key, "")?.error(problem))
 }
 
-/// That the text of one node has nothing that all nodes must have alike, and nothing that they have.
+/// Checks that a node's file sets no key that belongs in the shared part.
 fn check_node(node: &Section<'_>, shared: &Section<'_>, store: &str) -> Result<(), ConfigError> {
     for key in node.keys() {
         let Some((_, allowed)) = OF_NODE.iter().find(|(name, _)| *name == key) else {
@@ -143,7 +142,7 @@ mod tests {
     const NODE: &str = "[cluster]\nnode = \"a\"\nstore = \"etcd://a:1\"\n[engine]\nworkers = 1\n[balancer]\nsource_v4 = \"192.0.2.1\"\n[[port]]\nname = \"up\"\ndevice = \"net_null0\"\nnext_hop_mac = \"02:00:00:00:00:01\"\n";
     const SHARED: &str = "[balancer]\nmtu = 1500\ndecapsulate = []\n[[service]]\nname = \"web\"\naddress = \"203.0.113.10\"\nprotocol = \"tcp\"\nports = \"80\"\nbackend = [{ address = \"10.0.0.1\" }]\n";
 
-    /// Two nodes, of which this is one.
+    /// Two nodes, one of them this node.
     const PEERS: &str = "trusted_network = true\npeers = [{ name = \"a\", address = \"192.0.2.1:4790\" }, { name = \"b\", address = \"192.0.2.2:4790\" }]\n";
 
     fn parse(node: &str, shared: &str) -> Result<Config, String> {

@@ -1,4 +1,4 @@
-//! `[cluster]`, as far as it says where the configuration of all nodes is.
+//! The keys of `[cluster]` for the store of the configuration of all nodes.
 
 use super::ConfigError;
 use super::document::Section;
@@ -7,21 +7,21 @@ use hotloop_cluster::settings::StoreAddress;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The store that has the configuration of all nodes.
+/// The store of the configuration of all nodes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Store {
-    /// Where it is.
+    /// The store's address.
     pub address: StoreAddress,
-    /// The name of this node there.
+    /// The name of this node in the store.
     pub node: String,
-    /// The file in which the node keeps the last one that was in force, for a start without the store.
+    /// The node's copy of the last configuration in force, for a start without the store.
     pub copy: PathBuf,
 }
 
 /// The keys of `[cluster]` that [`store`] reads.
 pub const STORE_KEYS: [&str; 2] = ["store", "store_copy"];
 
-/// The store of the node called `node`, where the section names one.
+/// Reads the store of the node called `node`, if the section names one.
 pub fn store(cluster: &Section<'_>, node: &str) -> Result<Option<Store>, ConfigError> {
     let Some(address) = cluster.optional("store") else {
         return match cluster.optional("store_copy") {
@@ -36,7 +36,8 @@ pub fn store(cluster: &Section<'_>, node: &str) -> Result<Option<Store>, ConfigE
     Ok(Some(Store { address, node: node.to_owned(), copy }))
 }
 
-/// The file that `key` names, or else the one of this ending that is the node's by default: one that may be replaced.
+/// The file that `key` names, or else the node's default file with this ending; it must be
+/// replaceable.
 pub fn kept_file(
     cluster: &Section<'_>,
     key: &str,

@@ -1,4 +1,4 @@
-//! `[health]`, and by which way each service is probed.
+//! `[health]`, and the routes of probes.
 
 use super::balancer::host_address;
 use super::cluster::NODES_MAX;
@@ -9,7 +9,7 @@ use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::spec::Balancer;
 use std::net::IpAddr;
 
-/// A way of probing, without the addresses that it takes.
+/// A route of probes, without its addresses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ViaKind {
     Direct,
@@ -17,7 +17,7 @@ pub enum ViaKind {
     Both,
 }
 
-/// The addresses that probes through tunnels come from: at most one of each IP version.
+/// Reads the source addresses of probes through tunnels: at most one of each IP version.
 pub fn probe_sources(
     section: &Section<'_>,
     balancer: &Balancer,
@@ -44,7 +44,8 @@ pub fn probe_sources(
     Ok(sources)
 }
 
-/// How many nodes must find a backend down, where it is written: of those of `cluster`, if they are known.
+/// Reads the number of nodes that must find a backend down: at most all nodes of `cluster`, if they
+/// are known.
 pub fn quorum(
     section: &Section<'_>,
     cluster: Option<&Cluster>,
@@ -54,7 +55,7 @@ pub fn quorum(
     quorum.map(|value| value.integer(1..=node_count as u32)).transpose()
 }
 
-/// By which way the backends of a service with this address are probed.
+/// Reads the route of probes to a service with this address and these ports.
 pub fn via(
     section: &Section<'_>,
     probe: &Probe,
@@ -92,7 +93,7 @@ pub fn via(
 }
 
 impl Via {
-    /// As it is written.
+    /// The word in the configuration.
     pub(super) const fn kind(&self) -> ViaKind {
         match self {
             Self::Direct => ViaKind::Direct,
@@ -101,7 +102,7 @@ impl Via {
         }
     }
 
-    /// Which way through the tunnel, where it goes there.
+    /// The path through the tunnel, if the probe takes one.
     #[must_use]
     pub const fn tunnel(&self) -> Option<&TunnelPath> {
         match self {
@@ -112,7 +113,7 @@ impl Via {
 }
 
 impl Health {
-    /// The probes that all must pass: each goes one way alone.
+    /// The probes that must all pass: each has one route.
     pub fn ways(&self) -> impl Iterator<Item = Self> {
         let ways = match self.via {
             Via::Both(path) => [Some(Via::Direct), Some(Via::Tunnel(path))],

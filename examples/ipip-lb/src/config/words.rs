@@ -1,4 +1,4 @@
-//! The words that stand for a choice: as they are written in a configuration, and printed.
+//! The words for choices, in a configuration and in output.
 
 use super::via::ViaKind;
 use super::{Announced, DeploymentKind, Probe, Via};
@@ -15,7 +15,7 @@ pub const ANNOUNCED: &[(&str, Announced)] =
 pub const VIAS: &[(&str, ViaKind)] =
     &[("direct", ViaKind::Direct), ("tunnel", ViaKind::Tunnel), ("both", ViaKind::Both)];
 
-/// What kind of probe, without what it asks for.
+/// The kind of a probe, without its parameters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProbeKind {
     Tcp,
@@ -62,7 +62,7 @@ impl fmt::Display for Announced {
     }
 }
 
-/// The kind of probe, as [`Health`](super::Health) has it: `http`, for instance.
+/// The kind of probe as configured, such as `http`.
 impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(word(PROBES, &self.kind()))
