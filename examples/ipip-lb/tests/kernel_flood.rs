@@ -25,7 +25,7 @@ const PEER_AS: u32 = 64_512;
 /// Seconds of silence after which the session ends. Each end sends something every second.
 const HOLD_S: u64 = 9;
 
-/// Number of packets per second of a flood, if the machine can send as many.
+/// Number of packets per second of a flood, if the machine can send them.
 const FLOOD_PER_SECOND: u64 = 50_000;
 
 /// Number of different frames of a flood.

@@ -80,8 +80,8 @@ fn a_question_costs_the_same_few_slots_a_turn_whatever_its_filter() {
         ("one target", Filter { targets: of(&all[..1]), ..Filter::default() }, 1),
         ("100,000 targets", Filter { targets: of(&all), ..Filter::default() }, count.into()),
     ];
-    // The IPv4 table has at least as many slots as connections, and less than twice as many. The
-    // other table, which has no connections, is left out.
+    // The IPv4 table has a slot for each connection, and less than two. The other table, which has
+    // no connections, is left out.
     let slots = CONNECTIONS_MAX..=2 * CONNECTIONS_MAX;
     let mut turn_counts = HashSet::new();
     for (what, filter, matching) in filters {

@@ -279,7 +279,7 @@ fn the_end_of_a_peers_connection_is_its_end_here_unless_it_is_this_balancers_now
     }
 }
 
-/// The end from its previous node says nothing about its last packets.
+/// The previous node's end of a connection doesn't cover the connection's last packets.
 #[test]
 fn a_connection_that_this_balancer_has_seen_closing_outlives_a_peers_end() {
     for last in [FIN | ACK, RST] {

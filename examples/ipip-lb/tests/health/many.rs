@@ -1,4 +1,4 @@
-//! Ten thousand backends, half of which hang: all probes come at their intervals.
+//! Ten thousand backends, and half of them hang: all probes come at their intervals.
 
 use super::server::{V4, closed_port, read_request};
 use super::{healthz, probed};

@@ -24,9 +24,8 @@ impl Model {
         self.other_than_client(service, target, client, hash)
     }
 
-    /// A backend that is the client itself gets nothing from itself. The other permitted backends
-    /// are each in as many places of a row as their weight, and the hash selects a place in the
-    /// row.
+    /// A backend that is the client itself gets nothing from itself. Each other permitted backend
+    /// has its weight's number of places in a row, and the hash selects a place in the row.
     pub fn other_than_client(
         &mut self,
         service: usize,

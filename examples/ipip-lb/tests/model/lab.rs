@@ -123,8 +123,8 @@ impl Lab {
 
     /// Takes enough turns for the balancer to examine every connection.
     pub fn let_look_at_all(&mut self) {
-        // It examines two slots per turn, and each of the two tables has fewer than twice as many
-        // slots as its capacity.
+        // It examines two slots per turn, and each of the two tables has less than twice its
+        // capacity of slots.
         for _ in 0..2 * self.connections_max + 30 {
             assert_eq!(self.tick(), Outcome::default());
         }

@@ -90,7 +90,7 @@ fn a_tunnel_within_tunnels_of_others_is_wrapped_up_to_four_deep_and_not_once_mor
             }
         }
         for depth in 0..3 {
-            // The balancer's own tunnel, inside as many other tunnels.
+            // The balancer's own tunnel, inside `depth` other tunnels.
             let own = V4_IN_V4.syn().tunnelled("192.0.2.1", V4_IN_V4.vip);
             lb.none((0..depth).fold(own, |it, hop| it.tunnelled(hops[hop], V4_IN_V4.vip)));
             let own = V6_IN_V6.syn().tunnelled("2001:db8::1", V6_IN_V6.vip);

@@ -1,4 +1,4 @@
-//! The rules of the table in `docs/balancer/packets.md`, in all deployments: which packets leave by
+//! The rules of the table in `docs/balancer/packets.md`, in all deployments: which packets leave
 //! which port, and which are dropped for which reason. Each test's name states its rule.
 
 mod anything_else;

@@ -132,7 +132,7 @@ fn a_hundred_of_each_kind_go_to_one_network() {
     assert_dropped(&report, &[("ttl_expired", 1500), ("too_big", 750)]);
 }
 
-/// 1,100 packets a second with an expired TTL, and as many of one network that are too big, take
+/// 1,100 packets a second with an expired TTL, and 1,100 of one network that are too big, take
 /// nothing from the budget of errors that show clients the path's MTU.
 #[test]
 fn no_flood_keeps_a_client_from_learning_the_paths_mtu() {

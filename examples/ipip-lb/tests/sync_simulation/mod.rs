@@ -1,9 +1,12 @@
-//! A simulated cluster: two to five nodes with the balancer's own workers, that talk by the code of [`hotloop_cluster::sync`],
-//! without sockets and clocks. Messages are late, connections are cut, nodes can't reach each other or read slowly, tables
-//! change at other times on each node, and nodes are killed and come back. Connections end by FIN or RST wherever they are
-//! then, say a last word or two, and their ports are used again; at times, a long time goes by. What must hold: a packet of a
-//! connection goes to its backend by whichever node it comes, if all nodes were in sync before the change that moved it, or
-//! the change was planned: prepared by all nodes before the first of them adopts it, whatever happens to them then.
+//! A simulated cluster: two to five nodes with the balancer's own workers, which talk through the
+//! code of [`hotloop_cluster::sync`], without sockets and clocks. Messages are late, connections
+//! are cut, nodes can't reach each other or read slowly, tables change at different times on each
+//! node, and nodes are killed and come back. Connections end by FIN or RST on any node, send a last
+//! packet or two, and their ports are used again; at times, a long time passes.
+//!
+//! Invariant: a packet of a connection goes to its backend, whichever node receives it. This holds
+//! if all nodes were in sync before the change that moved the connection, or if the change was
+//! planned: all nodes prepare it before the first one adopts it, whatever happens to them then.
 //!
 //! A failure names its seed, and the events of the connection; `HOTLOOP_SEED=NUMBER` runs only that
 //! seed, and `HOTLOOP_SEEDS=COUNT` sets the number of seeds, of about 3,700 packets each. A seed
