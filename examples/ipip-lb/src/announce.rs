@@ -302,8 +302,8 @@ impl Announcer {
 }
 
 /// The VIPs of a service table that are ready: a service at that address has a backend that is up,
-/// may get new connections, and has a valid next hop. For services that are always announced, any
-/// backend will do, or none if there are none.
+/// may get new connections, and has a valid next hop. Services that are always announced are ready
+/// with any backend, and without backends.
 ///
 /// A service with a prefix as its address has no VIPs here: its addresses are announced by hand.
 fn ready(

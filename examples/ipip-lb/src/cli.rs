@@ -22,27 +22,27 @@ use std::time::Duration;
     arg_required_else_help = false
 )]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What the program can do.
+/// The program's commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a capture through the balancer, lose nothing, and end when it is drained.
+    /// Run a capture through the balancer without losing a packet, and end when it is drained.
     Replay(Replay),
     /// Balance on devices until a signal or the end of --duration.
     Run(Run),
-    /// Validate a configuration and print what it was understood to say.
+    /// Validate a configuration, and print how it is understood.
     Check(Check),
     /// Print a new random balancer.hash_key.
     Keygen,
-    /// Ask a running balancer how things are, or change something.
+    /// Ask a running balancer about its state, or change it.
     Ctl(Ctl),
     /// Change or print the configuration that all nodes of a cluster take from a store.
     Cluster(Cluster),
-    /// What `run` starts where it announces VIPs: deletes the routes to them where it hangs.
+    /// Delete the routes to VIPs if `run`, which starts this, hangs.
     #[command(hide = true)]
     GuardVips(GuardVips),
 }
@@ -50,10 +50,10 @@ pub enum Command {
 /// Arguments of every command but `ctl`.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// Which configuration.
+    /// The configuration.
     #[command(flatten)]
     pub source: ConfigSource,
-    /// How the report on standard output is written.
+    /// The form of the report on standard output.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
     pub report: ReportFormat,
 }
@@ -61,7 +61,7 @@ pub struct Common {
 /// `ipip-lb replay`.
 #[derive(Args, Debug)]
 pub struct Replay {
-    /// What it shares with other commands.
+    /// Arguments shared with other commands.
     #[command(flatten)]
     pub common: Common,
     /// The capture to read: pcap or pcapng, of Ethernet frames.
@@ -70,7 +70,7 @@ pub struct Replay {
     /// The capture to write: pcap.
     #[arg(long, value_name = "OUT")]
     pub output: PathBuf,
-    /// What time is: that of the capture's timestamps, or that of the wall.
+    /// The clock: that of the capture's timestamps, or the wall clock.
     #[arg(long, value_enum, default_value_t = Clock::Capture)]
     pub clock: Clock,
 }
@@ -78,33 +78,33 @@ pub struct Replay {
 /// `ipip-lb run`.
 #[derive(Args, Debug)]
 pub struct Run {
-    /// What it shares with other commands.
+    /// Arguments shared with other commands.
     #[command(flatten)]
     pub common: Common,
-    /// End after so many seconds.
+    /// End after this number of seconds.
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub duration: Option<Duration>,
-    /// Take over from the program that runs with the same control socket, without breaking a
-    /// connection: it ends.
+    /// Take over from the program that runs with the same control socket, which then ends. No
+    /// connection breaks.
     #[arg(long)]
     pub replace: bool,
-    /// How devices are opened.
+    /// The options of devices.
     #[command(flatten)]
     pub devices: DeviceArgs,
-    /// How workers are watched; overrides engine.worker_stall_ms_max.
+    /// The watch over workers; overrides engine.worker_stall_ms_max.
     #[command(flatten)]
     pub stall: StallArgs,
-    /// Where `ctl` reaches it.
+    /// The control socket.
     #[command(flatten)]
     pub control: ControlArgs,
-    /// Where it serves metrics.
+    /// The address of metrics.
     #[command(flatten)]
     pub metrics: MetricsArgs,
-    /// How it writes messages.
+    /// The form of messages.
     #[command(flatten)]
     pub log: LogArgs,
-    /// Arguments of DPDK's environment, such as `-l 0-3 -a 0000:01:00.0`; with none it needs neither
-    /// privilege nor hugepages.
+    /// Arguments of DPDK's environment, such as `-l 0-3 -a 0000:01:00.0`; without any, neither
+    /// privileges nor hugepages are needed.
     #[arg(last = true, value_name = "EAL ARGS")]
     pub eal: Vec<String>,
 }
@@ -112,26 +112,26 @@ pub struct Run {
 /// `ipip-lb check`.
 #[derive(Args, Debug)]
 pub struct Check {
-    /// What it shares with other commands.
+    /// Arguments shared with other commands.
     #[command(flatten)]
     pub common: Common,
 }
 
-/// What `--clock` takes.
+/// The choices of `--clock`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Clock {
-    /// The capture's timestamps: every timeout as it was when the capture was recorded.
+    /// The capture's timestamps: every timeout is as it was when the capture was recorded.
     Capture,
     /// The time at which packets are replayed.
     Wall,
 }
 
-/// What became of the arguments.
+/// The result of reading the arguments.
 #[derive(Debug)]
 pub enum Parsed {
-    /// They say what to do.
+    /// A command.
     Cli(Cli),
-    /// They ask for help or the version: the text.
+    /// The text of the help or the version.
     Help(String),
 }
 
@@ -139,7 +139,7 @@ impl Cli {
     /// Reads the arguments, the program's name first.
     ///
     /// # Errors
-    /// The argument that is wrong or missing.
+    /// If an argument is wrong or missing.
     pub fn parse_from_args(
         args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Parsed, BadInput> {
@@ -151,7 +151,7 @@ impl Cli {
     }
 }
 
-/// The parser's message on one line: what it says before the usage, and where to read on.
+/// The parser's message on one line, without its usage, and with a hint to the help.
 fn one_line(message: &str) -> String {
     let text = message.lines().take_while(|line| !line.starts_with("Usage:"));
     let text: Vec<_> = text.map(str::trim).filter(|line| !line.is_empty()).collect();

@@ -1,5 +1,6 @@
-//! `ipip-lb ctl`: asking a running balancer. The commands are those of [`Request`], and those that every program answers;
-//! this module has how the answers read.
+//! `ipip-lb ctl`: sends a request to a running balancer, and prints its answer. The commands are
+//! those of [`Request`], and those that every program answers; this module has the text form of the
+//! answers.
 
 mod text;
 
@@ -17,35 +18,35 @@ use text::{
 /// `ipip-lb ctl`.
 #[derive(Args, Debug)]
 pub struct Ctl {
-    /// Which balancer, and how it is to answer.
+    /// The balancer, and the form of the answer.
     #[command(flatten)]
     pub args: CtlArgs,
-    /// What to ask.
+    /// The request.
     #[command(subcommand)]
     pub command: CtlCommand,
 }
 
-/// What can be asked of a running balancer.
+/// The requests to a running balancer.
 #[derive(Debug, Subcommand)]
 pub enum CtlCommand {
-    /// Print what runs, since when, what went through each core, and how the balancer is.
+    /// Print what runs, its start, what went through each core, and the balancer's state.
     Status,
     /// Print what each stage on each core has counted, and drops by reason.
     Counters,
-    /// Print how far each core is from its limit, what takes its time, and what waits for it: of the
-    /// last second.
+    /// Print how far each core is from its limit, what takes its time, and what waits for it, over
+    /// the last second.
     Load,
-    /// Print every figure of each device, by its driver's own names.
+    /// Print every statistic of each device, under its driver's own names.
     Xstats,
     /// Write packets that pass to a file, for tcpdump and Wireshark, until Ctrl-C.
     Capture(CaptureArgs),
-    /// What the balancer alone answers.
+    /// Requests that only the balancer answers.
     #[command(flatten)]
     Balancer(Request),
 }
 
 impl Ctl {
-    /// Asks, prints the answer, and returns the exit code.
+    /// Sends the request, prints the answer, and returns the exit code.
     #[must_use]
     pub fn ask(&self) -> ExitCode {
         let name = "ipip-lb";
@@ -66,7 +67,7 @@ impl Ctl {
     }
 }
 
-/// How people read the answer to a request.
+/// The text form of the answer to a request.
 fn text_of(request: &Request, answer: &Value) -> String {
     match request {
         Request::Overview => overview_text(answer),

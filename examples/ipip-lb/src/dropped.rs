@@ -1,4 +1,4 @@
-//! Messages on packets that workers drop and of which an operator should know more than a count.
+//! Messages on dropped packets that deserve more than a count.
 
 use hotloop::packet::ethernet::HEADER_BYTES;
 use hotloop::stage::Instant;
@@ -9,21 +9,20 @@ use std::net::IpAddr;
 /// Interval between two messages of a kind.
 pub(crate) const MESSAGE_INTERVAL_NS: u64 = 10_000_000_000;
 
-/// What has been reported of a run so far.
+/// The reports of a run so far.
 #[derive(Debug, Default)]
 pub(crate) struct Dropped {
-    /// How many tunnel packets of each worker from unknown sources.
+    /// Number of reported tunnel packets from unknown sources, by worker.
     tunnels: Vec<u64>,
-    /// When, and `None` before the first message.
+    /// The time of that report; `None` before the first one.
     tunnels_at: Option<Instant>,
     /// Ports whose devices cut frames.
     cut_ports: BTreeSet<u16>,
 }
 
 impl Dropped {
-    /// Writes what workers have counted since the last messages; unless it `is_end` of the run, at most one
-    /// message of a kind in [`MESSAGE_INTERVAL_NS`], and for each port one warning that its device cuts
-    /// frames.
+    /// Logs the workers' new counts: at most one message of a kind in [`MESSAGE_INTERVAL_NS`],
+    /// unless it `is_end` of the run, and for each port one warning that its device cuts frames.
     pub(crate) fn report(&mut self, workers: &[WorkerCounts], now: Instant, is_end: bool) {
         if let Some(message) = self.tunnels(workers, now, is_end) {
             tracing::warn!("{message}");
@@ -70,12 +69,12 @@ impl Dropped {
     }
 }
 
-/// Whether a message may be written, after one at a time.
+/// Whether a message may be logged, given the time of the previous one.
 pub(crate) fn is_due(before: Option<Instant>, now: Instant) -> bool {
     before.is_none_or(|before| now.ns_since(before) >= MESSAGE_INTERVAL_NS)
 }
 
-/// The time since which a message counts, after one at a time.
+/// The beginning of the time that a message covers, given the time of the previous one.
 pub(crate) const fn since(before: Option<Instant>) -> &'static str {
     if before.is_some() { "the last such message" } else { "the start" }
 }

@@ -1,4 +1,4 @@
-//! What makes the program end with another exit code than 0.
+//! Reasons for an exit code other than 0.
 
 use hotloop::engine::Control;
 use hotloop_capture::CaptureError;
@@ -7,19 +7,18 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Something that was given to the program is wrong: exit code 2. It prints as one line that names
-/// what was given and says what to give instead.
+/// Invalid input to the program: exit code 2. It prints as one line with the input and a remedy.
 #[derive(Debug)]
 pub struct BadInput(String);
 
 impl BadInput {
-    /// With the whole message.
+    /// An error with this complete message.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
 
-    /// A file given by `argument` that can't be used, for a reason of the system's.
+    /// An error of the system's on a file given by `argument`.
     #[must_use]
     pub fn file(path: &Path, argument: &str, error: &std::io::Error, remedy: &str) -> Self {
         Self(format!("{}: {argument}: {error}; {remedy}", path.display()))
@@ -49,10 +48,10 @@ impl From<StartError> for Failure {
     }
 }
 
-/// Why the program ends with another exit code than 0.
+/// The reason for an exit code other than 0.
 #[derive(Debug)]
 pub enum Failure {
-    /// Something that was given to the program is wrong: exit code 2.
+    /// Invalid input to the program: exit code 2.
     Input(BadInput),
     /// The run failed, or its ledger is not whole: exit code 1.
     Run(String),
@@ -61,7 +60,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What the program ends with.
+    /// The exit code of the program.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self {
@@ -72,10 +71,10 @@ impl Failure {
     }
 }
 
-/// What fails while nothing has begun yet is of no interest where a signal has come meanwhile.
+/// Ignores errors before the run begins if a signal has come meanwhile.
 ///
 /// # Errors
-/// What failed, or else [`Failure::Ended`].
+/// The error, or [`Failure::Ended`] after a signal.
 pub fn unless_ended<T>(result: Result<T, impl Into<Failure>>) -> Result<T, Failure> {
     result.map_err(|error| if Control::signal_came() { Failure::Ended } else { error.into() })
 }

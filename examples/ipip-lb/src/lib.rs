@@ -1,8 +1,8 @@
-//! The program `ipip-lb` as a library, for its tests and benchmarks: a layer-4 load balancer that tunnels to its backends
-//! by IP in IP. The data path is the crate `hotloop-balancer`; this package is the program around it, which its README
-//! describes.
+//! The program `ipip-lb` as a library, for its tests and benchmarks: a layer-4 load balancer that
+//! tunnels to its backends by IP in IP. The data path is the crate `hotloop-balancer`. This package
+//! is the program around it, described in its README.
 //!
-//! - [`config`]: what an operator writes. [`check`]: how a configuration was understood.
+//! - [`config`]: the operator's configuration. [`check`]: the configuration as understood.
 //! - [`network_function`]: the graph around the balancer. [`exception`], [`next_hops`]: its ways to the kernel.
 //! - [`health`]: which backends are up. [`control`]: changing and asking a balancer that runs, and [`ctl`], the operator's
 //!   end of that. [`request`]: the requests between the two.
@@ -14,8 +14,8 @@
 //!
 //! Those of [`hotloop_balancer`], and:
 //!
-//! - Whatever is wrong with a configuration, a capture or an argument is reported in one line with its place, and what
-//!   to write instead.
+//! - Every error in a configuration, a capture or an argument is reported in one line with its
+//!   place and a remedy.
 //!
 //! # Example
 //!
@@ -55,8 +55,8 @@
 //!
 //! # Limits
 //!
-//! What round-robin, least connections and the rates of ICMP count is not handed over to a program that
-//! [takes over](replace).
+//! The counts of round-robin, least connections and ICMP's rates are not handed over to a program
+//! that [takes over](replace).
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! The program: reads its arguments, does what they say, and says how it went in its exit code.
+//! The program: reads its arguments, runs the command, and reports the outcome in its exit code.
 //!
-//! 0: all well. 1: the run failed, or its ledger is not whole. 2: something that was given to the
-//! program is wrong. Reports go to standard output, messages to standard error.
+//! 0: success. 1: the run failed, or its ledger is not whole. 2: invalid input. Reports go to
+//! standard output, messages to standard error.
 
 use hotloop::engine::Control;
 use hotloop_balancer::hashes::HashKey;
@@ -27,8 +27,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// Comes first: a SIGHUP that asks for a reload may come at any time, also while DPDK starts, and what ends
-/// a run may come before it begins.
+/// Comes first: a SIGHUP may request a reload at any time, even while DPDK starts, and a signal
+/// that ends the run may come before the run begins.
 fn expect_signals() -> Result<(), Failure> {
     let command = std::env::args_os().nth(1).unwrap_or_default();
     if command == "run" || command == "replay" {

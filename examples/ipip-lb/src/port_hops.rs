@@ -1,5 +1,5 @@
-//! The neighbours that are next hops of ports: the states that `ctl next-hops` shows, messages on changes, and the
-//! addresses that a successor begins with.
+//! The neighbours that are next hops of ports: their states for `ctl next-hops`, messages on
+//! changes, and the addresses that a successor begins with.
 
 use crate::config::{self, Config};
 use crate::dropped::{is_due, since};
@@ -21,21 +21,21 @@ pub struct PortHops {
     neighbours: Option<Arc<Neighbours>>,
     /// The next hops with IP addresses, with the names of their ports.
     hops: Vec<(String, NextHop)>,
-    /// What was last found of each of them.
+    /// The last findings on each of them.
     found: Vec<Found>,
 }
 
-/// What was last found of a next hop.
+/// The last findings on a next hop.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     known: Option<Neighbour>,
-    /// The claims that were reported, modulo 65,536, and when.
+    /// Number of reported claims, modulo 65,536, and the time of the report.
     claim_count: u16,
     claims_at: Option<Instant>,
 }
 
 impl Found {
-    /// Reports what has changed: other stations that claim the address at most once in
+    /// Logs changes: other stations that claim the address at most once in
     /// [`MESSAGE_INTERVAL_NS`](crate::dropped::MESSAGE_INTERVAL_NS), unless it `is_end` of the run.
     fn follow(&mut self, port: &str, neighbour: Neighbour, (now, is_end): (Instant, bool)) {
         let Neighbour { address, mac, is_router, .. } = neighbour;
@@ -68,7 +68,7 @@ impl Found {
 }
 
 impl PortHops {
-    /// Makes this from the ports' next hops, in the order of the configuration.
+    /// The next hops of the ports, in the order of the configuration.
     #[must_use]
     pub fn new(
         neighbours: Arc<Neighbours>,
@@ -89,7 +89,7 @@ impl PortHops {
         })
     }
 
-    /// Reports what has changed of the next hops; with `is_end`, everything that was not reported yet.
+    /// Logs changes of the next hops; with `is_end`, everything that was not logged yet.
     pub fn report(&mut self, now: Instant, is_end: bool) {
         let Some(neighbours) = &self.neighbours else { return };
         for ((port, hop), found) in self.hops.iter().zip(&mut self.found) {
@@ -99,7 +99,7 @@ impl PortHops {
         }
     }
 
-    /// A row of `ctl next-hops` for each that the configuration gives.
+    /// The rows of `ctl next-hops`, one for each configured next hop.
     pub fn rows(&self, config: &Config, now: Instant) -> impl Iterator<Item = Value> {
         let states: HashMap<_, _> = self.states(now).collect();
         config.ports.iter().filter_map(move |port| {
@@ -121,8 +121,8 @@ impl PortHops {
         })
     }
 
-    /// The neighbours in recent use, with the names of their ports: without neighbours that stopped
-    /// answering long before the others did.
+    /// The neighbours in recent use, with the names of their ports, except those that stopped
+    /// answering long before the others.
     #[must_use]
     pub fn known(&self) -> Vec<(String, IpAddr, MacAddress)> {
         let states = self.states(Instant::from_ns(0));

@@ -1,13 +1,15 @@
-//! What `ipip-lb ctl` asks of a running balancer: each command once, as the command line, the control socket and
-//! control have it.
+//! The requests of `ipip-lb ctl` to a running balancer: each command once, for the command line,
+//! the control socket and control.
 //!
-//! A variant is a command of `ctl`, with its explanation and its arguments; its name and its fields are also those
-//! of the JSON on the socket, `{"command": "drain", "arguments": {"backend": "10.0.0.1"}}`. [`ctl`](crate::ctl) writes it,
-//! [`control`](crate::control) reads it, and what operators have changed is [saved](crate::replace::standing) in the same
-//! types. This module depends on neither.
+//! A variant is a command of `ctl`, with its explanation and its arguments. Its name and its fields
+//! are also those of the JSON on the socket, `{"command": "drain", "arguments": {"backend":
+//! "10.0.0.1"}}`. [`ctl`](crate::ctl) writes this JSON, [`control`](crate::control) reads it, and
+//! operators' changes are [saved](crate::replace::standing) in the same types. This module depends
+//! on neither.
 //!
-//! An argument may be missing if it is optional or a text; arguments that a command doesn't take are ignored. So
-//! programs of two versions understand each other. Times, limits and weights that were read are within their range.
+//! An argument may be missing if it is optional or a text, and unknown arguments are ignored, so
+//! that programs of two versions understand each other. Times, limits and weights are in range once
+//! they were read.
 
 use crate::config::WEIGHT_MAX;
 use crate::until::{TIME_S_MAX, Until};
@@ -17,55 +19,55 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// The largest number of connections that are listed at once.
+/// Maximum number of connections in a listing.
 pub const LIMIT_MAX: u64 = 50_000;
 
 /// A command, with its arguments.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, Subcommand)]
 #[serde(tag = "command", content = "arguments", rename_all = "kebab-case")]
 pub enum Request {
-    /// Print what runs: `ctl status` asks for it.
+    /// Print what runs: the request of `ctl status`.
     #[command(skip)]
     Overview,
     /// Print every service, with its scheduler, backends, packets and connections.
     Services,
     /// Print every backend of every service, with its weight, health, packets and connections.
     Backends,
-    /// Print every next hop: its port, address, Ethernet address and state, for how long it has not
-    /// answered, and how many backends are reached by it.
+    /// Print every next hop: its port, address, Ethernet address and state, the time since its last
+    /// answer, and the number of backends that it reaches.
     NextHops,
-    /// Print this node of a cluster and its peers: how they stand, what they are still to hear of
-    /// connections, and for how long that has been waiting; and the nodes that its store knows.
+    /// Print this node of a cluster and its peers: their state, the changes of connections that
+    /// they have not entered yet, and the age of those; and the nodes in its store.
     Cluster,
     /// Print connections.
     Connections {
-        /// Which: `client=PREFIX`, `vip=PREFIX`, `port=N`, `protocol=NAME`, `service=NAME`,
-        /// `backend=ADDRESS`, with commas between: those that fit all of them.
+        /// A filter: `client=PREFIX`, `vip=PREFIX`, `port=N`, `protocol=NAME`, `service=NAME`,
+        /// `backend=ADDRESS`, with commas between; connections must match all of them.
         #[arg(long, value_name = "FILTER")]
         filter: Option<String>,
-        /// How many at most, of 100 without it, and 50000 at most.
+        /// The maximum number: 100 by default, and up to 50000.
         #[arg(long, value_name = "N")]
         #[serde(default, deserialize_with = "limit")]
         limit: Option<u64>,
     },
-    /// Say where the packets of a flow go: which worker, which rule, which backend, and why.
+    /// Print where the packets of a flow go: which worker, which rule, which backend, and why.
     Lookup(Flow),
-    /// Give a backend no new connections until the next reload; those it has go on. With a time, or
-    /// with --until-empty, it is then taken out as `remove` does, at whichever comes first. `weight`,
-    /// `drain` without either and a reload end that plan.
+    /// Give a backend no new connections until the next reload; existing ones continue. With a
+    /// time, or with --until-empty, it is then taken out as `remove` does, at whichever comes
+    /// first. `weight`, `drain` without either and a reload cancel that.
     Drain {
-        /// Which backend.
+        /// The backend.
         #[command(flatten)]
         #[serde(flatten)]
         backend: Backend,
-        /// When it is taken out.
+        /// The end of the drain.
         #[command(flatten)]
         #[serde(flatten)]
         end: DrainEnd,
     },
     /// Give a backend another weight until the next reload.
     Weight {
-        /// Which backend.
+        /// The backend.
         #[command(flatten)]
         #[serde(flatten)]
         backend: Backend,
@@ -75,7 +77,7 @@ pub enum Request {
     },
     /// Take a backend out until the next reload; its connections go to others.
     Remove {
-        /// Which backend.
+        /// The backend.
         #[command(flatten)]
         #[serde(flatten)]
         backend: Backend,
@@ -84,39 +86,38 @@ pub enum Request {
         #[serde(default)]
         flush: bool,
     },
-    /// Drop packets of these clients to services, those of known connections among them, until they
-    /// are unblocked or the program ends; a reload changes nothing about that, nor does a restart in a
-    /// cluster.
+    /// Drop packets of these clients to services, even of known connections, until they are
+    /// unblocked or the program ends. Reloads don't end a block, nor do restarts in a cluster.
     Block(Block),
-    /// Take these clients' block away.
+    /// Remove a block of clients.
     Unblock {
-        /// The clients, as they were blocked.
+        /// The clients, in the form in which they were blocked.
         #[serde(default)]
         prefix: String,
     },
-    /// Print every block, and how long it lasts.
+    /// Print every block, and its remaining time.
     Blocks,
-    /// Read the configuration again, and the certificates for peers. If something is wrong with them, nothing
+    /// Read the configuration again, and the certificates for peers. If they are invalid, nothing
     /// changes.
     Reload,
-    /// Withdraw every VIP that is announced until `announce`, whatever is reloaded meanwhile; what still
-    /// comes is balanced.
+    /// Withdraw every announced VIP until `announce`, across reloads. Packets that still arrive are
+    /// forwarded.
     Withdraw,
-    /// Announce the VIPs that are ready again. A balancer that was to leave stays.
+    /// Announce the ready VIPs again, and cancel `leave`.
     Announce,
     /// Withdraw every VIP, wait until no connection is left, and end the program as SIGTERM does.
-    /// `announce` undoes that meanwhile.
+    /// `announce` cancels that.
     Leave {
-        /// End it after this time at the latest: `30s`, `10m`, `2h` or `1d`.
+        /// End the program after this time at the latest: `30s`, `10m`, `2h` or `1d`.
         #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
         #[serde(default, deserialize_with = "time")]
         for_s: Option<u64>,
-        /// However long that takes, as without a time.
+        /// Wait without a limit, as without a time.
         #[arg(long, conflicts_with = "for_s")]
         #[serde(skip)]
         until_empty: bool,
     },
-    /// Let a program take over: `run --replace` asks for it.
+    /// Let a program take over: the request of `run --replace`.
     #[command(skip)]
     Replace(Candidate),
     /// A command that this version doesn't know.
@@ -125,7 +126,7 @@ pub enum Request {
     Unknown,
 }
 
-/// The flow that `ctl lookup` asks for.
+/// The flow of `ctl lookup`.
 #[derive(Args, Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Flow {
     /// `tcp`, `udp`, `icmp`, `icmpv6`, or a number.
@@ -134,24 +135,24 @@ pub struct Flow {
     /// The client, such as `198.51.100.7:4000` or `[2001:db8::7]:4000`.
     #[serde(default)]
     pub client: String,
-    /// The service's address and port, likewise.
+    /// The service's address and port, in the same form.
     #[serde(default)]
     pub vip: String,
 }
 
-/// The backends that a change is for.
+/// The backends to change.
 #[derive(Args, Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Backend {
-    /// Its address.
+    /// The backend's address.
     #[arg(value_name = "ADDRESS")]
     #[serde(default)]
     pub backend: String,
-    /// In this service alone, instead of in all that have it.
+    /// Only in this service; without it, in all services that have the backend.
     #[arg(long, value_name = "NAME")]
     pub service: Option<String>,
 }
 
-/// When a drain ends, at whichever comes first: never if it is the default.
+/// The end of a drain, at whichever comes first; the default is no end.
 #[derive(Args, Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct DrainEnd {
     /// Take it out after this time: `30s`, `10m`, `2h` or `1d`.
@@ -164,13 +165,13 @@ pub struct DrainEnd {
     pub until_empty: bool,
 }
 
-/// The clients that `ctl block` is for.
+/// The clients of `ctl block`.
 #[derive(Args, Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Block {
     /// The clients: an address, or a prefix such as `198.51.100.0/24`.
     #[serde(default)]
     pub prefix: String,
-    /// For how long: `30s`, `10m`, `2h` or `1d`.
+    /// The duration: `30s`, `10m`, `2h` or `1d`.
     #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
     #[serde(default, deserialize_with = "time")]
     pub for_s: Option<u64>,
@@ -183,7 +184,7 @@ impl Request {
     /// An argument is missing or wrong.
     pub fn read(request: &hotloop_ops::Request) -> Result<Self, String> {
         let hotloop_ops::Request { command, arguments } = request;
-        // A command that takes nothing ignores its arguments.
+        // A command without arguments ignores any that are given.
         if let Ok(request) = serde_json::from_value(json!({ "command": command })) {
             return Ok(request);
         }

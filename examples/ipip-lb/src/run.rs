@@ -144,7 +144,7 @@ fn files_of(inherited: &mut Option<Inherited>) -> Option<&mut HashMap<String, Ow
     inherited.as_mut().map(|inherited| &mut inherited.interfaces)
 }
 
-/// The balancer as a node of its store, where it has one, of which `stored` is in force.
+/// The balancer as a node of its store, if it has one; `stored` is in force.
 fn store(
     args: &Run,
     config: &Config,

@@ -1,4 +1,5 @@
-//! Where a configuration comes from: a file, the store that it names, and arguments that override it.
+//! The source of a configuration: a file, the store that it names, and arguments that override
+//! both.
 
 use crate::config::{CORES_MAX, Config, DeploymentKind};
 use crate::failure::BadInput;
@@ -24,7 +25,7 @@ pub struct ConfigSource {
     pub workers: Option<u32>,
 }
 
-/// What `--deployment` takes.
+/// The choices of `--deployment`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Deployment {
     /// Each worker receives, balances and sends.
@@ -40,19 +41,20 @@ impl ConfigSource {
         Self { config: path, deployment: None, dispatchers: None, workers: None }
     }
 
-    /// The configuration in the file named, with what the arguments override. Where it names a store,
-    /// what all nodes share comes from there, or from the node's copy of it.
+    /// The configuration in the file, with the arguments' overrides. If the file names a store, the
+    /// part that all nodes share comes from there, or from the node's copy of it.
     ///
     /// # Errors
-    /// Whatever is wrong with the configuration, and that there is neither a store nor a copy.
+    /// If the configuration is invalid, or there is neither a store nor a copy.
     pub fn configuration(&self) -> Result<Config, BadInput> {
         self.start(Patience::None).map(|(config, _)| config)
     }
 
-    /// As [`configuration`](Self::configuration), with what was in the store where one is named.
+    /// Like [`configuration`](Self::configuration), with the store's part if the file names a
+    /// store.
     ///
     /// # Errors
-    /// Whatever is wrong with the configuration; and, without patience, that there is none.
+    /// If the configuration is invalid; without patience, also if there is none.
     pub fn start(&self, patience: Patience) -> Result<(Config, Option<Stored>), BadInput> {
         let (file, text) = self.text()?;
         let (config, stored) = match Config::store_of(&file, &text)? {
@@ -65,10 +67,10 @@ impl ConfigSource {
         Ok((self.overridden(config), stored))
     }
 
-    /// The configuration that the file named makes together with what is in a store.
+    /// The configuration of the file together with a store's part.
     ///
     /// # Errors
-    /// Whatever is wrong with it.
+    /// If the configuration is invalid.
     pub fn configuration_with(&self, stored: Option<&Stored>) -> Result<Config, BadInput> {
         let (file, text) = self.text()?;
         let config = match stored {

@@ -132,7 +132,7 @@ fn write_limits(f: &mut Formatter<'_>, limits: &Limits) -> fmt::Result {
     Ok(())
 }
 
-/// Size of Maglev tables from which there is a note about it, in bytes.
+/// Minimum size of Maglev tables for a note about it, in bytes.
 const MAGLEV_BYTES_NOTED: usize = 1 << 30;
 
 fn write_memory(

@@ -1,4 +1,4 @@
-//! How people read what a balancer answers.
+//! The text form of a balancer's answers.
 
 use hotloop_ops::{Table, status_text};
 use serde_json::Value;
@@ -17,7 +17,7 @@ const SERVICE_COLUMNS: [&str; 10] = [
     "packets",
 ];
 
-/// The services.
+/// The rows of the services.
 pub fn services_text(rows: &Value) -> String {
     let mut text = table(rows, &SERVICE_COLUMNS);
     for row in rows.as_array().into_iter().flatten().filter(|row| !row["held_s"].is_null()) {
@@ -32,7 +32,7 @@ fn held_text(vip: &Value, left_s: &Value) -> String {
     format!("{}: held for {} s, as it was withdrawn", cell(vip), cell(left_s))
 }
 
-/// What is said of an answer, and more where that is of a change that a restart would undo.
+/// The text, with a warning if a restart would undo the change.
 pub fn with_warning(text: String, answer: &Value) -> String {
     match answer["unsaved"].as_str() {
         Some(why) => {
@@ -70,7 +70,7 @@ pub fn weighed_text(backend: &str, weight: u32, answer: &Value) -> String {
     format!("{backend} has weight {weight} in {}", counted(&answer["changed"], "service"))
 }
 
-/// When a backend that is drained is removed, as the end of a sentence.
+/// The planned removal of a drained backend, as the end of a sentence.
 fn removal_text(draining: &Value) -> String {
     let time = draining["left_s"].as_u64().map(|seconds| format!("in {seconds} s"));
     let empty = (draining["until_empty"] == true).then(|| "once it has no connections".to_owned());
@@ -78,12 +78,12 @@ fn removal_text(draining: &Value) -> String {
     if when.is_empty() { String::new() } else { format!(", and is removed {}", when.join(", or ")) }
 }
 
-/// So many of what the noun names.
+/// A count with its noun.
 fn counted(count: &Value, noun: &str) -> String {
     format!("{} {noun}{}", cell(count), if count.as_u64() == Some(1) { "" } else { "s" })
 }
 
-/// The backends. Weights that are not the configuration's are shown with those that are.
+/// The rows of the backends. Weights other than the configuration's are shown with the latter.
 pub fn backends_text(rows: &Value) -> String {
     let mut rows = rows.clone();
     for row in rows.as_array_mut().into_iter().flatten() {
@@ -115,7 +115,7 @@ pub fn backends_text(rows: &Value) -> String {
     text
 }
 
-/// A backend of which this node finds something else than counts.
+/// A backend on which this node's findings differ from the verdict.
 fn difference_text(row: &Value) -> String {
     let health = &row["health"];
     let (state, here) = match health["is_up_here"] == true {
@@ -187,7 +187,7 @@ fn peers_text(answer: &Value) -> String {
     text
 }
 
-/// A line that says in how many days or hours this node's certificate ends.
+/// A line with the remaining time of this node's certificate.
 fn certificate_text(not_after: &Value) -> String {
     let Some(not_after) = not_after.as_u64() else { return String::new() };
     // A clock that is not set shows the epoch.
@@ -213,7 +213,7 @@ pub fn leaving_text(answer: &Value) -> String {
     format!("{withdrawn}\nthe program ends {}: {left} now", leave_text(&answer["leaving"]))
 }
 
-/// When a balancer that leaves ends.
+/// The end of a balancer that leaves.
 fn leave_text(leaving: &Value) -> String {
     let time = leaving["left_s"].as_u64().map(|seconds| format!("in {seconds} s, or "));
     format!("{}once no connection is left", time.unwrap_or_default())
@@ -297,7 +297,7 @@ pub fn overview_text(overview: &Value) -> String {
     text
 }
 
-/// Which nodes' health checks count, where several may.
+/// The nodes whose health checks count, if there may be several.
 fn health_text(health: &Value) -> String {
     if health.is_null() {
         return String::new();
@@ -313,7 +313,7 @@ fn health_text(health: &Value) -> String {
     format!("health: {needed}; this node finds {} down\n", cell(&health["down_here"]))
 }
 
-/// The store that the configuration comes from: nothing where it comes from none.
+/// The store of the configuration; empty without a store.
 fn store_text(store: &Value) -> String {
     if store.is_null() {
         return String::new();
