@@ -67,7 +67,7 @@ pub fn bench(bench: &mut Bench) -> Result<(), String> {
 fn mpps(deployment: &str, flow_count: u32) -> Result<f64, String> {
     let config = configuration((10, BACKEND_COUNT), flow_count + flow_count / 16, deployment);
     let made = NetworkFunction::new(&config, egresses());
-    let (function, steering) = made.map_err(|error| error.to_string())?;
+    let (function, handles) = made.map_err(|error| error.to_string())?;
     let packets = Loop::new(BUFFER_COUNT, Writer::new(10));
     let graph = function.graph(
         |core| packets.source(core),
@@ -76,7 +76,7 @@ fn mpps(deployment: &str, flow_count: u32) -> Result<f64, String> {
     let plan = Engine::plan(graph, config.engine.deployment()).map_err(|it| it.to_string())?;
     let mut measured = Err("nothing was measured".to_owned());
     let run = plan.run(|control| {
-        measured = observe(control, &packets.dial(), &steering.counts[0], flow_count);
+        measured = observe(control, &packets.dial(), &handles.counts[0], flow_count);
     });
     run.map_err(|error| error.to_string())?;
     measured

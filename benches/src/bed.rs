@@ -13,7 +13,7 @@ use hotloop_balancer::services::ServiceTable;
 use hotloop_measure::contest::Bursts;
 use ipip_lb::config::{CONNECTIONS_MAX, Config};
 use ipip_lb::control::JOURNAL_MAX;
-use ipip_lb::network_function::{NetworkFunction, Steering};
+use ipip_lb::network_function::{ControlHandles, NetworkFunction};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -118,8 +118,8 @@ impl Bed {
     /// If it can't be made, or does not enter all connections.
     pub fn balancer(setup: &Setup) -> Result<Self, String> {
         let made = NetworkFunction::new(&setup.configuration(), egresses());
-        let (function, steering) = made.map_err(|error| error.to_string())?;
-        Self::of(setup, function, &steering)
+        let (function, handles) = made.map_err(|error| error.to_string())?;
+        Self::of(setup, function, &handles)
     }
 
     /// A balancer with this configuration that shares its exceptions with other nodes, and the
@@ -130,14 +130,18 @@ impl Bed {
     pub fn sharing(
         setup: &Setup,
         config: &Config,
-    ) -> Result<(Self, Steering, Asker<Exchange, Exchange>), String> {
+    ) -> Result<(Self, ControlHandles, Asker<Exchange, Exchange>), String> {
         let made = NetworkFunction::new(config, egresses());
-        let (function, steering) = made.map_err(|error| error.to_string())?;
+        let (function, handles) = made.map_err(|error| error.to_string())?;
         let (function, asker) = function.sharing(JOURNAL_MAX);
-        Ok((Self::of(setup, function, &steering)?, steering, asker))
+        Ok((Self::of(setup, function, &handles)?, handles, asker))
     }
 
-    fn of(setup: &Setup, function: NetworkFunction, steering: &Steering) -> Result<Self, String> {
+    fn of(
+        setup: &Setup,
+        function: NetworkFunction,
+        handles: &ControlHandles,
+    ) -> Result<Self, String> {
         let Setup { service_count, flow_count, connections_max, .. } = *setup;
         // A graph borrows the network function, and lives as long as the process.
         let function = &*Box::leak(Box::new(function));
@@ -147,8 +151,8 @@ impl Bed {
             |core| Ok::<_, Error>(outlets([(Route(0), packets.sink(core)?)])),
         );
         let mut bed = Self::new(graph, packets)?;
-        bed.counts = Some(Arc::clone(&steering.counts));
-        bed.services = Some(Arc::clone(&steering.services));
+        bed.counts = Some(Arc::clone(&handles.counts));
+        bed.services = Some(Arc::clone(&handles.services));
         bed.enter(flow_count, connections_max)?;
         bed.hit(flow_count);
         Ok(bed)

@@ -60,8 +60,8 @@ fn balance(requests: &Receiver<Request>, answers: &Sender<Answer>) {
     let source = ConfigSource::file(folder.path().join("lb.toml"));
     std::fs::write(&source.config, CONFIG).expect("a file in that folder");
     let config = source.configuration().expect("a configuration that is sound");
-    let (function, steering) = NetworkFunction::new(&config, egresses()).expect("memory");
-    let mut operator = control::Control::start(source, config, steering).expect("threads");
+    let (function, handles) = NetworkFunction::new(&config, egresses()).expect("memory");
+    let mut operator = control::Control::start(source, config, handles).expect("threads");
     let graph = function.graph(
         |_| Ok::<_, Error>(Nothing),
         |_| Ok::<_, Error>(outlets::<Route, _>([(Route(0), Nothing)])),

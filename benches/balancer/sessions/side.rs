@@ -30,16 +30,16 @@ impl Side {
     pub fn new(setup: &Setup, core: CoreId, prepare_ms_max: u32) -> Result<Self, String> {
         let nodes = Nodes::new(prepare_ms_max)?;
         let config = nodes.of_node(setup.configuration());
-        let (bed, mut steering, asker) = Bed::sharing(setup, &config)?;
+        let (bed, mut handles, asker) = Bed::sharing(setup, &config)?;
         let mut drained = config.clone();
         for service in &mut drained.services {
             service.backends[0].weight = 0;
         }
-        let drained = steering.builder.build(&drained.spec(), &Standing::default());
+        let drained = handles.builder.build(&drained.spec(), &Standing::default());
         let drained = Arc::new(drained.map_err(|error| error.to_string())?);
-        let tables = [Arc::clone(&steering.services), drained];
+        let tables = [Arc::clone(&handles.services), drained];
         let control =
-            Control::start(core, &config, (steering.publisher, asker), Arc::clone(&tables[0]))?;
+            Control::start(core, &config, (handles.publisher, asker), Arc::clone(&tables[0]))?;
         let flow_count = setup.flow_count;
         let mut side = Self { bed, control, peer: None, core, nodes, config, flow_count, tables };
         side.start_peer()?;

@@ -2,9 +2,9 @@
 
 use crate::ctl::Ctl;
 use crate::failure::BadInput;
-use crate::guard::GuardVips;
 use crate::source::ConfigSource;
 use crate::store::Cluster;
+use crate::vip_guard::GuardVips;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hotloop_ops::{
     ControlArgs, DeviceArgs, LogArgs, MetricsArgs, ReportFormat, StallArgs, seconds,

@@ -70,7 +70,7 @@ mod dropped;
 pub mod exception;
 pub mod exception_mover;
 pub mod failure;
-pub mod guard;
+
 pub mod health;
 mod hugepages;
 pub mod network_function;
@@ -85,3 +85,4 @@ pub mod run;
 pub mod source;
 pub mod store;
 pub mod until;
+pub mod vip_guard;

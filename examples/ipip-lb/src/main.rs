@@ -11,9 +11,9 @@ use hotloop_ops::{Hangup, print, print_in_time};
 use ipip_lb::check::Understood;
 use ipip_lb::cli::{Cli, Command, Common, Parsed};
 use ipip_lb::failure::Failure;
-use ipip_lb::guard;
 use ipip_lb::replay::replay;
 use ipip_lb::run::run;
+use ipip_lb::vip_guard;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -58,7 +58,7 @@ fn act(parsed: &Parsed) -> Result<ExitCode, Failure> {
         Parsed::Cli(Cli { command: Command::Keygen }) => keygen()?,
         Parsed::Cli(Cli { command: Command::Ctl(ctl) }) => return Ok(ctl.ask()),
         Parsed::Cli(Cli { command: Command::Cluster(cluster) }) => cluster.act()?,
-        Parsed::Cli(Cli { command: Command::GuardVips(args) }) => guard::be(args)?,
+        Parsed::Cli(Cli { command: Command::GuardVips(args) }) => vip_guard::run_guard(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

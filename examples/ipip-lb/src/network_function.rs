@@ -55,7 +55,7 @@ pub struct NetworkFunction {
 
 /// Control's handles of a balancer, for changing it while it runs.
 #[derive(Debug)]
-pub struct Steering {
+pub struct ControlHandles {
     /// Builds service tables.
     pub builder: Builder,
     /// Publishes the tables to the workers.
@@ -76,7 +76,7 @@ impl NetworkFunction {
     ///
     /// # Errors
     /// If there are more backends than a balancer can have.
-    pub fn new(config: &Config, egresses: Egresses) -> Result<(Self, Steering), Error> {
+    pub fn new(config: &Config, egresses: Egresses) -> Result<(Self, ControlHandles), Error> {
         Self::standing(config, egresses, &Standing::default())
     }
 
@@ -89,7 +89,7 @@ impl NetworkFunction {
         config: &Config,
         egresses: Egresses,
         standing: &Standing,
-    ) -> Result<(Self, Steering), Error> {
+    ) -> Result<(Self, ControlHandles), Error> {
         Self::built(config, egresses, standing, Builder::new(&config.services))
     }
 
@@ -120,7 +120,7 @@ impl NetworkFunction {
         egresses: Egresses,
         standing: &Standing,
         mut builder: Builder,
-    ) -> Result<(Self, Steering), Error> {
+    ) -> Result<(Self, ControlHandles), Error> {
         let services = Arc::new(builder.build(&config.spec(), standing)?);
         let deployment = config.engine.deployment();
         let slot_capacity = builder.slot_capacity();
@@ -149,7 +149,7 @@ impl NetworkFunction {
             vlans: config.ports.iter().map(|port| port.vlan).collect(),
             order: None,
         };
-        Ok((function, Steering { builder, publisher, services, asker, wire, counts }))
+        Ok((function, ControlHandles { builder, publisher, services, asker, wire, counts }))
     }
 
     /// Sets the properties of the receiving ports; without them, all frames are for the balancer,

@@ -4,7 +4,7 @@
 //! A variant is a command of `ctl`, with its explanation and its arguments. Its name and its fields
 //! are also those of the JSON on the socket, `{"command": "drain", "arguments": {"backend":
 //! "10.0.0.1"}}`. [`ctl`](crate::ctl) writes this JSON, [`control`](crate::control) reads it, and
-//! operators' changes are [saved](crate::replace::standing) in the same types. This module depends
+//! operators' changes are [saved](crate::replace::saved_overrides) in the same types. This module depends
 //! on neither.
 //!
 //! An argument may be missing if it is optional or a text, and unknown arguments are ignored, so

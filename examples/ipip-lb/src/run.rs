@@ -7,17 +7,17 @@ use crate::config::{self, Config, ConfigError};
 use crate::control::{ConfigStore, Control, Handover, JOURNAL_MAX, Keeper, Node, operator_file};
 use crate::exception::{self, KernelInterface};
 use crate::failure::{BadInput, Failure, unless_ended};
-use crate::guard::Guard;
 use crate::hugepages::{self, CheckedQueue};
 use crate::network_function::NetworkFunction;
 use crate::next_hops::{self, NextHopWatch};
 use crate::outcome::Outcome;
 use crate::port_hops::PortHops;
 use crate::replace::gate::{Gate, Gated};
+use crate::replace::handed_over::HandedOver;
 use crate::replace::inheritance::Inherited;
-use crate::replace::left::Left;
 use crate::replace::predecessor::take_over;
 use crate::store::Patience;
+use crate::vip_guard::Guard;
 use hotloop::dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port};
 use hotloop::engine::{Engine, Graph, Waited, outlets, sources};
 use hotloop::packet::PacketBuf;
@@ -62,7 +62,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
 }
 
 /// Like [`run`], and closes everything. If another program takes over, returns the state for it.
-fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
+fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     let (config, stored) = unless_ended(args.common.source.start(Patience::Endless))?;
     let notes = Understood(&config).notes();
     hugepages::check_arguments(&args.eal, &config)?;
@@ -72,10 +72,10 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     let mut inherited = args.replace.then(|| take_over(&args.control, &config)).transpose()?;
     let gate = Gate::new(inherited.is_none());
     let kept = || operator_file::load(&config, stored.as_ref(), SystemTime::now());
-    let standings = inherited.as_ref().map_or_else(kept, |it| Ok(it.standings.clone()))?;
+    let saved = inherited.as_ref().map_or_else(kept, |it| Ok(it.saved.clone()))?;
     let ports = open_ports(eal, &config, args)?;
-    let standing = standings.overrides(&config).standing(&config);
-    let (function, steering) = NetworkFunction::standing(&config, egresses(&ports), &standing)
+    let standing = saved.overrides(&config).standing(&config);
+    let (function, handles) = NetworkFunction::standing(&config, egresses(&ports), &standing)
         .map_err(|error| BadInput::new(error.to_string()))?;
     let all: Vec<_> = ports.iter().map(|(_, port)| port).collect();
     let interfaces = exception::open(eal, &config, &all, files_of(&mut inherited))?;
@@ -97,10 +97,10 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     let files = files_of(&mut inherited);
     let (vips, announcer) = announce::open(eal, &config, guard, files)?.unzip();
     let watching = watching(args, stall_max, announcer.as_ref());
-    let operator = Control::start(args.common.source.clone(), config.clone(), steering)?;
+    let operator = Control::start(args.common.source.clone(), config.clone(), handles)?;
     let operator = operator.announcing(announcer).watching(watch, hops);
     let operator = operator.with_store(store(args, &config, stored)?).with_cluster(node);
-    let operator = operator.keeping(Keeper::start(&config)?).going_by(&standings);
+    let operator = operator.keeping(Keeper::start(&config)?).going_by(&saved);
     let mut operator = operator.handing_over(handover).inheriting(inherited.as_mut());
     let receive = |core: &Core| {
         let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);
@@ -129,7 +129,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     } else {
         running.run(function.graph(receive, send), &mut operator, socket.as_mut())
     }?;
-    let left = operator.let_go().map(|left| Left::new(left, interfaces, vips));
+    let left = operator.let_go().map(|left| HandedOver::new(left, interfaces, vips));
     Ok((outcome, left.transpose()?))
 }
 

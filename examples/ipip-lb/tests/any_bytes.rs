@@ -262,12 +262,12 @@ fn run(deployment: Deployment, frame_count: u64, ring_capacity: usize, has_first
     let more = if has_first_aid { FIRST_AID } else { "" };
     let mut config = Config::parse("lb.toml", &format!("{CONFIG}{more}")).unwrap();
     config.engine.workers = deployment.cores_in(1);
-    let (function, mut steering) = NetworkFunction::new(&config, egresses()).unwrap();
+    let (function, mut handles) = NetworkFunction::new(&config, egresses()).unwrap();
     if has_first_aid {
         let blocked = Some(Arc::new(Blocks::new([BLOCKED.parse().unwrap()])));
         let standing = Standing { blocked, ..Standing::default() };
-        let table = steering.builder.build(&config.spec(), &standing).unwrap();
-        steering.publisher.publish(Arc::new(table));
+        let table = handles.builder.build(&config.spec(), &standing).unwrap();
+        handles.publisher.publish(Arc::new(table));
     }
     let receivers = deployment.cores_in(0) as u64;
     let left = Left::default();

@@ -19,9 +19,9 @@ use hotloop_tests::{Program, wait_until};
 use ipip_lb::announce::{Announcer, VipInterface};
 use ipip_lb::config::Config;
 use ipip_lb::control::Control;
-use ipip_lb::guard::Guard;
 use ipip_lb::network_function::NetworkFunction;
 use ipip_lb::source::ConfigSource;
+use ipip_lb::vip_guard::Guard;
 use namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, routes, threads, while_stopped};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -163,10 +163,10 @@ fn balance(path: PathBuf) {
     let mac = MacAddress::new([2, 0, 0, 0, 0, 1]);
     let egress = Egress { route: Route(0), source: mac, destination: mac };
     let egresses = Egresses { clients: egress, backends: egress };
-    let (function, steering) = NetworkFunction::new(&config, egresses).unwrap();
+    let (function, handles) = NetworkFunction::new(&config, egresses).unwrap();
     let source = ConfigSource::file(path);
     let deployment = config.engine.deployment();
-    let operator = Control::start(source, config, steering).unwrap();
+    let operator = Control::start(source, config, handles).unwrap();
     let mut operator = operator.announcing(Some(announcer));
     let loops = Arc::new(AtomicBool::new(false));
     let graph = function.graph(

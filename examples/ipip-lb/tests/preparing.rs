@@ -130,13 +130,13 @@ fn run(script: impl Fn(&mut Balancer<'_>, &dyn Fn() -> Peer, &Path)) {
     let mac = MacAddress::new([2, 0, 0, 0, 0, 1]);
     let egress = Egress { route: Route(0), source: mac, destination: mac };
     let egresses = Egresses { clients: egress, backends: egress };
-    let (function, steering) = NetworkFunction::new(&config, egresses).unwrap();
+    let (function, handles) = NetworkFunction::new(&config, egresses).unwrap();
     let (function, asker) = function.sharing(JOURNAL_MAX);
     let cluster = config.cluster.clone().unwrap();
     let node = Node::start((&cluster, &config.balancer), asker, 1).unwrap();
     let source = ConfigSource { workers: Some(1), ..ConfigSource::file(path) };
     let operator =
-        Control::start(source, config.clone(), steering).unwrap().with_cluster(Some(node));
+        Control::start(source, config.clone(), handles).unwrap().with_cluster(Some(node));
     let port = MemoryPort::new("up");
     let graph = function.graph(
         |core: &Core| Ok(sources([port.rx_queue(core)?])),

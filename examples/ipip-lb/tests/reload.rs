@@ -15,7 +15,7 @@ use hotloop::testing::{Frame, MemoryPort, PacketPool, PooledPacket, PortConfig, 
 use hotloop_balancer::balance::Route;
 use hotloop_balancer::services::Standing;
 use ipip_lb::config::Config;
-use ipip_lb::network_function::{NetworkFunction, Steering};
+use ipip_lb::network_function::{ControlHandles, NetworkFunction};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -191,7 +191,7 @@ impl Sink for Check<'_> {
 /// have left.
 fn reload_all(
     control: &hotloop::engine::Control<'_>,
-    steering: &mut Steering,
+    handles: &mut ControlHandles,
     versions: &Versions,
     progress: &Progress,
 ) {
@@ -205,13 +205,13 @@ fn reload_all(
     };
     wait_for_packets();
     for config in &versions.configs[1..] {
-        let services = steering.builder.build(&config.spec(), &Standing::default()).unwrap();
-        steering.publisher.publish(Arc::new(services));
-        while !steering.publisher.collect() {
+        let services = handles.builder.build(&config.spec(), &Standing::default()).unwrap();
+        handles.publisher.publish(Arc::new(services));
+        while !handles.publisher.collect() {
             wait();
         }
-        for slot in steering.builder.settle() {
-            steering.counts.iter().for_each(|counts| counts.clear(slot as usize));
+        for slot in handles.builder.settle() {
+            handles.counts.iter().for_each(|counts| counts.clear(slot as usize));
         }
         wait_for_packets();
     }
@@ -221,7 +221,7 @@ fn reload_all(
 fn run(deployment: Deployment, versions: &Versions) -> Report {
     let mut config = versions.configs[0].clone();
     config.engine.workers = deployment.cores_in(1);
-    let (function, mut steering) = NetworkFunction::new(&config, egresses()).unwrap();
+    let (function, mut handles) = NetworkFunction::new(&config, egresses()).unwrap();
     let port = MemoryPort::with_config(
         "clients",
         PortConfig {
@@ -247,7 +247,7 @@ fn run(deployment: Deployment, versions: &Versions) -> Report {
     );
     let plan = Engine::plan(graph, deployment).unwrap();
     let report = plan.run(|control| {
-        reload_all(control, &mut steering, versions, &progress);
+        reload_all(control, &mut handles, versions, &progress);
         if versions.configs.len() == 1 {
             while progress.checked.load(Relaxed) < PACKETS_BETWEEN * RELOADS as u64 {
                 assert_eq!(control.wait_for(Duration::from_millis(1)), Waited::Elapsed);

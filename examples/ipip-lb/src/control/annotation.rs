@@ -1,4 +1,4 @@
-//! Notes that captures add to packets: the backend that a packet goes to.
+//! CaptureNotes that captures add to packets: the backend that a packet goes to.
 //!
 //! Threads of captures read the service table here; no worker takes part.
 
@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The service table in use, for the threads of captures.
 #[derive(Clone, Debug)]
-pub struct Notes(Arc<Mutex<Arc<ServiceTable>>>);
+pub struct CaptureNotes(Arc<Mutex<Arc<ServiceTable>>>);
 
-impl Notes {
+impl CaptureNotes {
     pub fn new(table: &Arc<ServiceTable>) -> Self {
         Self(Arc::new(Mutex::new(Arc::clone(table))))
     }

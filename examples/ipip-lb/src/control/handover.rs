@@ -15,7 +15,7 @@ use crate::exception_mover::Exceptions;
 use crate::replace::gate::Gate;
 use crate::replace::inheritance::{Inheritance, Inherited};
 use crate::replace::machine_time;
-use crate::replace::standing::Standings;
+use crate::replace::saved_overrides::SavedOverrides;
 use crate::replace::successor::Successor;
 use crate::request::Candidate;
 use hotloop::engine::Asker;
@@ -259,15 +259,15 @@ impl Control {
     pub fn let_go(mut self) -> Option<(Successor, Inheritance)> {
         let (successor, closed) =
             self.presence.handover.successor.take().zip(self.presence.handover.closed)?;
-        let (standings, neighbours) = (self.standings(), self.port_hops.known());
+        let (saved, neighbours) = (self.saved_overrides(), self.port_hops.known());
         self.presence.announcer.take().into_iter().for_each(Announcer::leave);
-        Some((successor, Inheritance { closed, interfaces: Vec::new(), neighbours, standings }))
+        Some((successor, Inheritance { closed, interfaces: Vec::new(), neighbours, saved }))
     }
 
     /// The changes by operators and health checks.
-    fn standings(&self) -> Standings {
-        Standings {
-            down: Standings::down_of(&self.members.overrides, &self.publisher.config),
+    fn saved_overrides(&self) -> SavedOverrides {
+        SavedOverrides {
+            down: SavedOverrides::down_of(&self.members.overrides, &self.publisher.config),
             is_withdrawn: self.presence.announcer.as_ref().is_some_and(Announcer::is_withdrawn),
             ..self.members.set_by_operators()
         }
@@ -276,20 +276,19 @@ impl Control {
     /// Restores the changes left by a predecessor or an earlier run. The service table in use is
     /// already built with them.
     #[must_use]
-    pub fn going_by(mut self, standings: &Standings) -> Self {
-        self.members.overrides = standings.overrides(&self.publisher.config).into();
+    pub fn going_by(mut self, saved: &SavedOverrides) -> Self {
+        self.members.overrides = saved.overrides(&self.publisher.config).into();
         self.members.probes.take_down(self.members.overrides.down.clone());
         self.members.findings.begin_with(self.members.overrides.down.clone());
         let now = Instant::now();
-        for (name, end) in &standings.drains {
+        for (name, end) in &saved.drains {
             if let Some(until) = end.until(now) {
                 self.members.drains.plan(name.clone(), until, now);
             }
         }
         // Workers already have the blocks.
-        standings.blocks.iter().for_each(|block| drop(self.members.block(block)));
-        if let Some(announcer) = self.presence.announcer.as_mut().filter(|_| standings.is_withdrawn)
-        {
+        saved.blocks.iter().for_each(|block| drop(self.members.block(block)));
+        if let Some(announcer) = self.presence.announcer.as_mut().filter(|_| saved.is_withdrawn) {
             announcer.withdraw();
         }
         self

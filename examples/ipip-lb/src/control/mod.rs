@@ -61,13 +61,13 @@ use crate::config::Config;
 use crate::dropped::Dropped;
 use crate::failure::Failure;
 use crate::health::Probes;
-use crate::network_function::Steering;
+use crate::network_function::ControlHandles;
 use crate::next_hops::NextHopWatch;
 use crate::port_hops::PortHops;
 use crate::replace::inheritance::Inherited;
 use crate::request::Request;
 use crate::source::ConfigSource;
-use annotation::Notes;
+use annotation::CaptureNotes;
 use cluster_link::ClusterLink;
 use hotloop::engine;
 use hotloop_balancer::counts::{RemovedCounts, Summary};
@@ -94,7 +94,7 @@ pub struct Control {
     /// Messages on packets that workers drop.
     dropped: Dropped,
     /// The table in use, for notes in captures.
-    notes: Notes,
+    notes: CaptureNotes,
     next_hops: Option<NextHopWatch>,
     port_hops: PortHops,
     /// The source of the configuration, for messages.
@@ -110,16 +110,16 @@ impl Control {
     pub fn start(
         source: ConfigSource,
         config: Config,
-        steering: Steering,
+        handles: ControlHandles,
     ) -> Result<Self, Failure> {
-        let Steering { builder, publisher, services: table, asker, wire, counts } = steering;
+        let ControlHandles { builder, publisher, services: table, asker, wire, counts } = handles;
         let (sender, changes) = mpsc::channel();
         let failed = |error: std::io::Error| Failure::Run(format!("health checks: {error}"));
         let probes = Probes::start_with(sender, wire).map_err(failed)?;
         let hangup = Hangup::watch().map_err(|error| Failure::Run(format!("SIGHUP: {error}")))?;
         let publication = Publication::start(source.clone(), builder);
         let questions = Questions::new(asker, counts.len());
-        let notes = Notes::new(&table);
+        let notes = CaptureNotes::new(&table);
         let publisher = Publisher {
             config: Arc::new(config),
             table,

@@ -8,7 +8,7 @@
 use crate::config::Config;
 use crate::failure::BadInput;
 use crate::replace::digest;
-use crate::replace::standing::Standings;
+use crate::replace::saved_overrides::SavedOverrides;
 use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::services::TargetName;
 use hotloop_cluster::file::read as read_file;
@@ -31,7 +31,7 @@ const BYTES_MAX: u64 = 256 << 20;
 #[derive(Debug)]
 pub struct Kept {
     /// Operators' changes, and nothing else.
-    pub standings: Standings,
+    pub saved: SavedOverrides,
     /// The configuration that was changed.
     pub config: Arc<Config>,
     /// The configuration's revision, if it comes from a store.
@@ -46,8 +46,8 @@ impl Kept {
     /// # Errors
     /// The system's error, with the file's name and a remedy.
     pub fn save(&self, path: &Path) -> Result<(), String> {
-        let Self { standings, config, revision, at } = self;
-        let saved = if *standings == Standings::default() {
+        let Self { saved, config, revision, at } = self;
+        let result = if *saved == SavedOverrides::default() {
             kept_file::delete(path)
         } else {
             let kept = json!({
@@ -55,11 +55,11 @@ impl Kept {
                 "revision": revision,
                 "digest": digest(config),
                 "at_ms": since_epoch(*at).as_millis() as u64,
-                "standings": standings.to_json(),
+                "standings": saved.to_json(),
             });
             kept_file::replace(path, &format!("{kept}\n"))
         };
-        saved.map_err(|error| {
+        result.map_err(|error| {
             let path = path.display();
             format!(
                 "{path}: cluster.operator_file: {error}; make room for a file in a folder to write to, which is tried \
@@ -78,8 +78,8 @@ pub fn load(
     config: &Config,
     stored: Option<&Stored>,
     now: SystemTime,
-) -> Result<Standings, BadInput> {
-    let Some(path) = &config.operator_file else { return Ok(Standings::default()) };
+) -> Result<SavedOverrides, BadInput> {
+    let Some(path) = &config.operator_file else { return Ok(SavedOverrides::default()) };
     let path_shown = path.display();
     let refused = |why: String| {
         BadInput::new(format!(
@@ -88,39 +88,41 @@ pub fn load(
         ))
     };
     let bytes = match read_file(path, BYTES_MAX) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Standings::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(SavedOverrides::default());
+        }
         read => read.map_err(|error| refused(error.to_string()))?,
     };
     let kept = Read::of(&bytes).map_err(refused)?;
-    let mut standings = kept.standings;
+    let mut saved = kept.saved;
     if (kept.revision, kept.digest) != (stored.map(|it| it.revision), digest(config)) {
-        let ended = Standings { blocks: Vec::new(), ..standings.clone() };
-        if ended != Standings::default() {
+        let ended = SavedOverrides { blocks: Vec::new(), ..saved.clone() };
+        if ended != SavedOverrides::default() {
             tracing::warn!(
                 "{path_shown}: {} are dropped: another configuration was in force when operators changed that",
                 counted(&ended)
             );
         }
-        standings = Standings { blocks: standings.blocks, ..Standings::default() };
+        saved = SavedOverrides { blocks: saved.blocks, ..SavedOverrides::default() };
     }
     let passed = now.duration_since(kept.at).unwrap_or_default();
-    age(&mut standings, passed).map_err(refused)?;
-    for name in drop_unknown(&mut standings, config) {
+    age(&mut saved, passed).map_err(refused)?;
+    for name in drop_unknown(&mut saved, config) {
         tracing::warn!(
             "{path_shown}: the configuration has no backend {} of {}: what is said of it is dropped",
             name.address,
             name.service
         );
     }
-    if standings != Standings::default() {
-        tracing::info!("{path_shown}: as operators have changed it: {}", counted(&standings));
+    if saved != SavedOverrides::default() {
+        tracing::info!("{path_shown}: as operators have changed it: {}", counted(&saved));
     }
-    Ok(standings)
+    Ok(saved)
 }
 
 /// The file as it was written.
 struct Read {
-    standings: Standings,
+    saved: SavedOverrides,
     revision: Option<i64>,
     digest: String,
     at: SystemTime,
@@ -140,14 +142,13 @@ impl Read {
         else {
             return Err("it lacks digest, at_ms or standings".to_owned());
         };
-        let standings = Standings::of_json(&json["standings"])?;
-        if let Some(wrong) = standings.blocks.iter().find(|it| it.prefix.parse::<Prefix>().is_err())
-        {
+        let saved = SavedOverrides::of_json(&json["standings"])?;
+        if let Some(wrong) = saved.blocks.iter().find(|it| it.prefix.parse::<Prefix>().is_err()) {
             return Err(format!("{} blocks no prefix", json!(wrong)));
         }
         Ok(Self {
             // Probes determine health again, and a started node must be announced.
-            standings: Standings { down: HashSet::new(), is_withdrawn: false, ..standings },
+            saved: SavedOverrides { down: HashSet::new(), is_withdrawn: false, ..saved },
             revision: json["revision"].as_i64(),
             digest: digest.to_owned(),
             at: SystemTime::UNIX_EPOCH + Duration::from_millis(at_ms),
@@ -161,25 +162,25 @@ fn since_epoch(time: SystemTime) -> Duration {
 
 /// Subtracts the passed time from remaining times. Blocks may have ended; a drain that has ended
 /// does so after the start.
-fn age(standings: &mut Standings, passed: Duration) -> Result<(), String> {
+fn age(saved: &mut SavedOverrides, passed: Duration) -> Result<(), String> {
     let left_s =
         |for_s: u64| Duration::from_secs(for_s).saturating_sub(passed).as_secs_f64().ceil() as u64;
-    for (_, end) in &mut standings.drains {
+    for (_, end) in &mut saved.drains {
         if end.until(Instant::now()).is_none() {
             return Err(format!("{} is no end of a drain", json!(end)));
         }
         end.for_s = end.for_s.map(|it| left_s(it).max(1));
     }
-    for block in &mut standings.blocks {
+    for block in &mut saved.blocks {
         block.for_s = block.for_s.map(left_s);
     }
-    standings.blocks.retain(|block| block.for_s != Some(0));
+    saved.blocks.retain(|block| block.for_s != Some(0));
     Ok(())
 }
 
 /// Removes backends that are not in the configuration, and returns them.
-fn drop_unknown(standings: &mut Standings, config: &Config) -> HashSet<TargetName> {
-    let Standings { weights, removed, drains, .. } = standings;
+fn drop_unknown(saved: &mut SavedOverrides, config: &Config) -> HashSet<TargetName> {
+    let SavedOverrides { weights, removed, drains, .. } = saved;
     let named = weights.keys().chain(removed.keys()).chain(drains.iter().map(|(name, _)| name));
     let mut unknown: HashSet<_> = named.cloned().collect();
     for service in &config.services {
@@ -197,8 +198,8 @@ fn drop_unknown(standings: &mut Standings, config: &Config) -> HashSet<TargetNam
 }
 
 /// The numbers of changes, for a message.
-fn counted(standings: &Standings) -> String {
-    let Standings { weights, removed, drains, blocks, .. } = standings;
+fn counted(saved: &SavedOverrides) -> String {
+    let SavedOverrides { weights, removed, drains, blocks, .. } = saved;
     let counts = [
         (weights.len(), "weights"),
         (removed.len(), "removed backends"),
@@ -224,20 +225,20 @@ mod tests {
         let config = Arc::new(config);
         let service = &config.services[0];
         let name = TargetName::new(&service.name, service.backends[0].address);
-        let standings = Standings {
+        let saved = SavedOverrides {
             weights: [(name.clone(), 7)].into(),
             drains: vec![(name.clone(), DrainEnd { for_s: Some(60), until_empty: false })],
-            ..Standings::default()
+            ..SavedOverrides::default()
         };
-        let all = Standings { down: [(name, 0)].into(), is_withdrawn: true, ..standings.clone() };
+        let all = SavedOverrides { down: [(name, 0)].into(), is_withdrawn: true, ..saved.clone() };
         let now = SystemTime::now();
         let of = Arc::clone(&config);
-        Kept { standings: all, config: of, revision: Some(3), at: now }.save(&path).unwrap();
+        Kept { saved: all, config: of, revision: Some(3), at: now }.save(&path).unwrap();
         let before = now - Duration::from_secs(3600);
         let stored = |revision| Stored { name: "a".into(), revision, text: String::new() };
         let load = |stored: Option<Stored>| load(&config, stored.as_ref(), before).unwrap();
-        assert_eq!(load(Some(stored(3))), standings);
-        assert_eq!(load(Some(stored(4))), Standings::default());
-        assert_eq!(load(None), Standings::default());
+        assert_eq!(load(Some(stored(3))), saved);
+        assert_eq!(load(Some(stored(4))), SavedOverrides::default());
+        assert_eq!(load(None), SavedOverrides::default());
     }
 }

@@ -7,15 +7,15 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// The outcome of a probe: its duration, or an error.
-type Outcome = Result<Duration, String>;
+type ProbeResult = Result<Duration, String>;
 
 /// The fault of a backend, from the outcomes of its last probes; `None` if there is none. `direct`
 /// is `None` for a backend that is not probed directly.
 pub fn verdict(
     backend: IpAddr,
     path: &TunnelPath,
-    direct: Option<&Outcome>,
-    tunnel: &Outcome,
+    direct: Option<&ProbeResult>,
+    tunnel: &ProbeResult,
 ) -> Option<String> {
     Some(match (direct, tunnel) {
         (None | Some(Ok(_)), Ok(_)) => return None,
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     fn verdict_of(direct: Option<Result<(), &str>>, tunnel: Result<(), &str>) -> String {
-        let outcome = |it: Result<(), &str>| -> Outcome {
+        let outcome = |it: Result<(), &str>| -> ProbeResult {
             it.map(|()| Duration::from_millis(1)).map_err(str::to_owned)
         };
         let path = TunnelPath {

@@ -9,7 +9,7 @@ use super::members::Members;
 use super::operator_file::Kept;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::replace::standing::Standings;
+use crate::replace::saved_overrides::SavedOverrides;
 use crate::request::DrainEnd;
 use crate::until::left_s;
 use hotloop_ops::Answerer;
@@ -132,7 +132,7 @@ impl Members {
             return;
         }
         let kept = Kept {
-            standings: self.set_by_operators(),
+            saved: self.set_by_operators(),
             config: Arc::clone(config),
             revision,
             at: SystemTime::now(),
@@ -143,18 +143,18 @@ impl Members {
     }
 
     /// Operators' changes, except a withdrawal of VIPs.
-    pub(super) fn set_by_operators(&self) -> Standings {
+    pub(super) fn set_by_operators(&self) -> SavedOverrides {
         let now = Instant::now();
         let drains = self.drains.all().map(|(name, until)| {
             let for_s = until.end.map(|end| left_s(end, now).max(1));
             (name.clone(), DrainEnd { for_s, until_empty: until.is_empty })
         });
-        Standings {
+        SavedOverrides {
             weights: self.overrides.weights.clone(),
             removed: self.overrides.removed.clone(),
             drains: drains.collect(),
             blocks: self.blocks.all(now).collect(),
-            ..Standings::default()
+            ..SavedOverrides::default()
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The state that a program passes to its successor, apart from connections.
 
-use super::standing::Standings;
+use super::saved_overrides::SavedOverrides;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop_balancer::exceptions::{Change, Record};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub struct Inheritance {
     /// wait until they are known.
     pub neighbours: Vec<(String, IpAddr, MacAddress)>,
     /// Changes by operators and health checks.
-    pub standings: Standings,
+    pub saved: SavedOverrides,
 }
 
 impl Inheritance {
@@ -33,7 +33,7 @@ impl Inheritance {
             "neighbours": self.neighbours.iter()
                 .map(|(port, address, mac)| [address.to_string(), mac.to_string(), port.clone()])
                 .collect::<Vec<_>>(),
-            "standings": self.standings.to_json(),
+            "standings": self.saved.to_json(),
         })
     }
 
@@ -54,7 +54,7 @@ impl Inheritance {
             neighbours: neighbours.filter_map(neighbour).collect(),
             closed: Duration::from_nanos(closed_ns),
             interfaces: interfaces.filter_map(Value::as_str).map(str::to_owned).collect(),
-            standings: Standings::of_json(&json["standings"])?,
+            saved: SavedOverrides::of_json(&json["standings"])?,
         })
     }
 }
@@ -65,7 +65,7 @@ pub struct Inherited {
     /// See [`Inheritance::closed`].
     pub closed: Duration,
     /// Changes by operators and health checks.
-    pub standings: Standings,
+    pub saved: SavedOverrides,
     /// See [`Inheritance::neighbours`].
     pub neighbours: Vec<(String, IpAddr, MacAddress)>,
     /// The files of the predecessor's TAP interfaces, by interface name.
@@ -84,8 +84,8 @@ impl Inherited {
         connections: Vec<(Record, Instant)>,
     ) -> Self {
         let interfaces = known.interfaces.iter().cloned().zip(files).collect();
-        let Inheritance { closed, standings, neighbours, .. } = known;
-        Self { closed, standings, neighbours, interfaces, connections }
+        let Inheritance { closed, saved, neighbours, .. } = known;
+        Self { closed, saved, neighbours, interfaces, connections }
     }
 
     /// The connections, with their times as of now.

@@ -21,11 +21,11 @@
 
 pub mod channel;
 pub mod gate;
+pub mod handed_over;
 pub mod inheritance;
-pub mod left;
 pub mod link;
 pub mod predecessor;
-pub mod standing;
+pub mod saved_overrides;
 pub mod successor;
 
 use crate::config::Config;

@@ -113,7 +113,7 @@ fn run_script(
 ) -> Report {
     let mut config = Config::parse("lb.toml", config).unwrap_or_else(|error| panic!("{error}"));
     config.engine.workers = deployment.cores_in(1);
-    let (function, steering) = NetworkFunction::new(&config, egresses()).unwrap();
+    let (function, handles) = NetworkFunction::new(&config, egresses()).unwrap();
     let mut receiving = receiving;
     for (id, port) in (0..).zip(&config.ports) {
         port.vlan.into_iter().for_each(|vlan| receiving.set_vlan(PortId::new(id), vlan));
@@ -157,7 +157,7 @@ fn run_script(
         plan.assemble().unwrap()
     };
     let mut running =
-        Running::new(assembly, ports.clone(), deployment, config, steering, exceptions);
+        Running::new(assembly, ports.clone(), deployment, config, handles, exceptions);
     script(&mut running);
     let report = running.finish();
     assert!(report.is_whole(), "{report}");

@@ -13,7 +13,7 @@ use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::{Found, Removal, TargetName};
 use ipip_lb::config::Config;
 use ipip_lb::exception_mover::{Exceptions, Pulled};
-use ipip_lb::network_function::Steering;
+use ipip_lb::network_function::ControlHandles;
 use ipip_lb::overrides::Overrides;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub struct Running<'a> {
     pub deployment: Deployment,
     pub config: Config,
     pub overrides: Overrides,
-    pub steering: Steering,
+    pub handles: ControlHandles,
     pub exceptions: Exceptions,
 }
 
@@ -40,11 +40,11 @@ impl<'a> Running<'a> {
         ports: [MemoryPort; 2],
         deployment: Deployment,
         config: Config,
-        steering: Steering,
+        handles: ControlHandles,
         exceptions: Exceptions,
     ) -> Self {
         let (now, overrides) = (Instant::from_ns(1_000_000_000), Overrides::default());
-        Self { assembly, ports, now, deployment, config, overrides, steering, exceptions }
+        Self { assembly, ports, now, deployment, config, overrides, handles, exceptions }
     }
 
     /// The taps of its cores.
@@ -135,24 +135,24 @@ impl<'a> Running<'a> {
 
     /// Takes another node's changes of its exceptions.
     pub fn import(&mut self, changes: &[Change]) {
-        assert_eq!(self.exceptions.import(&self.steering.services, changes), changes.len());
+        assert_eq!(self.exceptions.import(&self.handles.services, changes), changes.len());
         assert!(self.changes().is_empty());
     }
 
     /// Switches the workers to the current configuration and standing.
     pub fn reload(&mut self) {
         let table = self
-            .steering
+            .handles
             .builder
             .build(&self.config.spec(), &self.overrides.standing(&self.config))
             .unwrap();
         let table = Arc::new(table);
-        self.steering.services = Arc::clone(&table);
-        self.steering.publisher.publish(table);
+        self.handles.services = Arc::clone(&table);
+        self.handles.publisher.publish(table);
         self.step();
-        assert!(self.steering.publisher.collect());
-        for slot in self.steering.builder.settle() {
-            self.steering.counts.iter().for_each(|counts| counts.clear(slot as usize));
+        assert!(self.handles.publisher.collect());
+        for slot in self.handles.builder.settle() {
+            self.handles.counts.iter().for_each(|counts| counts.clear(slot as usize));
         }
     }
 
@@ -189,7 +189,7 @@ impl<'a> Running<'a> {
 
     /// The sum of a count over the workers.
     pub fn count(&self, of: impl Fn(&WorkerCounts) -> u64) -> u64 {
-        self.steering.counts.iter().map(of).sum()
+        self.handles.counts.iter().map(of).sum()
     }
 
     pub fn admitted(&self) -> u64 {
@@ -204,9 +204,9 @@ impl<'a> Running<'a> {
     fn known(&mut self, key: &FlowKey) -> Vec<Option<Connection>> {
         let mut known = Vec::new();
         for worker in 0..self.deployment.cores_in(1) {
-            self.steering.asker.ask(worker, Query::Connection(*key)).unwrap();
+            self.handles.asker.ask(worker, Query::Connection(*key)).unwrap();
             self.step();
-            match self.steering.asker.answer(worker) {
+            match self.handles.asker.answer(worker) {
                 Some(Reply::Connection(connection)) => known.push(connection),
                 other => panic!("{other:?}"),
             }
@@ -231,7 +231,7 @@ impl<'a> Running<'a> {
     /// The backend of a TCP connection.
     pub fn remembered(&mut self, client: &str, vip: &str) -> Option<String> {
         let connection = self.connection(protocol::TCP, client, vip)?;
-        match self.steering.services.target(connection.target) {
+        match self.handles.services.target(connection.target) {
             Found::Active(target) => Some(target.address().to_string()),
             Found::Removed | Found::Flushed => None,
         }
@@ -244,10 +244,10 @@ impl<'a> Running<'a> {
             let mut page = Box::new(Listing::new(Filter::default(), usize::MAX));
             while !page.is_over() {
                 page.turn_page(usize::MAX);
-                self.steering.asker.ask(worker, Query::Connections(page)).unwrap();
+                self.handles.asker.ask(worker, Query::Connections(page)).unwrap();
                 page = loop {
                     self.step();
-                    match self.steering.asker.answer(worker) {
+                    match self.handles.asker.answer(worker) {
                         Some(Reply::Connections(page)) => break page,
                         Some(other) => panic!("{other:?}"),
                         None => {}

@@ -259,9 +259,9 @@ fn turn_often(lb: &mut Running<'_>) {
 /// Checks which connections are marked as exceptions, and returns their number.
 fn exceptions(lb: &mut Running<'_>) -> usize {
     let mut count = 0;
-    let hashes = lb.steering.services.settings.hashes;
+    let hashes = lb.handles.services.settings.hashes;
     for (_, key, connection) in lb.connections() {
-        let service = lb.steering.services.service_of_flow(&key).expect("a service");
+        let service = lb.handles.services.service_of_flow(&key).expect("a service");
         let by_hash = match service.scheduler {
             Scheduler::Source => hashes.of_client(key.source()),
             _ => hashes.seed().hash(&key),

@@ -62,7 +62,7 @@ fn by_worker(lb: &mut Running<'_>, clients: std::ops::Range<u16>) -> Vec<Vec<Str
     let connections = lb.connections();
     let mut known = HashMap::new();
     for (worker, key, connection) in &connections {
-        let Found::Active(target) = lb.steering.services.target(connection.target) else {
+        let Found::Active(target) = lb.handles.services.target(connection.target) else {
             panic!("{connection:?}");
         };
         known.insert(key.source().to_string(), (*worker, target.address().to_string()));

@@ -10,13 +10,13 @@ use std::os::fd::OwnedFd;
 
 /// Everything for the program that takes over from this one.
 #[derive(Debug)]
-pub struct Left {
+pub struct HandedOver {
     successor: Successor,
     known: Inheritance,
     files: Vec<OwnedFd>,
 }
 
-impl Left {
+impl HandedOver {
     /// Collects control's state, and the interfaces, which stay with everything that they have
     /// taken over.
     ///

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Everything that exists only in memory, except connections.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Standings {
+pub struct SavedOverrides {
     /// Weights other than the configuration's.
     pub weights: HashMap<TargetName, u32>,
     /// Backends taken out of their services.
@@ -29,7 +29,7 @@ pub struct Standings {
     pub is_withdrawn: bool,
 }
 
-impl Standings {
+impl SavedOverrides {
     /// The [down backends](Self::down) of a configuration.
     #[must_use]
     pub fn down_of(overrides: &Overrides, config: &Config) -> HashSet<(TargetName, usize)> {
@@ -71,7 +71,7 @@ impl Standings {
         let rows = |key: &str| json[key].as_array().cloned().unwrap_or_default();
         let number = |value: Value| value.as_u64().ok_or_else(|| format!("{value} is no number"));
         let wrong = |error: serde_json::Error| error.to_string();
-        let mut standings = Self {
+        let mut saved = Self {
             is_withdrawn: json["is_withdrawn"].as_bool().unwrap_or(false),
             ..Self::default()
         };
@@ -79,7 +79,7 @@ impl Standings {
             let (name, weight) = target(&row)?;
             let weight = u32::try_from(number(weight)?).ok().filter(|it| *it <= WEIGHT_MAX);
             let weight = weight.ok_or_else(|| format!("{row} is a weight above {WEIGHT_MAX}"))?;
-            standings.weights.insert(name, weight);
+            saved.weights.insert(name, weight);
         }
         for row in rows("removed") {
             let (name, is_flush) = target(&row)?;
@@ -87,21 +87,21 @@ impl Standings {
                 true => Removal::Flush,
                 false => Removal::Rebalance,
             };
-            standings.removed.insert(name, removal);
+            saved.removed.insert(name, removal);
         }
         for row in rows("down") {
             let (name, way) = target(&row)?;
-            standings.down.insert((name, number(way)? as usize));
+            saved.down.insert((name, number(way)? as usize));
         }
         for row in rows("drains") {
             let (name, end) = target(&row)?;
-            standings.drains.push((name, serde_json::from_value(end).map_err(wrong)?));
+            saved.drains.push((name, serde_json::from_value(end).map_err(wrong)?));
         }
         // One that has just ended has no time left.
         for row in rows("blocks").into_iter().filter(|it| it["for_s"] != 0) {
-            standings.blocks.push(serde_json::from_value(row).map_err(wrong)?);
+            saved.blocks.push(serde_json::from_value(row).map_err(wrong)?);
         }
-        Ok(standings)
+        Ok(saved)
     }
 }
 
@@ -147,21 +147,21 @@ mod tests {
             weights: [(one.clone(), 0)].into(),
             removed: [(two.clone(), Removal::Flush)].into(),
         };
-        let down = Standings::down_of(&overrides, &config);
+        let down = SavedOverrides::down_of(&overrides, &config);
         assert_eq!(down, [(one.clone(), 0)].into());
         let (weights, removed) = (overrides.weights.clone(), overrides.removed.clone());
-        let mut standings = Standings { down, weights, removed, ..Standings::default() };
-        standings.drains.push((one, DrainEnd { for_s: Some(9), until_empty: true }));
-        standings.blocks.push(Block { prefix: "10.0.0.0/8".into(), for_s: None });
-        standings.is_withdrawn = true;
-        let read = Standings::of_json(&standings.to_json()).unwrap();
-        assert_eq!(read, standings);
+        let mut saved = SavedOverrides { down, weights, removed, ..SavedOverrides::default() };
+        saved.drains.push((one, DrainEnd { for_s: Some(9), until_empty: true }));
+        saved.blocks.push(Block { prefix: "10.0.0.0/8".into(), for_s: None });
+        saved.is_withdrawn = true;
+        let read = SavedOverrides::of_json(&saved.to_json()).unwrap();
+        assert_eq!(read, saved);
         let again = read.overrides(&config);
         assert_eq!(
             (again.down, again.weights, again.removed),
             (overrides.down, overrides.weights, overrides.removed)
         );
-        assert!(Standings::of_json(&json!({ "weights": [{ "service": "web" }] })).is_err());
-        assert_eq!(Standings::of_json(&Value::Null), Ok(Standings::default()));
+        assert!(SavedOverrides::of_json(&json!({ "weights": [{ "service": "web" }] })).is_err());
+        assert_eq!(SavedOverrides::of_json(&Value::Null), Ok(SavedOverrides::default()));
     }
 }

@@ -32,7 +32,7 @@ pub struct GuardVips {
 ///
 /// # Errors
 /// If another program started it, or the kernel provides no netlink socket.
-pub fn be(args: &GuardVips) -> Result<(), Failure> {
+pub fn run_guard(args: &GuardVips) -> Result<(), Failure> {
     args.log.begin();
     guard_vips(args.silent_ms_max.map(Duration::from_millis))
         .map_err(|error| Failure::Run(format!("guard-vips: {error}; it is for `run` alone")))
