@@ -8,7 +8,7 @@
 //! - [`store`]: one configuration for all nodes, in etcd, which they prepare and then put in force in two phases; and
 //!   what the probes of each node find.
 //! - [`settings`]: the nodes and the store, as a configuration names them.
-//! - [`certificates`], [`mod@file`], [`kept_file`], [`random`]: files and random numbers of both.
+//! - [`random`]: random numbers of both.
 //!
 //! It may use `hotloop-balancer` for the values that nodes exchange, and knows nothing of workers, of the
 //! configuration's file or of the command line.
@@ -32,9 +32,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod certificates;
-pub mod file;
-pub mod kept_file;
 pub mod random;
 pub mod settings;
 pub mod store;

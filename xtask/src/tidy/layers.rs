@@ -36,7 +36,8 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
         &["connections"],
         &["balance", "vlan"],
     ]),
-    ("crates/cluster/src", &[&["file", "kept_file", "random", "settings"], &["certificates"], &["store", "sync"]]),
+    ("crates/cluster/src", &[&["random", "settings"], &["store", "sync"]]),
+    ("crates/files/src", &[&["file", "kept_file"], &["certificates"]]),
     ("examples/ipip-lb/src", &[
         &["dropped", "exception_mover", "failure", "until"],
         &["config", "guard", "outcome"],

@@ -18,6 +18,7 @@ const FOLDERS: &[&str] = &[
     "crates/dpdk",
     "crates/dpdk-sys",
     "crates/engine",
+    "crates/files",
     "crates/flow",
     "crates/hotloop",
     "crates/kernel",

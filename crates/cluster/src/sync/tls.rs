@@ -1,9 +1,9 @@
 //! TLS between nodes: each shows a certificate for its name, signed by an authority that both know.
 
-use crate::certificates::{authorities, why};
-use crate::file::read as read_file;
 use crate::settings::{Cluster, Security};
 use hotloop_balancer::excerpt::excerpt;
+use hotloop_files::certificates::{authorities, why};
+use hotloop_files::file::read as read_file;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{
     Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor, verify_server_name,
@@ -52,7 +52,8 @@ impl Tls {
     /// If a file can't be read, or has the wrong content; with its path.
     pub fn load(security: &Security) -> Result<Option<Self>, String> {
         let Security::Tls { certificate, key, authority } = security else { return Ok(None) };
-        let roots = Arc::new(authorities(authority)?);
+        let roots = authorities(authority).map_err(|why| format!("{}: {why}", shown(authority)))?;
+        let roots = Arc::new(roots);
         let (chain, private_key) = (chain(certificate)?, private_key(key)?);
         let files = Files { chain, key: private_key, authorities: roots.roots.clone() };
         let provider = Arc::new(ring::default_provider());

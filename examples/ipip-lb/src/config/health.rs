@@ -7,7 +7,7 @@ use super::{ConfigError, Health, HttpProbe, Probe, Trust};
 use hotloop_balancer::excerpt::excerpt;
 use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::spec::{Balancer, Ports};
-use hotloop_cluster::file::read_certificates;
+use hotloop_files::file::read_certificates;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 

@@ -3,7 +3,7 @@
 use super::document::{Origin, Section};
 use super::{Config, ConfigError, parse};
 use crate::failure::BadInput;
-use hotloop_cluster::file;
+use hotloop_files::file;
 use std::path::Path;
 use toml::de::DeTable;
 

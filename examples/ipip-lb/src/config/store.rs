@@ -2,8 +2,8 @@
 
 use super::ConfigError;
 use super::document::Section;
-use hotloop_cluster::kept_file;
 use hotloop_cluster::settings::StoreAddress;
+use hotloop_files::kept_file;
 use std::path::PathBuf;
 use std::str::FromStr;
 

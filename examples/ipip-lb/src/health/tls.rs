@@ -2,7 +2,8 @@
 //! refuse.
 
 use crate::config::Trust;
-use hotloop_cluster::certificates::{authorities, why};
+use hotloop_balancer::excerpt::excerpt;
+use hotloop_files::certificates::{authorities, why};
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
@@ -23,7 +24,10 @@ pub fn client(trust: &Trust) -> Result<Arc<ClientConfig>, String> {
         .map_err(|error| format!("TLS: {error}"))?;
     let mut config = match trust {
         Trust::CaFile(path) => {
-            builder.with_root_certificates(authorities(path)?).with_no_client_auth()
+            let roots = authorities(path);
+            let roots =
+                roots.map_err(|why| format!("{}: {why}", excerpt(&path.to_string_lossy())))?;
+            builder.with_root_certificates(roots).with_no_client_auth()
         }
         Trust::Insecure => builder
             .dangerous()

@@ -2,8 +2,8 @@
 
 use crate::config::{Config, Store};
 use crate::failure::BadInput;
-use hotloop_cluster::kept_file;
 use hotloop_cluster::store::layout::Stored;
+use hotloop_files::kept_file;
 use std::path::Path;
 
 /// The text before the revision, on the last line.

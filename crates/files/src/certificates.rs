@@ -1,7 +1,6 @@
-//! Certificates of authorities, and why TLS refuses another's.
+//! Certificates of authorities, and the reasons that TLS refuses a certificate.
 
 use crate::file::read_certificates;
-use hotloop_balancer::excerpt::excerpt;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{CertificateError, Error, RootCertStore};
@@ -11,19 +10,18 @@ use std::path::Path;
 /// Reads the certificates of authorities from a PEM file.
 ///
 /// # Errors
-/// The file can't be read, or holds no certificate, or a broken one; with its path.
+/// If the file can't be read, or holds no certificate, or a broken one. The message doesn't name the file.
 pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
-    let at = |what: String| format!("{}: {what}", excerpt(&path.to_string_lossy()));
-    let text = read_certificates(path).map_err(|error| at(error.to_string()))?;
+    let text = read_certificates(path).map_err(|error| error.to_string())?;
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate = certificate.map_err(|error| at(pem_words(error)))?;
-        store.add(certificate).map_err(|error| at(why(&error)))?;
+        let certificate = certificate.map_err(pem_words)?;
+        store.add(certificate).map_err(|error| why(&error))?;
     }
     if store.is_empty() {
-        return Err(at("has no certificate; write an authority's in PEM, which begins \
-                       -----BEGIN CERTIFICATE-----"
-            .into()));
+        return Err("has no certificate; write an authority's in PEM, which begins \
+                    -----BEGIN CERTIFICATE-----"
+            .into());
     }
     Ok(store)
 }
@@ -36,6 +34,7 @@ fn pem_words(error: rustls::pki_types::pem::Error) -> String {
 }
 
 /// Describes a TLS error for an operator.
+#[must_use]
 pub fn why(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(error) => format!("certificate: {}", certificate_words(error)),

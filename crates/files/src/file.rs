@@ -1,4 +1,4 @@
-//! Reading the files that a configuration is, or names.
+//! Files that an operator names: a configuration, or those it refers to.
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -7,11 +7,11 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Reads a regular file, up to `bytes_max` bytes of it. Opening it never waits for anybody, as opening
-/// a FIFO does.
+/// Reads a regular file, up to `bytes_max` bytes of it. Opening it never waits for another program, as
+/// opening a FIFO does.
 ///
 /// # Errors
-/// The system's, and where it is no regular file.
+/// The system's error, or an error if it isn't a regular file.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -27,13 +27,13 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// How large a file of certificates may be, in bytes: more is a mistake in its name.
+/// Maximum length of a file of certificates, in bytes: a longer one is a mistake in its name.
 const CA_FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Reads a file of certificates.
+/// Reads a file of certificates, up to 16 MiB of it.
 ///
 /// # Errors
-/// As of [`read`].
+/// Like [`read`].
 pub fn read_certificates(path: &Path) -> io::Result<Vec<u8>> {
     read(path, CA_FILE_BYTES_MAX)
 }

@@ -1,4 +1,4 @@
-//! Files that a node keeps for its next start.
+//! Files that a program keeps for its next start.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
