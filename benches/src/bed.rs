@@ -275,11 +275,6 @@ impl Bed {
         }
     }
 
-    /// Switches to no packets.
-    pub fn rest(&self) {
-        self.dial.pause();
-    }
-
     /// Lets enough time pass to end all connections except the `established_count` established
     /// ones.
     pub fn forget(&mut self, established_count: u32) {

@@ -14,7 +14,6 @@ use hotloop_benches::bed::Setup;
 use hotloop_measure::cores::Pair;
 use hotloop_measure::hugepages::Reserved;
 use hotloop_measure::instrument::come_first;
-use hotloop_measure::interrupts::Interrupts;
 use hotloop_measure::table::{Table, write};
 use rounds::{Measured, Notes, Rounds};
 use side::Side;
@@ -65,7 +64,7 @@ pub fn run(words: &[&str]) -> Result<(), String> {
         None => table.unshown.push("a worker and control on two CPUs: there is one".to_owned()),
     }
     drop(reserved);
-    table.rows = all.iter().flat_map(Measured::rows).collect();
+    table.rows = all.iter().map(Measured::row).collect();
     table.notes = page::notes(&all);
     table.print();
     for (extension, text) in [("json", table.json()), ("md", page::markdown(&all, &table))] {
@@ -92,17 +91,11 @@ fn measure(
     eprintln!("{} connections", short(setup.flow_count));
     let side = || Side::new(setup, core, prepare_ms_max(setup.flow_count));
     let notes = [Notes::new(), Notes::new()];
-    let interrupts = Interrupts::of_this_cpu()?;
-    let mut rounds = Rounds { sides: [side()?, side()?], interrupts, notes };
+    let mut rounds = Rounds { sides: [side()?, side()?], notes };
     let walks = (0..round_count).map(|round| rounds.walks(round, walk_count));
     let walks = walks.collect::<Result<_, _>>()?;
-    let [heard, heard_by_other] = rounds.sides.each_mut().map(Side::end_peer);
-    let of_changes = [heard?, heard_by_other?];
-    let less = round_count.div_ceil(4);
-    let snapshots = (0..less).map(|round| rounds.snapshot(round)).collect::<Result<_, _>>()?;
-    let [mut side, other] = rounds.sides;
-    other.finish()?;
-    let idle_s = (0..less).map(|round| side.idle_pass(round)).collect::<Result<_, _>>()?;
-    side.finish()?;
-    Ok(Measured { flow_count: setup.flow_count, walks, snapshots, idle_s, of_changes })
+    let snapshots = (0..round_count.div_ceil(4)).map(|round| rounds.snapshot(round));
+    let snapshots = snapshots.collect::<Result<_, _>>()?;
+    rounds.sides.into_iter().try_for_each(Side::finish)?;
+    Ok(Measured { flow_count: setup.flow_count, walks, snapshots })
 }

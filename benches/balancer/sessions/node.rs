@@ -9,7 +9,6 @@ use hotloop_balancer::services::ServiceTable;
 use hotloop_balancer::spec::Balancer;
 use hotloop_cluster::settings::{Cluster, ClusterPeer, Security};
 use hotloop_cluster::sync::Sync;
-use hotloop_measure::cpu_time::Thread;
 use hotloop_ops::TURN;
 use ipip_lb::config::Config;
 use ipip_lb::control;
@@ -40,7 +39,7 @@ impl Nodes {
     /// A pair of nodes at free ports of this machine. Workers walk through all connections within
     /// `prepare_ms_max`.
     pub fn new(prepare_ms_max: u32) -> Result<Self, String> {
-        let free = || TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+        let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let addresses = free().and_then(|node| Ok([node, free()?]));
         let [node, peer] = addresses.map_err(|error| format!("127.0.0.1: {error}"))?;
         let cluster = |(name, listen): (&str, SocketAddr), (other, address)| Cluster {
@@ -81,8 +80,6 @@ impl Shared {
 /// Control, on a core of its own. Ends when dropped.
 pub struct Control {
     shared: Arc<Shared>,
-    /// The threads of control and of the connection to the peer.
-    pub threads: [Thread; 2],
     thread: Option<JoinHandle<()>>,
 }
 
@@ -117,9 +114,7 @@ impl Control {
         };
         let thread = named("control", work)?;
         starts.recv().map_err(|_| "control has panicked")??;
-        // Peers have such threads, too, which start later.
-        let find = |name| Thread::find(std::process::id(), name);
-        Ok(Self { shared, threads: [find("control")?, find("sync")?], thread: Some(thread) })
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     /// Publishes this table to the worker.
@@ -137,13 +132,6 @@ impl Control {
     /// peer.
     pub fn entered(&self) -> u64 {
         self.shared.entered.load(Relaxed)
-    }
-
-    /// CPU time in nanoseconds so far, of control's thread and of the one for the connection to the
-    /// peer.
-    pub fn cpu_ns(&self) -> Result<[u64; 2], String> {
-        let [control, sync] = &self.threads;
-        Ok([control.cpu_ns()?, sync.cpu_ns()?])
     }
 }
 
@@ -192,9 +180,7 @@ pub struct Peer {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heard {
     pub claim_count: u64,
-    pub end_count: u64,
     pub bytes: u64,
-    pub snapshot_count: u64,
 }
 
 impl Peer {
@@ -224,9 +210,8 @@ fn listen(sync: &Sync, is_over: &AtomicBool) -> Heard {
     let (mut heard, mut imports) = (Heard::default(), Vec::with_capacity(IMPORTS_MAX));
     while !is_over.load(Acquire) {
         sync.take_imports(&mut imports, IMPORTS_MAX);
-        let claim_count = imports.iter().filter(|it| matches!(it, Change::Claim(_))).count();
-        heard.claim_count += claim_count as u64;
-        heard.end_count += (imports.len() - claim_count) as u64;
+        let claims = imports.iter().filter(|change| matches!(change, Change::Claim(_)));
+        heard.claim_count += claims.count() as u64;
         imports.clear();
         // The peer has no connections.
         if let Some(walk) = sync.snapshot_wanted() {
@@ -234,8 +219,7 @@ fn listen(sync: &Sync, is_over: &AtomicBool) -> Heard {
         }
         thread::sleep(TURN);
     }
-    let counts = sync.status()[0].counts;
-    Heard { bytes: counts.received_bytes, snapshot_count: counts.snapshots_received, ..heard }
+    Heard { bytes: sync.status()[0].counts.received_bytes, ..heard }
 }
 
 fn named<T: Send + 'static>(

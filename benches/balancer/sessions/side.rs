@@ -19,7 +19,6 @@ pub struct Side {
     core: CoreId,
     nodes: Nodes,
     config: Config,
-    flow_count: u32,
     /// Connections were made with the first table; in the second, one backend is drained.
     tables: [Arc<ServiceTable>; 2],
 }
@@ -40,8 +39,7 @@ impl Side {
         let tables = [Arc::clone(&handles.services), drained];
         let control =
             Control::start(core, &config, (handles.publisher, asker), Arc::clone(&tables[0]))?;
-        let flow_count = setup.flow_count;
-        let mut side = Self { bed, control, peer: None, core, nodes, config, flow_count, tables };
+        let mut side = Self { bed, control, peer: None, core, nodes, config, tables };
         side.start_peer()?;
         Ok(side)
     }
@@ -86,23 +84,6 @@ impl Side {
         };
         bed.play_while(goes_on, |_| ());
         if is_done { Ok(()) } else { Err(waited(what)) }
-    }
-
-    /// The time of a walk while no packets come.
-    pub fn idle_pass(&mut self, round: usize) -> Result<f64, String> {
-        self.bed.rest();
-        let (serial, begin) = (self.change(round), Instant::now());
-        self.play_until("the walk", |control| control.marked() == serial)?;
-        let took_s = begin.elapsed().as_secs_f64();
-        self.bed.hit(self.flow_count);
-        Ok(took_s)
-    }
-
-    /// CPU time in milliseconds since then, of control's thread and of the one for the connection
-    /// to the peer.
-    pub fn cpu_ms_since(&self, before_ns: [u64; 2]) -> Result<[f64; 2], String> {
-        let [control, sync] = self.control.cpu_ns()?;
-        Ok([control - before_ns[0], sync - before_ns[1]].map(|ns| ns as f64 / 1e6))
     }
 
     /// Ends control, and checks that all received packets were sent.

@@ -17,7 +17,6 @@ pub mod distance;
 pub mod figure;
 pub mod hugepages;
 pub mod instrument;
-pub mod interrupts;
 pub mod program;
 pub mod random;
 pub mod row;
