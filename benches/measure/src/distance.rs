@@ -172,6 +172,7 @@ pub fn kept<T>(rounds: &[(Seen, T)]) -> usize {
 /// two. Runs in a thread of its own: the calling one stays unpinned.
 fn look() -> Result<Option<(f64, [u64; 2])>, String> {
     let of_pair = |pair: Pair| {
+        // NaN is no distance.
         let trip_ns = if pair.shares_core() { f64::NAN } else { Lines::new(pair).trip_ns() };
         let multiplying_ns = pair.multiplying().map(|time| time.as_nanos() as u64);
         for (least, ns) in LEAST_NS.iter().zip(multiplying_ns) {
