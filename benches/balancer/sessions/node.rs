@@ -12,6 +12,7 @@ use hotloop_cluster::sync::Sync;
 use hotloop_ops::TURN;
 use ipip_lb::config::Config;
 use ipip_lb::control;
+use ipip_lb::exception_mover::Exceptions;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -104,7 +105,7 @@ impl Control {
             move || {
                 core_affinity::set_for_current(core);
                 let cluster = cluster.expect("it is one of a cluster");
-                let node = control::Node::start((&cluster, &balancer), asker, 1);
+                let node = control::Node::start(&cluster, &balancer, Exceptions::new(asker, 1));
                 let node = node.map_err(|error| error.to_string());
                 let _ = started.send(node.as_ref().map(|_| ()).map_err(Clone::clone));
                 if let Ok(node) = node {

@@ -173,10 +173,11 @@ impl Announcer {
     pub fn follow(
         &mut self,
         config: &Config,
-        (table, hops): (&Arc<ServiceTable>, Option<&Arc<Hops>>),
+        table: &Arc<ServiceTable>,
+        hops: Option<&Arc<Hops>>,
         allows_new: bool,
     ) {
-        let is_new = self.see(config, (table, hops));
+        let is_new = self.see(config, table, hops);
         let now = Instant::now();
         let was_late = self.guard.as_mut().is_some_and(Guard::was_late);
         let is_changed = self.hanging.turn(was_late);
@@ -216,7 +217,8 @@ impl Announcer {
     fn see(
         &mut self,
         config: &Config,
-        (table, hops): (&Arc<ServiceTable>, Option<&Arc<Hops>>),
+        table: &Arc<ServiceTable>,
+        hops: Option<&Arc<Hops>>,
     ) -> bool {
         let is_new = !self.seen.as_ref().is_some_and(|(seen_table, seen_hops)| {
             let same_hops = seen_hops.as_ref().map(Arc::as_ptr) == hops.map(Arc::as_ptr);

@@ -37,7 +37,7 @@ struct Found {
 impl Found {
     /// Logs changes: other stations that claim the address at most once in
     /// [`MESSAGE_INTERVAL_NS`](crate::dropped::MESSAGE_INTERVAL_NS), unless it `is_end` of the run.
-    fn follow(&mut self, port: &str, neighbour: Neighbour, (now, is_end): (Instant, bool)) {
+    fn follow(&mut self, port: &str, neighbour: Neighbour, now: Instant, is_end: bool) {
         let Neighbour { address, mac, is_router, .. } = neighbour;
         match self.known.replace(neighbour) {
             Some(before) if before.mac != mac => tracing::warn!(
@@ -94,7 +94,7 @@ impl PortHops {
         let Some(neighbours) = &self.neighbours else { return };
         for ((port, hop), found) in self.hops.iter().zip(&mut self.found) {
             if let Some(neighbour) = neighbours.get(hop.link(), hop.address(), now) {
-                found.follow(port, neighbour, (now, is_end));
+                found.follow(port, neighbour, now, is_end);
             }
         }
     }
@@ -225,7 +225,7 @@ mod tests {
         let mut reported = |at, count, is_end| {
             let claimed_by = Some((MacAddress::new([2, 0, 0, 0, 0, 9]), count));
             let neighbour = Neighbour { claimed_by, ..known.unwrap() };
-            hops.found[1].follow("1", neighbour, (second(at), is_end));
+            hops.found[1].follow("1", neighbour, second(at), is_end);
             hops.found[1].claim_count
         };
         assert_eq!(

@@ -17,6 +17,7 @@ use clap::{Args, Subcommand};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 /// Maximum number of connections in a listing.
@@ -203,29 +204,29 @@ impl Request {
 }
 
 fn limit<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    within(from, (1, LIMIT_MAX), || format!("give a limit from 1 to {LIMIT_MAX}"))
+    within(from, 1..=LIMIT_MAX, || format!("give a limit from 1 to {LIMIT_MAX}"))
 }
 
 fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    within(from, (1, TIME_S_MAX), || format!("for_s: give a time from 1 to {TIME_S_MAX} seconds"))
+    within(from, 1..=TIME_S_MAX, || format!("for_s: give a time from 1 to {TIME_S_MAX} seconds"))
 }
 
 fn weight<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let wrong = || format!("give a weight from 0 to {WEIGHT_MAX}");
-    let weight = within(from, (0, WEIGHT_MAX.into()), wrong)?;
+    let weight = within(from, 0..=WEIGHT_MAX.into(), wrong)?;
     weight.map(|it| it as u32).ok_or_else(|| D::Error::custom(wrong()))
 }
 
 /// A number within these bounds; `None` for null. Anything else is `wrong`.
 fn within<'de, D: Deserializer<'de>>(
     from: D,
-    (min, max): (u64, u64),
+    allowed: RangeInclusive<u64>,
     wrong: impl FnOnce() -> String,
 ) -> Result<Option<u64>, D::Error> {
     match Value::deserialize(from)? {
         Value::Null => Ok(None),
         value => {
-            let number = value.as_u64().filter(|it| (min..=max).contains(it));
+            let number = value.as_u64().filter(|number| allowed.contains(number));
             number.map(Some).ok_or_else(|| D::Error::custom(wrong()))
         }
     }

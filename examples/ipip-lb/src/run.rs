@@ -6,6 +6,7 @@ use crate::cli::Run;
 use crate::config::{self, Config, ConfigError};
 use crate::control::{ConfigStore, Control, Handover, JOURNAL_MAX, Keeper, Node, operator_file};
 use crate::exception::{self, KernelInterface};
+use crate::exception_mover::Exceptions;
 use crate::failure::{BadInput, Failure, unless_ended};
 use crate::hugepages::{self, CheckedQueue};
 use crate::network_function::NetworkFunction;
@@ -86,8 +87,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
         (!exits.is_empty()).then(|| next_hops::follow(&exits, config.engine.deployment()));
     let (by_kernel, followed) = followed.transpose()?.unzip();
     let watch = followed.map(|followed| NextHopWatch::new(followed, &config));
-    let has_vlans = receiving.has_vlans();
-    let has_kernel_routes = by_kernel.is_some();
+    let has_vlans_or_kernel_routes = receiving.has_vlans() || by_kernel.is_some();
     let function = function.receiving(receiving).by_kernel(by_kernel);
     let next_hops = next_hops_of(&config, &ports)?;
     let hops = PortHops::new(function.neighbours(), &config, &next_hops);
@@ -97,11 +97,11 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     let files = files_of(&mut inherited);
     let (vips, announcer) = announce::open(eal, &config, guard, files)?.unzip();
     let watching = watching(args, stall_max, announcer.as_ref());
-    let operator = Control::start(args.common.source.clone(), config.clone(), handles)?;
-    let operator = operator.announcing(announcer).watching(watch, hops);
-    let operator = operator.with_store(store(args, &config, stored)?).with_cluster(node);
-    let operator = operator.keeping(Keeper::start(&config)?).going_by(&saved);
-    let mut operator = operator.handing_over(handover).inheriting(inherited.as_mut());
+    let control = Control::start(args.common.source.clone(), config.clone(), handles)?;
+    let control = control.with_announcer(announcer).with_next_hops(watch, hops);
+    let control = control.with_store(store(args, &config, stored)?).with_cluster(node);
+    let control = control.with_keeper(Keeper::start(&config)?).with_overrides(&saved);
+    let mut control = control.with_handover(handover).with_predecessor(inherited.as_mut());
     let receive = |core: &Core| {
         let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);
         let all = interfaces.iter().map(KernelInterface::port);
@@ -122,14 +122,15 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     let create = |_: &Core| pool.clone().map(|pool| creating(pool));
     let closed = inherited.map(|it| it.closed);
     let running = Running { args, config: &config, notes: &notes, watching, closed };
-    let is_resolving = has_kernel_routes || next_hops.iter().any(Option::is_some);
-    let outcome = if pool.is_some() || is_resolving || has_vlans {
+    let is_resolving = has_vlans_or_kernel_routes || next_hops.iter().any(Option::is_some);
+    let outcome = if pool.is_some() || is_resolving {
         let graph = function.probing_graph(create, &next_hops, receive, send);
-        running.run(graph, &mut operator, socket.as_mut())
+        running.run(graph, &mut control, socket.as_mut())
     } else {
-        running.run(function.graph(receive, send), &mut operator, socket.as_mut())
+        running.run(function.graph(receive, send), &mut control, socket.as_mut())
     }?;
-    let left = operator.let_go().map(|left| HandedOver::new(left, interfaces, vips));
+    let left = control.let_go();
+    let left = left.map(|(successor, known)| HandedOver::new(successor, known, interfaces, vips));
     Ok((outcome, left.transpose()?))
 }
 
@@ -166,10 +167,12 @@ fn clustered(
     let Some(cluster) = &config.cluster else {
         // Workers keep journals only while another program takes over.
         let (function, asker) = function.sharing(0);
-        return Ok((function, None, Handover::new(gate, Some((asker, worker_count)))));
+        let alone = Exceptions::new(asker, worker_count);
+        return Ok((function, None, Handover::new(gate, Some(alone))));
     };
     let (function, asker) = function.sharing(JOURNAL_MAX);
-    let node = Node::start((cluster, &config.balancer), asker, worker_count)?;
+    let exceptions = Exceptions::new(asker, worker_count);
+    let node = Node::start(cluster, &config.balancer, exceptions)?;
     Ok((function, Some(node), Handover::new(gate, None)))
 }
 
@@ -206,7 +209,7 @@ impl Running<'_> {
     fn run(
         self,
         graph: impl Graph,
-        operator: &mut Control,
+        control: &mut Control,
         socket: Option<&mut Socket>,
     ) -> Result<Outcome, Failure> {
         let Self { args, config, notes, watching, closed } = self;
@@ -220,7 +223,7 @@ impl Running<'_> {
             Err(hotloop_ops::Failure::Input(problem)) => return Err(BadInput::new(problem).into()),
             Err(failure) => return Err(Failure::Run(failure.to_string())),
         };
-        let run = hotloop_ops::run_watched(plan, CONTROL, watching, |control| {
+        let run = hotloop_ops::run_watched(plan, CONTROL, watching, |engine| {
             let deployment = config.engine.deployment();
             tracing::info!("running: {deployment}; on {placement}; Ctrl-C ends it");
             if config.balancer.hash_key.is_none() {
@@ -229,39 +232,39 @@ impl Running<'_> {
             for note in notes {
                 tracing::warn!("{note}");
             }
-            let mut operation = Operation::new(control, socket, args.duration)
-                .with_annotations(operator.annotate());
-            let mut turn = |operator: &mut Control| {
-                let waited = operation.turn(&mut |request| operator.answer(control, request));
-                operator.turn();
-                operator.report(control.now(), false);
+            let mut operation =
+                Operation::new(engine, socket, args.duration).with_annotations(control.annotate());
+            let mut turn = |control: &mut Control| {
+                let waited = operation.turn(&mut |request| control.answer(engine, request));
+                control.turn();
+                control.report(engine.now(), false);
                 if let Some(metrics) = &mut metrics {
-                    metrics.answer(control, &mut |scrape| operator.add_metrics(scrape));
+                    metrics.answer(engine, &mut |scrape| control.add_metrics(scrape));
                 }
                 waited
             };
             let mut is_over = false;
             if let Some(closed) = closed {
-                while !is_over && !operator.enter(ENTERING) {
-                    is_over = turn(operator).is_some();
+                while !is_over && !control.enter(ENTERING) {
+                    is_over = turn(control).is_some();
                 }
-                operator.open(closed);
+                control.open(closed);
             }
-            while !is_over && !operator.has_left() {
-                is_over = turn(operator).is_some();
-                if !is_over && operator.hands_over() {
+            while !is_over && !control.has_left() {
+                is_over = turn(control).is_some();
+                if !is_over && control.hands_over() {
                     notify::leave();
                     return;
                 }
             }
             // Routers send packets elsewhere, while packets that still come are forwarded.
-            let end = Instant::now() + operator.withdraw();
-            while Instant::now() < end && control.wait_for(TURN) == Waited::Elapsed {
-                let _ = turn(operator);
+            let end = Instant::now() + control.withdraw();
+            while Instant::now() < end && engine.wait_for(TURN) == Waited::Elapsed {
+                let _ = turn(control);
             }
         });
-        operator.report(hotloop::stage::Instant::from_ns(0), true);
-        Ok(Outcome::new(run, &operator.summary()))
+        control.report(hotloop::stage::Instant::from_ns(0), true);
+        Ok(Outcome::new(run, &control.summary()))
     }
 }
 

@@ -167,7 +167,7 @@ fn balance(path: PathBuf) {
     let source = ConfigSource::file(path);
     let deployment = config.engine.deployment();
     let operator = Control::start(source, config, handles).unwrap();
-    let mut operator = operator.announcing(Some(announcer));
+    let mut operator = operator.with_announcer(Some(announcer));
     let loops = Arc::new(AtomicBool::new(false));
     let graph = function.graph(
         |core: &Core| {

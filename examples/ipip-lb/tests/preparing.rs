@@ -15,6 +15,7 @@ use hotloop_cluster::sync::Sync;
 use hotloop_tests::{free_address, wait_until};
 use ipip_lb::config::Config;
 use ipip_lb::control::{Control, JOURNAL_MAX, Node, Proposal};
+use ipip_lb::exception_mover::Exceptions;
 use ipip_lb::network_function::NetworkFunction;
 use ipip_lb::source::ConfigSource;
 use nix::sys::signal::{Signal, raise};
@@ -43,7 +44,7 @@ fn text(listen: SocketAddr, peer: SocketAddr, weight: u32) -> String {
 
 /// The node called "a".
 struct Balancer<'a> {
-    operator: Control,
+    control: Control,
     assembly: Assembly<'a>,
     port: MemoryPort,
     now_ns: u64,
@@ -57,7 +58,7 @@ impl Balancer<'_> {
 
     /// The control thread's and the worker's work of a few milliseconds.
     fn turn(&mut self) {
-        self.operator.turn();
+        self.control.turn();
         (0..200).for_each(|_| self.step());
     }
 
@@ -71,7 +72,7 @@ impl Balancer<'_> {
 
     /// The weight of the drained backend in the table in use.
     fn weight(&self) -> u32 {
-        let summary = self.operator.summary();
+        let summary = self.control.summary();
         let mut targets = summary.services.targets().iter();
         targets.find(|it| it.address().to_string() == DRAINED).unwrap().weight
     }
@@ -133,10 +134,9 @@ fn run(script: impl Fn(&mut Balancer<'_>, &dyn Fn() -> Peer, &Path)) {
     let (function, handles) = NetworkFunction::new(&config, egresses).unwrap();
     let (function, asker) = function.sharing(JOURNAL_MAX);
     let cluster = config.cluster.clone().unwrap();
-    let node = Node::start((&cluster, &config.balancer), asker, 1).unwrap();
+    let node = Node::start(&cluster, &config.balancer, Exceptions::new(asker, 1)).unwrap();
     let source = ConfigSource { workers: Some(1), ..ConfigSource::file(path) };
-    let operator =
-        Control::start(source, config.clone(), handles).unwrap().with_cluster(Some(node));
+    let control = Control::start(source, config.clone(), handles).unwrap().with_cluster(Some(node));
     let port = MemoryPort::new("up");
     let graph = function.graph(
         |core: &Core| Ok(sources([port.rx_queue(core)?])),
@@ -144,7 +144,7 @@ fn run(script: impl Fn(&mut Balancer<'_>, &dyn Fn() -> Peer, &Path)) {
     );
     let plan = Engine::plan(graph, config.engine.deployment()).unwrap();
     let assembly = plan.assemble().unwrap();
-    let mut balancer = Balancer { operator, assembly, port: port.clone(), now_ns: 1_000_000_000 };
+    let mut balancer = Balancer { control, assembly, port: port.clone(), now_ns: 1_000_000_000 };
     for client in 1..=60 {
         for flags in [SYN, ACK] {
             let packet = tcp()
@@ -199,7 +199,7 @@ fn stored() -> Arc<Stored> {
 }
 
 fn is_prepared(balancer: &Balancer<'_>) -> bool {
-    *balancer.operator.proposal() == Proposal::Prepared
+    *balancer.control.proposal() == Proposal::Prepared
 }
 
 #[test]
@@ -209,18 +209,14 @@ fn what_all_nodes_prepare_is_in_force_once_it_is_adopted_and_the_peer_knows_the_
         in_sync(balancer, &mut peer);
         assert_eq!(peer.said(), (0, 0));
         let next = balancer.config(folder);
-        balancer.operator.prepare(next, Some(stored()));
+        balancer.control.prepare(next, Some(stored()));
         balancer.live();
-        assert_eq!(
-            *balancer.operator.proposal(),
-            Proposal::Waiting,
-            "the peer has entered nothing"
-        );
+        assert_eq!(*balancer.control.proposal(), Proposal::Waiting, "the peer has entered nothing");
         wait(balancer, "it is prepared", || peer.enter(), is_prepared);
         let (claims, ends) = peer.said();
         assert!((10..30).contains(&claims) && ends == 0, "{claims} claims, {ends} ends");
         assert_eq!(balancer.weight(), 1);
-        assert!(balancer.operator.adopt(&stored()) && !balancer.operator.adopt(&stored()));
+        assert!(balancer.control.adopt(&stored()) && !balancer.control.adopt(&stored()));
         wait(balancer, "it is in force", || peer.enter(), |it| it.weight() == 0);
         balancer.live();
         assert_eq!(peer.said(), (claims, 0), "of what was prepared nothing is new");
@@ -233,14 +229,14 @@ fn what_is_discarded_ends_at_the_peer() {
         let mut peer = start_peer();
         in_sync(balancer, &mut peer);
         let next = balancer.config(folder);
-        balancer.operator.prepare(next, Some(stored()));
+        balancer.control.prepare(next, Some(stored()));
         wait(balancer, "it is prepared", || peer.enter(), is_prepared);
         let (claims, _) = peer.said();
-        balancer.operator.discard();
-        assert_eq!(*balancer.operator.proposal(), Proposal::None);
+        balancer.control.discard();
+        assert_eq!(*balancer.control.proposal(), Proposal::None);
         wait(balancer, "they end", || {}, |_| peer.said() == (claims, claims));
         assert_eq!(balancer.weight(), 1);
-        assert!(!balancer.operator.adopt(&stored()));
+        assert!(!balancer.control.adopt(&stored()));
     });
 }
 
@@ -248,14 +244,14 @@ fn what_is_discarded_ends_at_the_peer() {
 fn what_can_not_be_prepared_is_refused_with_a_reason() {
     run(|balancer, start_peer, folder| {
         let refused = |balancer: &mut Balancer<'_>, config: Arc<Config>| {
-            balancer.operator.prepare(config, Some(stored()));
+            balancer.control.prepare(config, Some(stored()));
             wait(
                 balancer,
                 "it is refused",
                 || {},
-                |it| *it.operator.proposal() != Proposal::Waiting,
+                |it| *it.control.proposal() != Proposal::Waiting,
             );
-            balancer.operator.proposal().clone()
+            balancer.control.proposal().clone()
         };
         let next = balancer.config(folder);
         let away = refused(balancer, Arc::clone(&next));

@@ -40,7 +40,7 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
     ("crates/files/src", &[&["file", "kept_file"], &["certificates"]]),
     ("examples/ipip-lb/src", &[
         &["dropped", "exception_mover", "failure", "until"],
-        &["config", "guard", "outcome"],
+        &["config", "outcome", "vip_guard"],
         &["check", "exception", "health", "hugepages", "request"],
         &["announce", "ctl", "next_hops", "overrides", "store"],
         &["network_function", "port_hops", "replace", "source"],

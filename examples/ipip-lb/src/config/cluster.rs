@@ -68,7 +68,7 @@ pub fn cluster(
 /// copy of its store.
 pub fn operator_file(section: &Section<'_>, store: Option<&Store>) -> Result<PathBuf, ConfigError> {
     let node = name(&section.required("node", "the node's name")?)?;
-    let file = kept_file(section, OPERATOR_FILE, (&node, "operator.json"))?;
+    let file = kept_file(section, OPERATOR_FILE, &node, "operator.json")?;
     if store.is_some_and(|store| store.copy == file) {
         let problem = format!("{} is store_copy too; name another file", file.display());
         return Err(section.error(OPERATOR_FILE, problem));

@@ -35,7 +35,7 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
     let ports = ports(root)?;
     let mut files = CaFiles::of(file);
     let nested_backends = nested_backends(&balancer_section)?;
-    let (services, health) = services(root, (&balancer, &nested_backends), &mut files)?;
+    let (services, health) = services(root, &balancer, &nested_backends, &mut files)?;
     let is_vip =
         |source: &&IpAddr| services.iter().any(|service| service.address.contains(**source));
     if let Some(source) = balancer.probe_sources.iter().find(is_vip) {

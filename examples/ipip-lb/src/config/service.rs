@@ -18,7 +18,8 @@ use std::net::IpAddr;
 /// Reads the services, and their health checks by the name of the service.
 pub fn services(
     root: &Section<'_>,
-    (balancer, nested_backends): (&Balancer, &[IpAddr]),
+    balancer: &Balancer,
+    nested_backends: &[IpAddr],
     ca_files: &mut CaFiles,
 ) -> Result<(Vec<ServiceSpec>, HashMap<String, Health>), ConfigError> {
     let sections = root.sections("service")?;

@@ -32,7 +32,7 @@ pub fn store(cluster: &Section<'_>, node: &str) -> Result<Option<Store>, ConfigE
         };
     };
     let address = address.parsed_by(StoreAddress::from_str)?;
-    let copy = kept_file(cluster, "store_copy", (node, "toml"))?;
+    let copy = kept_file(cluster, "store_copy", node, "toml")?;
     Ok(Some(Store { address, node: node.to_owned(), copy }))
 }
 
@@ -41,7 +41,8 @@ pub fn store(cluster: &Section<'_>, node: &str) -> Result<Option<Store>, ConfigE
 pub fn kept_file(
     cluster: &Section<'_>,
     key: &str,
-    (node, ending): (&str, &str),
+    node: &str,
+    ending: &str,
 ) -> Result<PathBuf, ConfigError> {
     let path = |node: &str| format!("/var/lib/ipip-lb/{node}.{ending}");
     let absolute = |text: &str| text.starts_with('/').then(|| PathBuf::from(text));

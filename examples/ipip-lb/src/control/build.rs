@@ -10,7 +10,7 @@ use super::members::Members;
 use super::preparation::Proposal;
 use super::publication::{Stage, TableVersion};
 use super::publisher::Publisher;
-use super::reload::{Read, ReloadOrigin};
+use super::reload::{LoadedConfig, ReloadOrigin};
 use crate::config::Config;
 use crate::health::Probed;
 use crate::overrides::Overrides;
@@ -28,19 +28,19 @@ use std::time::Instant;
 /// A change that needs a new service table.
 #[derive(Debug)]
 pub enum PendingChange {
-    /// A configuration that was read, with new TLS settings for peers if they have changed.
-    Configuration(Read, Option<Tls>, Vec<ReloadOrigin>),
+    /// A configuration that was read.
+    Configuration(LoadedConfig, Vec<ReloadOrigin>),
     /// `ctl remove`.
     Removal(request::Backend, Removal, Answerer),
     /// `ctl drain` or `ctl weight`.
-    Weights(Weighing),
+    Weights(WeightChange),
     /// A configuration that all nodes must prepare.
-    Proposal(Read),
+    Proposal(LoadedConfig),
 }
 
 /// A new weight for a backend, and the consequences.
 #[derive(Debug)]
-pub struct Weighing {
+pub struct WeightChange {
     pub names: Vec<TargetName>,
     pub weight: u32,
     /// The end of the drain after which the backend is removed, if any, and the drain's beginning.
@@ -62,7 +62,7 @@ pub enum AfterBuild {
     /// Remember these removed backends, whose drains are over.
     Drained(Vec<Drained>),
     /// Remember the weights, and answer.
-    Weights(Vec<Weighing>),
+    Weights(Vec<WeightChange>),
     /// Wait until all nodes adopt the configuration. With the store's part of it.
     Proposal(Option<Arc<Stored>>),
 }
@@ -182,8 +182,8 @@ impl Publisher {
         match after {
             AfterBuild::Proposal(_) => self.publication.proposal = Proposal::Refused(error),
             AfterBuild::Weights(all) => {
-                for weighing in all {
-                    weighing.answerer.send(Err(error.clone()));
+                for change in all {
+                    change.answerer.send(Err(error.clone()));
                 }
             }
             AfterBuild::Configuration(_, _, origins) => self.refuse(origins, &error),
@@ -199,15 +199,15 @@ impl Publisher {
             && let Some(change) = self.publication.queue.pop_front()
         {
             let (input, after) = match change {
-                PendingChange::Configuration((config, stored), tls, origins) => (
+                PendingChange::Configuration(LoadedConfig { config, stored, tls }, origins) => (
                     self.input_of(config, members),
                     AfterBuild::Configuration(stored, tls, origins),
                 ),
-                PendingChange::Proposal((config, stored)) => {
+                PendingChange::Proposal(LoadedConfig { config, stored, .. }) => {
                     (self.input_of(config, members), AfterBuild::Proposal(stored))
                 }
                 PendingChange::Weights(first) => {
-                    let all = self.weighings(first);
+                    let all = self.weight_changes(first);
                     (self.input_with(&all, members), AfterBuild::Weights(all))
                 }
                 PendingChange::Removal(backend, removal, answerer) => {
@@ -231,7 +231,7 @@ impl Publisher {
     }
 
     /// `first` and the changes of weights that directly follow it in the queue.
-    fn weighings(&mut self, first: Weighing) -> Vec<Weighing> {
+    fn weight_changes(&mut self, first: WeightChange) -> Vec<WeightChange> {
         let queue = &mut self.publication.queue;
         let mut all = vec![first];
         while let Some(PendingChange::Weights(_)) = queue.front()
@@ -266,9 +266,9 @@ impl Publisher {
     }
 
     /// The input for a service table with these weights.
-    fn input_with(&self, all: &[Weighing], members: &Members) -> BuildInput {
+    fn input_with(&self, all: &[WeightChange], members: &Members) -> BuildInput {
         let mut overrides = Arc::clone(&members.overrides);
-        for Weighing { names, weight, .. } in all {
+        for WeightChange { names, weight, .. } in all {
             let weights = names.iter().map(|name| (name.clone(), *weight));
             Arc::make_mut(&mut overrides).weights.extend(weights);
         }

@@ -10,8 +10,6 @@ use super::cluster_link::ClusterLink;
 use crate::exception_mover::{Exceptions, Pulled};
 use crate::failure::Failure;
 use crate::replace::successor::Successor;
-use hotloop::engine::Asker;
-use hotloop_balancer::balance::Exchange;
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::ServiceTable;
 use hotloop_balancer::spec::Balancer;
@@ -50,19 +48,19 @@ pub struct Node {
 }
 
 impl Node {
-    /// Connects to the peers of `cluster`, for the workers that `asker` asks.
+    /// Connects to the peers of `cluster`, for the workers of `exceptions`.
     ///
     /// # Errors
     /// As [`Sync::start`].
     pub fn start(
-        (cluster, balancer): (&Cluster, &Balancer),
-        asker: Asker<Exchange, Exchange>,
-        worker_count: usize,
+        cluster: &Cluster,
+        balancer: &Balancer,
+        exceptions: Exceptions,
     ) -> Result<Self, Failure> {
         Ok(Self {
             cluster: cluster.clone(),
             sync: Sync::start(cluster, balancer)?,
-            exceptions: Exceptions::new(asker, worker_count),
+            exceptions,
             imports: Vec::with_capacity(IMPORTS_MAX),
             walk: None,
             since: Instant::now(),

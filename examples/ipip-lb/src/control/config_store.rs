@@ -5,7 +5,7 @@
 //! store, and returns the store's [requests](Wanted). The copy holds a revision that was in force.
 
 use super::background::Background;
-use super::reload::{Read, Reader, reader};
+use super::reload::{LoadedConfig, ReadInput, Reader, reader};
 use crate::config::Store;
 use crate::source::ConfigSource;
 use crate::store::copy;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) enum Wanted {
     /// Prepare the proposal.
-    Prepare(Read),
+    Prepare(LoadedConfig),
     /// Forget the proposal.
     Discard,
     /// Switch over to this revision, which may have been prepared.
@@ -206,10 +206,10 @@ impl ConfigStore {
             && let Some((at, stored)) = self.unread.take()
         {
             self.preparing = Some(at);
-            self.reader.give((Some(stored), None));
+            self.reader.give(ReadInput { stored: Some(stored), tls: None });
         }
         match read?.and_then(|read| read) {
-            Ok((read, _)) => Some(Wanted::Prepare(read)),
+            Ok(loaded) => Some(Wanted::Prepare(loaded)),
             Err(why) => {
                 self.answer(Err(why));
                 None

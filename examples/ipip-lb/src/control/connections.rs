@@ -35,7 +35,7 @@ impl Rows {
     }
 
     /// Adds a worker's findings, up to the limit.
-    pub fn add(&mut self, (worker, page): (usize, &Listing), table: &ServiceTable) {
+    pub fn add(&mut self, worker: usize, page: &Listing, table: &ServiceTable) {
         self.matching_count += page.matching_count;
         for (key, connection) in page.found.iter().take(self.wanted()) {
             let comma = if self.count > 0 { "," } else { "" };

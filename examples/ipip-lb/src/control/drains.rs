@@ -119,7 +119,8 @@ impl Drains {
         &self,
         name: TargetName,
         connection_count: u64,
-        (now, is_in_force): (Instant, bool),
+        now: Instant,
+        is_in_force: bool,
     ) -> Option<Drained> {
         let is_over = self.of(&name)?.is_over(now, is_in_force.then_some(connection_count));
         is_over.then_some(Drained { name, connection_count })
@@ -154,7 +155,7 @@ impl Publisher {
             let (service, id) = target.service.zip(target.id(slot))?;
             let service = &table.all()[service as usize].name;
             let name = TargetName::new(service, target.address());
-            members.drains.drained(name, summary.target(id).connections, (now, is_in_force))
+            members.drains.drained(name, summary.target(id).connections, now, is_in_force)
         };
         let targets = table.targets().iter().enumerate();
         // A weight other than 0 means that the drain is just beginning.
@@ -184,8 +185,8 @@ mod tests {
         let after = |s| now + Duration::from_secs(s);
         drains.plan(name("timed"), Until { end: Some(after(5)), is_empty: false }, now);
         drains.plan(name("empty"), EMPTY, now);
-        let is_drained = |drains: &Drains, service, connection_count, when| {
-            drains.drained(name(service), connection_count, when).is_some()
+        let is_drained = |drains: &Drains, service, connection_count, (now, is_in_force)| {
+            drains.drained(name(service), connection_count, now, is_in_force).is_some()
         };
         assert!(!is_drained(&drains, "timed", 0, (after(4), true)));
         assert!(is_drained(&drains, "timed", 7, (after(5), false)));
@@ -205,11 +206,11 @@ mod tests {
         let (mut drains, now) = (Drains::default(), Instant::now());
         drains.plan(name("web"), EMPTY, now);
         assert!(drains.is_due(now) && !drains.is_due(now));
-        let due = [drains.drained(name("web"), 0, (now, true)).unwrap()];
+        let due = [drains.drained(name("web"), 0, now, true).unwrap()];
         drains.fail(&due, "of a test", now);
         assert!(!drains.is_due(now + RETRY_INTERVAL - Duration::from_millis(1)));
         assert!(drains.is_due(now + RETRY_INTERVAL));
-        assert!(drains.drained(name("web"), 0, (now, true)).is_some());
+        assert!(drains.drained(name("web"), 0, now, true).is_some());
         drains.finish(&due);
         assert!(!drains.is_due(now + 2 * RETRY_INTERVAL));
     }

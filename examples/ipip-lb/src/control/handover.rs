@@ -18,8 +18,6 @@ use crate::replace::machine_time;
 use crate::replace::saved_overrides::SavedOverrides;
 use crate::replace::successor::Successor;
 use crate::request::Candidate;
-use hotloop::engine::Asker;
-use hotloop_balancer::balance::Exchange;
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::ServiceTable;
 use hotloop_ops::{Reply, Stream};
@@ -82,8 +80,7 @@ impl Handover {
     /// The handover of a balancer that receives through `gate`. A balancer without peers asks its
     /// workers by `alone`.
     #[must_use]
-    pub fn new(gate: Gate, alone: Option<(Asker<Exchange, Exchange>, usize)>) -> Self {
-        let alone = alone.map(|(asker, worker_count)| Exceptions::new(asker, worker_count));
+    pub fn new(gate: Gate, alone: Option<Exceptions>) -> Self {
         Self { gate, alone, ..Self::default() }
     }
 
@@ -231,8 +228,8 @@ impl Control {
         let begin = Instant::now();
         self.presence.handover.gate.set_open(false);
         self.presence.handover.closed = Some(machine_time());
-        let rounds = |operator: &mut Self| {
-            exceptions(&mut operator.link.node, &mut operator.presence.handover)
+        let rounds = |control: &mut Self| {
+            exceptions(&mut control.link.node, &mut control.presence.handover)
                 .map_or(0, |it| it.round_count())
         };
         let last_round = rounds(self) + ROUNDS;
@@ -276,7 +273,7 @@ impl Control {
     /// Restores the changes left by a predecessor or an earlier run. The service table in use is
     /// already built with them.
     #[must_use]
-    pub fn going_by(mut self, saved: &SavedOverrides) -> Self {
+    pub fn with_overrides(mut self, saved: &SavedOverrides) -> Self {
         self.members.overrides = saved.overrides(&self.publisher.config).into();
         self.members.probes.take_down(self.members.overrides.down.clone());
         self.members.findings.begin_with(self.members.overrides.down.clone());

@@ -243,7 +243,8 @@ impl Members {
     /// The nodes' findings on a backend, if this node's findings differ from the verdict.
     pub(super) fn difference_json(
         &self,
-        (service, address): (&ServiceSpec, IpAddr),
+        service: &ServiceSpec,
+        address: IpAddr,
         config: &Config,
         link: &ClusterLink,
     ) -> Option<Value> {

@@ -2,7 +2,7 @@
 //! table, for [`questions`](super::questions).
 
 use super::connections::{named, protocol_number, state_name};
-use crate::config::Config;
+use super::publisher::InForce;
 use crate::request::Flow;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop_balancer::connection::Connection;
@@ -13,9 +13,10 @@ use std::net::SocketAddr;
 
 /// The route of a flow's packets, given the worker's connection for the flow, if any.
 pub(super) fn answer(
-    (config, table): (&Config, &ServiceTable),
+    InForce { config, table }: InForce<'_>,
     key: &FlowKey,
-    (worker, connection): (usize, Option<Connection>),
+    worker: usize,
+    connection: Option<Connection>,
 ) -> Value {
     if let Some(why) = echo_fate(table, key) {
         return json!({

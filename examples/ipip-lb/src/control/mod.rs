@@ -78,6 +78,7 @@ use presence::Presence;
 use publication::Publication;
 use publisher::Publisher;
 use questions::Questions;
+use reload::LoadedConfig;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -154,14 +155,14 @@ impl Control {
 
     /// Announces VIPs with `announcer`, if there is one.
     #[must_use]
-    pub fn announcing(mut self, announcer: Option<Announcer>) -> Self {
+    pub fn with_announcer(mut self, announcer: Option<Announcer>) -> Self {
         self.presence.announcer = announcer;
         self
     }
 
     /// Resolves the backends' next hops if the kernel knows them, and shows those of ports.
     #[must_use]
-    pub fn watching(self, next_hops: Option<NextHopWatch>, port_hops: PortHops) -> Self {
+    pub fn with_next_hops(self, next_hops: Option<NextHopWatch>, port_hops: PortHops) -> Self {
         Self { next_hops, port_hops, ..self }
     }
 
@@ -183,14 +184,14 @@ impl Control {
 
     /// Saves operators' changes, if there is a keeper.
     #[must_use]
-    pub fn keeping(mut self, keeper: Option<Keeper>) -> Self {
+    pub fn with_keeper(mut self, keeper: Option<Keeper>) -> Self {
         self.members.keeper = keeper;
         self
     }
 
     /// Can hand over to a successor, or continue in place of a predecessor.
     #[must_use]
-    pub fn handing_over(mut self, handover: Handover) -> Self {
+    pub fn with_handover(mut self, handover: Handover) -> Self {
         self.presence.handover = handover;
         self
     }
@@ -198,7 +199,7 @@ impl Control {
     /// Continues with a predecessor's state, before anything is received. Its connections must then
     /// be [entered](Self::enter).
     #[must_use]
-    pub fn inheriting(mut self, inherited: Option<&mut Inherited>) -> Self {
+    pub fn with_predecessor(mut self, inherited: Option<&mut Inherited>) -> Self {
         if let Some(inherited) = inherited {
             self.port_hops.inherit(&inherited.neighbours);
             self.presence.handover.inherit(inherited);
@@ -218,7 +219,7 @@ impl Control {
         let Self { link, members, publisher, presence, .. } = self;
         link.turn(publisher, members, presence);
         members.turn(&publisher.config, link);
-        self.questions.turn((&publisher.config, &publisher.table), Instant::now());
+        self.questions.turn(publisher.in_force(), Instant::now());
         self.answer_backends();
         let Self { link, members, publisher, presence, .. } = self;
         let is_in_force = publisher.turn(members, link);
@@ -302,7 +303,7 @@ impl Control {
     /// Begins to prepare a configuration, in place of an earlier one. `stored` is the store's part
     /// of it.
     pub fn prepare(&mut self, config: Arc<Config>, stored: Option<Arc<Stored>>) {
-        self.publisher.prepare(config, stored);
+        self.publisher.prepare(LoadedConfig { config, stored, tls: None });
     }
 
     /// The state of the configuration to [prepare](Self::prepare).

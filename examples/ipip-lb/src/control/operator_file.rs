@@ -93,7 +93,7 @@ pub fn load(
         }
         read => read.map_err(|error| refused(error.to_string()))?,
     };
-    let kept = Read::of(&bytes).map_err(refused)?;
+    let kept = SavedFile::of(&bytes).map_err(refused)?;
     let mut saved = kept.saved;
     if (kept.revision, kept.digest) != (stored.map(|it| it.revision), digest(config)) {
         let ended = SavedOverrides { blocks: Vec::new(), ..saved.clone() };
@@ -121,14 +121,14 @@ pub fn load(
 }
 
 /// The file as it was written.
-struct Read {
+struct SavedFile {
     saved: SavedOverrides,
     revision: Option<i64>,
     digest: String,
     at: SystemTime,
 }
 
-impl Read {
+impl SavedFile {
     fn of(bytes: &[u8]) -> Result<Self, String> {
         let json: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         if json["version"] != VERSION {

@@ -157,7 +157,8 @@ impl Control {
             row["verdict"] = verdict_of(&probes).into();
         }
         if let Some(difference) = self.members.difference_json(
-            (service, backend.address),
+            service,
+            backend.address,
             &self.publisher.config,
             &self.link,
         ) {

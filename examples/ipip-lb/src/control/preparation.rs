@@ -13,7 +13,7 @@ use super::cluster_link::ClusterLink;
 use super::members::Members;
 use super::publication::Stage;
 use super::publisher::Publisher;
-use crate::config::Config;
+use super::reload::LoadedConfig;
 use hotloop_cluster::store::layout::Stored;
 use hotloop_cluster::sync::{Entered, Watermark};
 use std::fmt;
@@ -214,12 +214,11 @@ impl Publisher {
 /// Proposals of the store. This node's own changes wait until a proposal is adopted or discarded;
 /// health does not wait.
 impl Publisher {
-    /// Begins to prepare a configuration, in place of an earlier one. `stored` is the store's part
-    /// of it.
-    pub fn prepare(&mut self, config: Arc<Config>, stored: Option<Arc<Stored>>) {
+    /// Begins to prepare a configuration, in place of an earlier one.
+    pub fn prepare(&mut self, loaded: LoadedConfig) {
         self.discard();
         self.publication.proposal = Proposal::Waiting;
-        self.publication.queue.push_back(PendingChange::Proposal((config, stored)));
+        self.publication.queue.push_back(PendingChange::Proposal(loaded));
     }
 
     /// The state of the configuration to [prepare](Self::prepare).

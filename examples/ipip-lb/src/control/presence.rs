@@ -30,7 +30,7 @@ impl Presence {
     ) {
         if let Some(announcer) = &mut self.announcer {
             let hops = next_hops.map(NextHopWatch::hops);
-            announcer.follow(&publisher.config, (&publisher.table, hops), may_announce);
+            announcer.follow(&publisher.config, &publisher.table, hops, may_announce);
         }
     }
 }

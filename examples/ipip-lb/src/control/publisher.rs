@@ -36,7 +36,19 @@ pub struct Publisher {
     pub reload_failure: Option<String>,
 }
 
+/// The configuration in force, and the service table made of it.
+#[derive(Clone, Copy, Debug)]
+pub struct InForce<'a> {
+    pub config: &'a Config,
+    pub table: &'a ServiceTable,
+}
+
 impl Publisher {
+    /// The configuration and the table in force.
+    pub fn in_force(&self) -> InForce<'_> {
+        InForce { config: &self.config, table: &self.table }
+    }
+
     /// Advances changes, and returns whether all workers use the table in force.
     pub fn turn(&mut self, members: &mut Members, link: &mut ClusterLink) -> bool {
         if self.hangup.came() {

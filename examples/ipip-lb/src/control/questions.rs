@@ -6,13 +6,12 @@
 use super::Control;
 use super::connections::{self, LIMIT_DEFAULT, Rows};
 use super::lookup;
-use crate::config::Config;
+use super::publisher::InForce;
 use crate::request::Flow;
 use hotloop::engine::Asker;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop_balancer::balance::{Filter, Listing, Query, Reply};
 use hotloop_balancer::classify::worker_of;
-use hotloop_balancer::services::ServiceTable;
 use hotloop_ops::Answerer;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -95,30 +94,30 @@ impl Questions {
     }
 
     /// Takes the workers' answers, and sends more queries: call this every few milliseconds.
-    pub fn turn(&mut self, context: (&Config, &ServiceTable), now: Instant) {
+    pub fn turn(&mut self, in_force: InForce<'_>, now: Instant) {
         let since = self.turned.replace(now).unwrap_or(now);
         self.time += now.saturating_duration_since(since).min(TURN_MAX);
         // After a client has gone away, workers continue, but get no further queries for it.
         self.open.retain(|_, question| question.answerer.is_awaited());
         for worker in 0..self.lanes.len() {
             if let Some(reply) = self.asker.answer(worker) {
-                self.take(worker, reply, context);
+                self.take(worker, reply, in_force);
             }
             self.ask_next(worker);
             self.give_up_late(worker);
         }
     }
 
-    fn take(&mut self, worker: usize, reply: Reply, context: (&Config, &ServiceTable)) {
+    fn take(&mut self, worker: usize, reply: Reply, in_force: InForce<'_>) {
         let lane = &mut self.lanes[worker];
         let Some((number, _)) = lane.asked.take() else { return };
         let Some(Question { answerer, subject }) = self.open.remove(&number) else { return };
         match (subject, reply) {
             (Subject::Flow(key), Reply::Connection(connection)) => {
-                answerer.send(Ok(lookup::answer(context, &key, (worker, connection))));
+                answerer.send(Ok(lookup::answer(in_force, &key, worker, connection)));
             }
             (Subject::Listing(mut rows, left_count), Reply::Connections(mut page)) => {
-                rows.add((worker, &page), context.1);
+                rows.add(worker, &page, in_force.table);
                 let left_count = left_count - usize::from(page.is_over());
                 if left_count == 0 {
                     return answerer.send_text(&rows.answer());
@@ -198,9 +197,10 @@ fn refuse(open: &mut BTreeMap<Number, Question>, number: Number, why: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
     use hotloop::engine::{Deployment, Mailbox, mailbox};
     use hotloop::stage::Core;
-    use hotloop_balancer::services::{Builder, Standing};
+    use hotloop_balancer::services::{Builder, ServiceTable, Standing};
     use hotloop_ops::{Request, Socket};
     use std::io::{ErrorKind, Read, Write};
     use std::os::unix::net::UnixStream;
@@ -256,7 +256,7 @@ mod tests {
 
         fn turn(&mut self) {
             self.socket.serve(&mut |_: &Request| unreachable!("nobody asks"));
-            self.questions.turn((&self.config, &self.table), self.now);
+            self.questions.turn(InForce { config: &self.config, table: &self.table }, self.now);
             self.socket.serve(&mut |_: &Request| unreachable!("nobody asks"));
         }
 

@@ -32,13 +32,27 @@ pub enum ReloadOrigin {
     Store,
 }
 
-/// A configuration, and the store's part of it, if it comes from a store.
-pub type Read = (Arc<Config>, Option<Arc<Stored>>);
+/// A configuration that was read.
+#[derive(Debug)]
+pub struct LoadedConfig {
+    pub config: Arc<Config>,
+    /// The store's part of the configuration, if it comes from a store.
+    pub stored: Option<Arc<Stored>>,
+    /// New TLS settings for peers; `None` if they haven't changed.
+    pub tls: Option<Tls>,
+}
 
-/// Reads configurations, each from the store's part of it if there is a store; also returns new TLS
-/// settings for peers, or `None` if they haven't changed.
-pub type Reader =
-    Background<(Option<Arc<Stored>>, Option<Tls>), Result<(Read, Option<Tls>), String>>;
+/// The input of a read.
+#[derive(Debug)]
+pub struct ReadInput {
+    /// The store's part of the configuration, if it comes from a store.
+    pub stored: Option<Arc<Stored>>,
+    /// The TLS settings for peers, if they are read again.
+    pub tls: Option<Tls>,
+}
+
+/// Reads configurations.
+pub type Reader = Background<ReadInput, Result<LoadedConfig, String>>;
 
 /// The reading thread, and the requests that wait for it.
 #[derive(Debug)]
@@ -71,16 +85,16 @@ impl Reads {
 /// # Errors
 /// If the system provides no thread.
 pub fn reader(name: &'static str, source: ConfigSource) -> io::Result<Reader> {
-    let read = move |(stored, tls): (Option<Arc<Stored>>, Option<Tls>)| {
-        let config = source.configuration_with(stored.as_deref());
-        let config = config.map_err(|error| error.to_string())?;
-        let renewed = match tls.zip(config.cluster.as_ref()) {
+    let read = move |ReadInput { stored, tls }| {
+        let config =
+            source.configuration_with(stored.as_deref()).map_err(|error| error.to_string())?;
+        let tls = match tls.zip(config.cluster.as_ref()) {
             Some((tls, cluster)) => {
                 tls.renewed(cluster).map_err(|why| format!("cluster: {why}"))?
             }
             None => None,
         };
-        Ok(((Arc::new(config), stored), renewed))
+        Ok(LoadedConfig { config: Arc::new(config), stored, tls })
     };
     Background::start(name, Capabilities::DAC_READ_SEARCH, read)
 }
@@ -109,12 +123,10 @@ impl Publisher {
             // The store has the configuration, but no certificates.
             let is_wanted = reads.reading.iter().any(|it| !matches!(it, ReloadOrigin::Store));
             let tls = link.node.as_ref().filter(|_| is_wanted).and_then(Node::tls).cloned();
-            reads.reader.give((stored, tls));
+            reads.reader.give(ReadInput { stored, tls });
         }
         match read? {
-            (Ok(Ok((read, tls))), origins) => {
-                Some(PendingChange::Configuration(read, tls, origins))
-            }
+            (Ok(Ok(loaded)), origins) => Some(PendingChange::Configuration(loaded, origins)),
             (Ok(Err(error)) | Err(error), origins) => {
                 self.refuse(origins, &error);
                 None

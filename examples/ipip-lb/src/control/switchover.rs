@@ -5,7 +5,7 @@
 //! Part of [`Publisher`]; changes [`Members`] and the [`ClusterLink`], all at once. Nothing is
 //! published yet: the next step adds changes of health since the build. Answers wait for that, too.
 
-use super::build::{AfterBuild, Built, Weighing};
+use super::build::{AfterBuild, Built, WeightChange};
 use super::cluster_link::ClusterLink;
 use super::members::Members;
 use super::preparation::Preparing;
@@ -78,8 +78,8 @@ impl Publisher {
     }
 
     /// Records these weights, which are in force.
-    fn weighed(&mut self, all: Vec<Weighing>, members: &mut Members) {
-        for Weighing { names, weight, until, why, answerer, answer } in all {
+    fn weighed(&mut self, all: Vec<WeightChange>, members: &mut Members) {
+        for WeightChange { names, weight, until, why, answerer, answer } in all {
             for name in &names {
                 match until {
                     Some((until, since)) => members.drains.plan(name.clone(), until, since),

@@ -48,10 +48,10 @@ impl ClusterLink {
         let is_loading = publisher.publication.is_loading();
         let Some(store) = &mut self.store else { return };
         match store.turn(is_loading) {
-            Some(Wanted::Prepare((config, stored))) => publisher.prepare(config, stored),
+            Some(Wanted::Prepare(loaded)) => publisher.prepare(loaded),
             Some(Wanted::Discard) => publisher.discard(),
             Some(Wanted::Adopt { stored, is_prepared }) => {
-                self.go_by((stored, is_prepared), publisher, members, presence)
+                self.go_by(stored, is_prepared, publisher, members, presence)
             }
             None => {}
         }
@@ -68,7 +68,8 @@ impl ClusterLink {
 
     fn go_by(
         &mut self,
-        (stored, is_prepared): (Arc<Stored>, bool),
+        stored: Arc<Stored>,
+        is_prepared: bool,
         publisher: &mut Publisher,
         members: &mut Members,
         presence: &mut Presence,

@@ -4,14 +4,13 @@
 //! Part of [`Publisher`]; reads [`Members`]. Nothing changes here: a name is checked against the
 //! configuration in force, and the change is queued.
 
-use super::build::{AfterBuild, PendingChange, Weighing};
+use super::build::{AfterBuild, PendingChange, WeightChange};
 use super::members::Members;
 use super::publisher::Publisher;
 use crate::request::{Backend, DrainEnd};
-use crate::until::Until;
 use hotloop_balancer::services::{Removal, TargetName};
 use hotloop_ops::Reply;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -27,8 +26,16 @@ impl Publisher {
         let until = end.until(now);
         let draining = until.map(|until| until.to_json(now));
         let answer = json!({ "changed": names.len(), "weight": 0, "draining": draining });
-        let until = until.map(|until| (until, now));
-        Ok(self.weigh(names, (0, until, "an operator drains it for good"), answer))
+        let (answerer, reply) = Reply::later();
+        self.publication.queue.push_back(PendingChange::Weights(WeightChange {
+            names,
+            weight: 0,
+            until: until.map(|until| (until, now)),
+            why: "an operator drains it for good",
+            answerer,
+            answer,
+        }));
+        Ok(reply)
     }
 
     pub(super) fn set_weight(
@@ -39,20 +46,16 @@ impl Publisher {
     ) -> Result<Reply, String> {
         let names = self.named(backend, members)?;
         let answer = json!({ "changed": names.len(), "weight": weight });
-        Ok(self.weigh(names, (weight, None, "an operator has changed its weight"), answer))
-    }
-
-    /// Queues a weight for these backends, and the answer once workers have it.
-    fn weigh(
-        &mut self,
-        names: Vec<TargetName>,
-        (weight, until, why): (u32, Option<(Until, Instant)>, &'static str),
-        answer: Value,
-    ) -> Reply {
         let (answerer, reply) = Reply::later();
-        let weighing = Weighing { names, weight, until, why, answerer, answer };
-        self.publication.queue.push_back(PendingChange::Weights(weighing));
-        reply
+        self.publication.queue.push_back(PendingChange::Weights(WeightChange {
+            names,
+            weight,
+            until: None,
+            why: "an operator has changed its weight",
+            answerer,
+            answer,
+        }));
+        Ok(reply)
     }
 
     /// Queues the removal of a backend from its services.

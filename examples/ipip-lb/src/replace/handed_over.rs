@@ -23,7 +23,8 @@ impl HandedOver {
     /// # Errors
     /// If the process has no file left.
     pub fn new(
-        (successor, mut known): (Successor, Inheritance),
+        successor: Successor,
+        mut known: Inheritance,
         interfaces: Vec<KernelInterface>,
         vips: Option<VipInterface>,
     ) -> Result<Self, Failure> {
