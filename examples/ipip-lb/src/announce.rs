@@ -165,11 +165,12 @@ impl Announcer {
     }
 
     /// Announces the VIPs that are ready in this service table, which was compiled from `config`,
-    /// and with the kernel's next hops, if packets to backends use them. While workers have not
-    /// switched to the table, or other nodes have not reported their connections, `allows_new` is
-    /// false: VIPs that are no longer ready are withdrawn, and no new one is announced. While a
-    /// thread hangs, none is announced. VIPs withdrawn for either reason are held
-    /// (`announce.hold_s`).
+    /// and with the kernel's next hops, if packets to backends use them.
+    ///
+    /// `allows_new` is false while workers have not switched to the table, or other nodes have not
+    /// reported their connections: VIPs that are no longer ready are withdrawn, and no new one is
+    /// announced. While a thread hangs, all VIPs are withdrawn. VIPs withdrawn for either reason
+    /// are held (`announce.hold_s`).
     pub fn follow(
         &mut self,
         config: &Config,

@@ -91,7 +91,7 @@ pub struct Run {
     /// The options of devices.
     #[command(flatten)]
     pub devices: DeviceArgs,
-    /// The watch over workers; overrides engine.worker_stall_ms_max.
+    /// The watchdog of workers; overrides engine.worker_stall_ms_max.
     #[command(flatten)]
     pub stall: StallArgs,
     /// The control socket.

@@ -53,8 +53,8 @@ impl Source for CheckedQueue<'_> {
     }
 }
 
-/// Checks that there are hugepages, by the arguments of DPDK's environment, if the configuration
-/// requires them.
+/// Checks that hugepages are available, by the arguments of DPDK's environment, if the
+/// configuration requires them.
 ///
 /// # Errors
 /// If there are none.

@@ -1,9 +1,10 @@
 //! Withdraws VIPs while the balancer hangs: routing daemons would otherwise continue to announce
 //! VIPs without a forwarder.
 //!
-//! A guard, which is a process of its own, deletes the routes: at once if the watching thread
-//! reports that a worker or the control thread is stuck, starved or stalled, and on its own if it
-//! gets no message from the control thread, for example when the whole process is stopped.
+//! A guard, which is a process of its own, deletes the routes. It does so at once if the watching
+//! thread reports that a worker or the control thread is stuck, starved or stalled. It also does so
+//! on its own if it gets no message from the control thread, for example when the whole process is
+//! stopped.
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};

@@ -44,7 +44,8 @@ const KEYS: &[&str] = &[
 /// Reads the health check of a service with this address and these ports.
 pub fn health(
     section: &Section<'_>,
-    (address, ports): (Prefix, Ports),
+    address: Prefix,
+    ports: Ports,
     balancer: &Balancer,
     ca_files: &mut CaFiles,
 ) -> Result<Health, ConfigError> {

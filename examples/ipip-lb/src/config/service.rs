@@ -138,7 +138,7 @@ fn service(
         name,
     };
     let health = match section.section("health")? {
-        Some(section) => Some(health(&section, (address, ports), balancer, ca_files)?),
+        Some(section) => Some(health(&section, address, ports, balancer, ca_files)?),
         None => None,
     };
     Ok((ServiceSpec { backends: backends(section, balancer)?, ..service }, health))

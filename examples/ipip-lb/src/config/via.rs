@@ -55,7 +55,7 @@ pub fn quorum(
     quorum.map(|value| value.integer(1..=node_count as u32)).transpose()
 }
 
-/// Reads the route of probes to a service with this address and these ports.
+/// Reads the route of probes to a service with this address.
 pub fn via(
     section: &Section<'_>,
     probe: &Probe,
