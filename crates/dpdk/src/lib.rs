@@ -69,7 +69,7 @@
 //!
 //! | invariant | kept by | relied on in |
 //! |---|---|---|
-//! | An [`Eal`] proves that DPDK is initialised, once and for good | `eal`: made after the call returned, never cleaned up | `eal`, `threads`, `timestamp`, `lcore`, `log`, `errno`, `raw` |
+//! | An [`Eal`] proves that DPDK is initialised, once and for good | `eal`: made after the call returned, never cleaned up | `eal`, `threads`, `timestamp`, `lcore`, `lcore_id`, `log`, `errno`, `raw` |
 //! | An [`Mbuf`] is a pointer to a valid chain of segments, and its only owner; a [`SharedMbuf`] points to a read-only one, and is included in its count | `from_raw` and its callers; `rx` copies packets that a driver hands out twice, and frees packets with lengths that don't agree | `mbuf`, `free`, `lengths`, `buf`, `segment`, `shared`, `raw`, `rx`, `tx` |
 //! | A pool lives as long as the process, its objects are mbufs, and any thread may use it | `raw`: every pool has the same kind of ring, with slots for all its mbufs, and no pool is freed once it was handed out | `raw`, `report`, `shared`, `start` |
 //! | A device's arguments are those that were checked | `device`: DPDK gets a string rebuilt from the parsed parts, and finds the same parts, each with a value; `values`: those that drivers don't check; `arguments`: EAL sees no other devices | `plug`, `start`; `kvargs`, for tests, has DPDK read them |

@@ -58,7 +58,7 @@ pub(crate) struct NoRoom {
     pub found: String,
 }
 
-/// What was found, and the remedy.
+/// The message of an error: the finding and the remedy.
 pub(crate) fn message(found: &str) -> String {
     format!(
         "this thread has {found}, and DPDK's drivers need {ROOM_BYTES} bytes: give it a larger stack \

@@ -1,4 +1,4 @@
-//! What is known of a burst's keys before their flows are read.
+//! Results of looking keys up in bursts, or in vain: hints and vacancies.
 
 use crate::entry::Generation;
 use crate::view::Hash;
