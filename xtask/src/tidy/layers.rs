@@ -7,94 +7,267 @@ use super::Violation;
 use super::files::File;
 use super::source;
 
-/// The top modules of packages that have many, by folder and floor, the lowest first. A module may use
-/// modules of lower floors only, so that no two use each other, not even by way of others. Unit tests
-/// are free, and so are `lib.rs` and `main.rs`, which are above all floors.
+/// The floors of each package, the lowest first, with the top modules on them. A module may use modules
+/// of lower floors only, so that no two use each other, not even by way of others. Unit tests are free.
 #[rustfmt::skip]
-const FLOORS: &[(&str, &[&[&str]])] = &[
-    ("crates/watch/src", &[&["place"], &["load"], &["snapshot"], &["tap"]]),
-    ("crates/engine/src", &[
+const FLOORS: &[(&str, &[&str])] = &[
+    ("crates/packet", &[
+        "buf checksum flow_key ip_fields mac malformed",
+        "ethernet icmp ipv6 memory seed tcp udp",
+        "arp ipv4",
+        "fragment ip",
+        "icmpv6 nd",
+        "answer build classify",
+        "ipip nat",
+    ]),
+    ("crates/ring", &[
+        "moves record sync",
+        "memory memory_loom",
+        "shared",
+        "consumer producer",
+        "mesh",
+    ]),
+    ("crates/arena", &[
+        "free proc request",
+        "error limits mapping mapping_miri obtained",
+        "obtain",
+        "arena",
+        "boxed",
+    ]),
+    ("crates/capture", &["frame", "input", "pcap pcapng", "pcapng_write read write"]),
+    ("crates/flow", &[
+        "group key lines prefetch stats",
+        "config hand",
+        "clock",
+        "entry",
+        "view",
+        "hints store",
+        "place table",
+        "insert lookup visit",
+        "ranked",
+    ]),
+    ("crates/stage", &[
+        "core counters error instant",
+        "burst",
+        "io tap",
+        "verdict",
+        "stage",
+        "classify",
+    ]),
+    ("crates/neighbours", &["key", "entry link", "asked claim", "table", "learn resolve"]),
+    ("crates/watch", &["place", "load", "snapshot", "tap"]),
+    ("crates/engine", &[
         // Plain values, and the trait of a part of a graph.
-        &["clock", "deployment", "idle", "node_info", "panic_origin", "settle", "sources", "topology", "turn"],
-        &["placement", "per_core", "wait", "worker"],
+        "clock deployment idle node_info panic_origin settle sources topology turn",
+        "per_core placement wait worker",
         // Between cores, and from control to cores.
-        &["ledger", "mailbox", "publish"],
-        &["chain", "report"],
-        &["assembly", "monitor", "report_text"],
-        &["control"],
-        &["thread"],
-        &["engine"],
+        "ledger mailbox publish",
+        "chain report",
+        "assembly monitor report_text",
+        "control",
+        "thread",
+        "engine",
     ]),
-    ("crates/balancer/src", &[
-        &["capture_order", "excerpt", "maglev", "own_header", "route", "state"],
-        &["prefix", "exceptions"],
-        &["blocks", "hashes"],
-        &["spec"],
-        &["classify", "limits", "rules"],
-        &["services"],
-        &["connection", "counts"],
-        &["connections"],
-        &["balance", "vlan"],
+    ("crates/dpdk", &[
+        "errno lcore_id log mbuf_count stack timestamp",
+        "error",
+        "device lock mbuf",
+        "eal",
+        "bpf mempool",
+        "lcore",
+        "port",
     ]),
-    ("crates/cluster/src", &[&["random", "settings"], &["store", "sync"]]),
-    ("crates/files/src", &[&["file", "kept_file"], &["certificates"]]),
-    ("examples/ipip-lb/src", &[
-        &["dropped", "exception_mover", "failure", "until"],
-        &["config", "outcome", "vip_guard"],
-        &["check", "exception", "health", "hugepages", "request"],
-        &["announce", "ctl", "next_hops", "overrides", "store"],
-        &["network_function", "port_hops", "replace", "source"],
-        &["cli", "control"],
-        &["replay", "run"],
+    ("crates/testing", &[
+        "alloc_guard bench frame planted rng syscalls",
+        "bench_burst faults pool steady",
+        "port_state",
+        "port_queues",
+        "port",
+        "simulator",
+    ]),
+    ("crates/machine", &[
+        "cpu_list finding",
+        "root setup",
+        "device",
+        "machine",
+        "cgroup interrupts kernel libraries memory power vip",
+        "cores device_checks",
+        "checks",
+        "start",
+    ]),
+    ("crates/kernel", &[
+        "netlink tables tun",
+        "follower local routes takeover tap vip_routes",
+        "next_hops port vip_guard",
+    ]),
+    ("crates/ops", &[
+        "hangup idle links notify path port_settings queue request seconds table unix",
+        "ask cpus devices diagnostics load output socket",
+        "arguments common failure privileges",
+        "live metrics watch",
+        "ctl operation stall_args",
+        "program run_args",
+    ]),
+    ("crates/top", &["programs", "rates", "sections", "screen"]),
+    ("crates/balancer", &[
+        "capture_order excerpt maglev own_header route state",
+        "exceptions prefix",
+        "blocks hashes",
+        "spec",
+        "classify limits rules",
+        "services vlan",
+        "connection counts",
+        "connections",
+        "balance",
+    ]),
+    ("crates/cluster", &["random settings", "store sync"]),
+    ("examples/nat44", &["cli drops", "seen", "connections", "nat"]),
+    ("examples/ipip-lb", &[
+        "dropped exception_mover failure until",
+        "config outcome vip_guard",
+        "check exception health hugepages request",
+        "announce ctl next_hops overrides store",
+        "network_function port_hops replace source",
+        "cli control",
+        "replay run",
+    ]),
+    ("examples/ipip-endpoint", &[
+        "arrival outer prefix",
+        "settings",
+        "cli endpoint",
+        "graph",
+        "run",
+    ]),
+    ("examples/udp", &[
+        "address arguments interfaces rate stamp",
+        "verify",
+        "inspect",
+        "output",
+        "running",
+        "source",
+        "sink",
+    ]),
+    ("benches", &[
+        "buffer datagrams engines",
+        "forwarder traffic",
+        "configuration testpmd",
+        "bed beside_testpmd peers",
+    ]),
+    ("benches/measure", &[
+        "cpu_time figure hugepages interrupts program random svg watch",
+        "bars cores row",
+        "bare_lines table",
+        "distance",
+        "slices",
+        "instrument",
+        "alternate contest",
+    ]),
+    ("fuzz", &["captures configuration control device script sync", "balancer neighbours"]),
+    ("tests", &[
+        "alone free_address malformed network planted privileges program",
+        "host prometheus siege",
+        "schema",
+    ]),
+    ("xtask", &[
+        "failure",
+        "process",
+        "rustc setup skips workspace",
+        "changed demo instructions package soak steps tidy",
+        "bench lines links test",
+        "check",
     ]),
 ];
 
-/// Modules above all floors.
-const ROOTS: [&str; 2] = ["lib", "main"];
+/// A package with fewer top modules needs no floors.
+const MODULES_MIN: usize = 4;
 
-/// Every use of a module that is not on a lower floor, and modules that [`FLOORS`] lacks or has too many of.
+/// Files above all floors: libraries, programs, and the folder of further programs.
+const ROOTS: [&str; 3] = ["lib", "main", "bin"];
+
+/// Every use of a module that is not on a lower floor, packages that [`FLOORS`] lacks, and modules
+/// that it lacks or has too many of.
 pub fn check(files: &[File]) -> Vec<Violation> {
-    FLOORS.iter().flat_map(|(folder, floors)| check_package(files, folder, floors)).collect()
+    let is_root =
+        |file: &&File| file.path.ends_with("src/lib.rs") || file.path.ends_with("src/main.rs");
+    let folders: BTreeSet<_> = files
+        .iter()
+        .filter(is_root)
+        .filter_map(|file| Some((file.path.parent()?.parent()?, file.path.parent()?)))
+        .collect();
+    let of_package = |(package, src): (&Path, &Path)| {
+        let floors = FLOORS.iter().find(|(name, _)| Path::new(name) == package);
+        check_package(files, src, floors.map(|(_, floors)| *floors))
+    };
+    folders.into_iter().flat_map(of_package).collect()
 }
 
-fn check_package(files: &[File], folder: &str, floors: &[&[&str]]) -> Vec<Violation> {
+/// A file of a package, without tests.
+struct Source<'a> {
+    file: &'a File,
+    /// The module that the file is, from the top module on.
+    module: Vec<String>,
+    code: String,
+}
+
+impl Source<'_> {
+    /// `None` for a root.
+    fn top_module(&self) -> Option<&str> {
+        self.module.first().map(String::as_str).filter(|name| !ROOTS.contains(name))
+    }
+}
+
+/// The sources in the folder `src`.
+fn sources<'a>(files: &'a [File], src: &Path) -> Vec<Source<'a>> {
+    let source = |file: &'a File| {
+        let path = file.path.strip_prefix(src).ok().filter(|_| file.is_rust())?;
+        let is_test = path.file_stem().is_some_and(|stem| stem == "tests")
+            || path.iter().any(|folder| folder == "tests");
+        (!is_test).then(|| Source {
+            file,
+            module: module_path(path),
+            code: production_code(&file.text),
+        })
+    };
+    files.iter().filter_map(source).collect()
+}
+
+fn check_package(files: &[File], src: &Path, floors: Option<&[&str]>) -> Vec<Violation> {
+    let sources = sources(files, src);
+    let modules: BTreeSet<_> = sources.iter().filter_map(Source::top_module).collect();
+    let folder = src.display().to_string();
+    let Some(floors) = floors else {
+        let what = format!("{} modules without floors in xtask/src/tidy/layers.rs", modules.len());
+        let is_small = modules.len() < MODULES_MIN;
+        return if is_small { Vec::new() } else { vec![Violation::new(folder, what)] };
+    };
     let floor_of: HashMap<&str, usize> = floors
         .iter()
         .enumerate()
-        .flat_map(|(floor, modules)| modules.iter().map(move |module| (*module, floor)))
+        .flat_map(|(floor, names)| names.split(' ').map(move |name| (name, floor)))
         .collect();
-    let sources = files.iter().filter_map(|file| {
-        let path = file.path.strip_prefix(folder).ok().filter(|_| file.is_rust())?;
-        let is_of_tests =
-            path.file_stem().is_some_and(|stem| stem == "tests") || file.is_in_tests();
-        (!is_of_tests).then(|| (file, module_path(path), production_code(&file.text)))
-    });
-    let sources: Vec<_> = sources.collect();
-    let lib = sources.iter().find(|(_, path, _)| path.first().is_some_and(|it| it == "lib"));
-    let exported = lib.map(|(.., code)| exported(code)).unwrap_or_default();
-    let mut violations = Vec::new();
-    let mut found = BTreeSet::new();
-    for (file, path, code) in &sources {
-        let Some(module) = path.first().filter(|it| !ROOTS.contains(&it.as_str())) else {
-            continue;
-        };
-        found.insert(module.as_str());
-        let Some(floor) = floor_of.get(module.as_str()) else {
+    let lib = sources.iter().find(|source| source.module == ["lib"]);
+    let exported = lib.map(|source| exported(&source.code)).unwrap_or_default();
+    let missing = floor_of.keys().filter(|module| !modules.contains(*module));
+    let mut violations: Vec<_> = missing
+        .map(|module| Violation::new(folder.as_str(), format!("has no module {module}")))
+        .collect();
+    for source in &sources {
+        let (path, code) = (&source.file.path, &source.code);
+        let Some(module) = source.top_module() else { continue };
+        let Some(floor) = floor_of.get(module) else {
             let what = format!("{module} has no floor in xtask/src/tidy/layers.rs");
-            violations.push(Violation::at(&file.path, 0, what));
+            violations.push(Violation::at(path, 0, what));
             continue;
         };
-        for (at, name) in uses(code, path.len()) {
+        for (at, name) in uses(code, source.module.len()) {
             let used = exported.get(name).map_or(name, String::as_str);
-            let is_lower = floor_of.get(used).is_none_or(|it| it < floor);
+            let is_lower = floor_of.get(used).is_none_or(|used_floor| used_floor < floor);
             if used != module && !is_lower {
                 let what = format!("{module} may not use {used}, which is not on a lower floor");
-                violations.push(Violation::at(&file.path, source::line_index(code, at), what));
+                violations.push(Violation::at(path, source::line_index(code, at), what));
             }
         }
     }
-    let missing = floor_of.keys().filter(|module| !sources.is_empty() && !found.contains(*module));
-    violations.extend(missing.map(|it| Violation::new(folder, format!("has no module {it}"))));
     violations
 }
 
@@ -111,7 +284,13 @@ fn module_path(path: &Path) -> Vec<String> {
 /// Code without comments, literals and the module of unit tests, which ends a file.
 fn production_code(text: &str) -> String {
     let mut code = source::code_only(text);
-    if let Some(end) = code.find("#[cfg(test)]\nmod ") {
+    let is_of_tests = |at: usize| {
+        let mut lines = code[at..].lines();
+        lines.next().is_some_and(|condition| condition.contains("test"))
+            && lines.next().is_some_and(|line| line.starts_with("mod ") && line.ends_with('{'))
+    };
+    let mut conditions = code.match_indices("#[cfg(").map(|(at, _)| at);
+    if let Some(end) = conditions.find(|at| is_of_tests(*at)) {
         code.truncate(end);
     }
     code
@@ -175,7 +354,7 @@ fn name(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    const FLOORS: &[&[&str]] = &[&["low"], &["middle", "beside"], &["high"]];
+    const FLOORS: &[&str] = &["low", "middle beside", "high"];
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
         let all = [
@@ -191,7 +370,10 @@ mod tests {
             .chain(files.iter().copied().filter(|(path, _)| !all.iter().any(|(it, _)| it == path)));
         let files: Vec<_> =
             files.map(|(path, text)| File { path: path.into(), text: text.to_owned() }).collect();
-        check_package(&files, "p/src", FLOORS).iter().map(ToString::to_string).collect()
+        check_package(&files, Path::new("p/src"), Some(FLOORS))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
@@ -239,6 +421,8 @@ mod tests {
         let what = "p/src/low.rs:1: low may not use high, which is not on a lower floor";
         assert_eq!(found(&[lib, ("p/src/low.rs", "use crate::Top;")]), [what]);
         assert_eq!(found(&[lib, ("p/src/low.rs", "use crate::Free;")]), [""; 0]);
+        let lib = ("p/src/lib.rs", "#[cfg(test)]\nmod low;\npub use high::Top;\n");
+        assert_eq!(found(&[lib, ("p/src/low.rs", "use crate::Top;")]), [what]);
     }
 
     #[test]
@@ -246,6 +430,9 @@ mod tests {
         let own = ("p/src/low/deep.rs", "use super::A;\nuse crate::low::B;");
         let test = ("p/src/low.rs", "#[cfg(test)]\nmod tests {\n    use crate::high::A;\n}\n");
         assert_eq!(found(&[own, test, ("p/src/low/tests.rs", "use crate::high::A;")]), [""; 0]);
+        let text =
+            "#[cfg(all(test, feature = \"dpdk\"))]\nmod tests {\n    use crate::high::A;\n}\n";
+        assert_eq!(found(&[("p/src/low.rs", text)]), [""; 0]);
     }
 
     #[test]
@@ -253,6 +440,28 @@ mod tests {
         let new = found(&[("p/src/new.rs", "")]);
         assert_eq!(new, ["p/src/new.rs:1: new has no floor in xtask/src/tidy/layers.rs"]);
         let files = [File { path: "p/src/low.rs".into(), text: String::new() }];
-        assert_eq!(check_package(&files, "p/src", FLOORS).len(), 3);
+        assert_eq!(check_package(&files, Path::new("p/src"), Some(FLOORS)).len(), 3);
+    }
+
+    #[test]
+    fn a_package_of_many_modules_without_floors_is_found() {
+        let package = |modules: &[&str]| -> Vec<_> {
+            let roots_too = modules.iter().chain(&["lib", "main", "bin/other"]);
+            let file =
+                |name| File { path: format!("new/src/{name}.rs").into(), text: String::new() };
+            check(&roots_too.map(file).collect::<Vec<_>>())
+        };
+        assert_eq!(package(&["a", "b", "b/part", "c"]), []);
+        let what = "4 modules without floors in xtask/src/tidy/layers.rs";
+        assert_eq!(package(&["a", "b", "c", "d"]), [Violation::new("new/src", what)]);
+    }
+
+    #[test]
+    fn each_module_is_on_one_floor() {
+        for (package, floors) in super::FLOORS {
+            let names: Vec<_> = floors.iter().flat_map(|names| names.split(' ')).collect();
+            let different: BTreeSet<_> = names.iter().collect();
+            assert_eq!(different.len(), names.len(), "{package}");
+        }
     }
 }
