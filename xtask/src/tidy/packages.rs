@@ -1,5 +1,6 @@
 //! The packages: the dependencies that each may have, and its description and page.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
@@ -8,60 +9,12 @@ use crate::workspace::{Package, Workspace};
 
 use super::Violation;
 
-/// Every package, with the workspace packages that it may depend on. A package comes after those it
-/// depends on, so the graph has no cycle. Dependencies of tests and builds are free.
-#[rustfmt::skip]
-const ALLOWED: &[(&str, &[&str])] = &[
-    ("hotloop-packet", &[]),
-    ("hotloop-ring", &[]),
-    ("hotloop-arena", &[]),
-    ("hotloop-dpdk-sys", &[]),
-    ("hotloop-privileges", &[]),
-    ("hotloop-capture", &[]),
-    ("hotloop-files", &[]),
-    ("hotloop-flow", &["hotloop-arena", "hotloop-packet"]),
-    ("hotloop-stage", &["hotloop-packet", "hotloop-ring"]),
-    ("hotloop-neighbours", &["hotloop-packet", "hotloop-stage"]),
-    ("hotloop-watch", &["hotloop-stage", "hotloop-ring"]),
-    ("hotloop-engine", &["hotloop-stage", "hotloop-ring", "hotloop-watch"]),
-    ("hotloop-dpdk", &["hotloop-stage", "hotloop-packet", "hotloop-dpdk-sys"]),
-    ("hotloop-testing", &["hotloop-stage", "hotloop-engine", "hotloop-packet"]),
-    ("hotloop-machine", &["hotloop-engine"]),
-    // hotloop-dpdk only under its feature.
-    ("hotloop-kernel", &["hotloop-packet", "hotloop-stage", "hotloop-ring", "hotloop-neighbours",
-        "hotloop-engine", "hotloop-dpdk", "hotloop-privileges"]),
-    // hotloop-dpdk only under its feature.
-    ("hotloop-ops", &["hotloop-stage", "hotloop-engine", "hotloop-dpdk", "hotloop-privileges",
-        "hotloop-capture", "hotloop-machine"]),
-    ("hotloop-top", &["hotloop-ops"]),
-    // hotloop-kernel only under its feature.
-    ("hotloop-doctor", &["hotloop-kernel", "hotloop-machine", "hotloop-ops"]),
-    // hotloop-testing only under its feature, for the tests of the library's users.
-    ("hotloop", &["hotloop-packet", "hotloop-ring", "hotloop-arena", "hotloop-flow", "hotloop-stage",
-        "hotloop-neighbours", "hotloop-engine", "hotloop-dpdk", "hotloop-testing", "hotloop-privileges",
-        "hotloop-capture", "hotloop-machine", "hotloop-ops", "hotloop-doctor"]),
-    ("hotloop-balancer", &["hotloop"]),
-    ("hotloop-cluster", &["hotloop", "hotloop-balancer", "hotloop-files", "hotloop-privileges"]),
-    ("hello-forward", &["hotloop", "hotloop-ops"]),
-    ("nat44", &["hotloop", "hotloop-ops"]),
-    ("rate-limit", &["hotloop", "hotloop-ops"]),
-    ("ipip-lb", &["hotloop", "hotloop-balancer", "hotloop-capture", "hotloop-cluster", "hotloop-files",
-        "hotloop-kernel", "hotloop-ops", "hotloop-privileges"]),
-    ("ipip-endpoint", &["hotloop", "hotloop-ops"]),
-    ("udp", &["hotloop", "hotloop-ops"]),
-    ("hotloop-measure", &[]),
-    ("hotloop-benches", &["hotloop", "hotloop-balancer", "hotloop-capture", "hotloop-cluster",
-        "hotloop-measure", "hotloop-ops", "ipip-lb", "udp"]),
-    ("hotloop-instructions", &["hotloop"]),
-    ("hotloop-fuzz", &["hotloop", "hotloop-balancer", "hotloop-capture", "hotloop-cluster",
-        "hotloop-dpdk", "hotloop-kernel", "hotloop-ops", "hotloop-packet", "ipip-lb"]),
-    ("hotloop-test-tools", &[]),
-    ("hotloop-tests", &["hotloop", "hotloop-balancer", "hotloop-capture", "hotloop-kernel",
-        "hotloop-ops", "hotloop-privileges", "hotloop-test-tools", "ipip-lb"]),
-    ("hotloop-packaging", &["hotloop-doctor", "hotloop-ops", "hotloop-top", "ipip-lb",
-        "ipip-endpoint", "udp"]),
-    ("xtask", &[]),
-];
+/// The page that draws every package. A package may depend only on those in lower rows, so the graph
+/// has no cycle. Dependencies of tests and builds are free.
+const DRAWING_PAGE: &str = "docs/architecture.md";
+
+/// The heading above the drawing.
+const DRAWING_HEADING: &str = "## The crates";
 
 /// The minimum number of lines of a library's page.
 const PAGE_LINES_MIN: usize = 5;
@@ -69,9 +22,10 @@ const PAGE_LINES_MIN: usize = 5;
 /// Checks every package.
 pub fn check(workspace: &Workspace) -> Result<Vec<Violation>, Failure> {
     let root = &workspace.workspace_root;
-    let mut violations = Vec::new();
+    let path = root.join(DRAWING_PAGE);
+    let architecture = fs::read_to_string(&path).map_err(Failure::file("read", &path))?;
+    let mut violations = graph(&workspace.packages, &architecture);
     for package in &workspace.packages {
-        violations.extend(dependencies(package));
         if package.description.as_ref().is_none_or(|text| text.trim().is_empty()) {
             violations.push(Violation::new(&package.name, "has no description"));
         }
@@ -85,18 +39,44 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Violation>, Failure> {
     Ok(violations)
 }
 
-/// Checks the normal dependencies of a package on others of the workspace.
-fn dependencies(package: &Package) -> Vec<Violation> {
-    let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| *name == package.name) else {
-        let what = "not in the table of xtask/src/tidy/packages.rs";
-        return vec![Violation::new(&package.name, what)];
-    };
-    let normal = package.dependencies.iter().filter(|it| it.kind.is_none() && it.path.is_some());
-    normal
-        .filter(|dependency| !allowed.contains(&dependency.name.as_str()))
-        .map(|dependency| {
-            Violation::new(&package.name, format!("may not depend on {}", dependency.name))
-        })
+/// Compares the normal dependencies between packages of the workspace with the drawing.
+fn graph(packages: &[Package], architecture: &str) -> Vec<Violation> {
+    let rows = rows(architecture);
+    let short = |name: &str| name.strip_prefix("hotloop-").unwrap_or(name).to_owned();
+    let is_package = |drawn: &str| packages.iter().any(|package| short(&package.name) == drawn);
+    let unknown = rows.keys().filter(|drawn| !is_package(drawn));
+    let mut violations: Vec<_> = unknown
+        .map(|drawn| Violation::new(DRAWING_PAGE, format!("draws {drawn}, which is no package")))
+        .collect();
+    for package in packages {
+        let Some(row) = rows.get(&*short(&package.name)) else {
+            let what = format!("is not in the drawing of {DRAWING_PAGE}");
+            violations.push(Violation::new(&package.name, what));
+            continue;
+        };
+        let normal =
+            package.dependencies.iter().filter(|it| it.kind.is_none() && it.path.is_some());
+        for dependency in normal {
+            if rows.get(&*short(&dependency.name)).is_none_or(|lower| lower >= row) {
+                let name = &dependency.name;
+                let what =
+                    format!("may not depend on {name}: no lower row of {DRAWING_PAGE} has it");
+                violations.push(Violation::new(&package.name, what));
+            }
+        }
+    }
+    violations
+}
+
+/// The rows of the drawing, by package, counted from the lowest. Names stand before the line's `│`.
+fn rows(architecture: &str) -> HashMap<&str, usize> {
+    let below_heading = architecture.split_once(DRAWING_HEADING).map_or("", |(_, below)| below);
+    // The first line is the rest of the fence's.
+    let lines = below_heading.split("```").nth(1).unwrap_or_default().lines().skip(1);
+    let lines: Vec<_> = lines.filter_map(|line| line.split('│').next()).collect();
+    let lowest_first = lines.iter().rev().enumerate();
+    lowest_first
+        .flat_map(|(row, line)| line.split_whitespace().map(move |name| (name, row)))
         .collect()
 }
 
@@ -119,40 +99,59 @@ fn page(path: &Path, text: &str, is_library: bool) -> Option<Violation> {
 mod tests {
     use super::*;
 
-    /// The violations of a package with one dependency.
-    fn found(name: &str, on: &str, kind: &str) -> Vec<Violation> {
+    const DRAWING: &str =
+        "## The crates\n\n```text\n engine  dpdk │ on stages\n ring │ below\n```\n";
+
+    fn package(name: &str, on: &str, kind: &str) -> Package {
         let json = format!(
-            r#"{{"workspace_root": "/w", "target_directory": "/w/target", "packages": [{{
-                "name": "{name}", "description": " ", "manifest_path": "/w/Cargo.toml",
-                "dependencies": [{{"name": "{on}", "kind": {kind}, "path": "/w/x"}}],
-                "targets": []}}]}}"#
+            r#"{{"name": "{name}", "description": "", "manifest_path": "/w/Cargo.toml", "targets": [],
+                "dependencies": [{{"name": "{on}", "kind": {kind}, "path": "/w/x"}}]}}"#
         );
-        check(&serde_json::from_str(&json).unwrap()).unwrap()
+        serde_json::from_str(&json).unwrap()
+    }
+
+    /// The violations in a workspace of the drawn packages, one of them with a dependency.
+    fn found(name: &str, on: &str, kind: &str) -> Vec<String> {
+        let mut packages = vec![package(name, on, kind)];
+        let others = ["hotloop-engine", "hotloop-dpdk", "hotloop-ring"]
+            .iter()
+            .filter(|other| **other != name);
+        packages.extend(others.map(|other| package(other, "x", "\"dev\"")));
+        graph(&packages, DRAWING).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn forbidden_dependencies_unknown_packages_and_missing_descriptions_are_found() {
-        let undescribed = |name| Violation::new(name, "has no description");
-        let violations = found("hotloop-engine", "hotloop-dpdk", "null");
-        let forbidden = Violation::new("hotloop-engine", "may not depend on hotloop-dpdk");
-        assert_eq!(violations, [forbidden, undescribed("hotloop-engine")]);
-        for (name, on, kind) in [
-            ("hotloop-engine", "hotloop-ring", "null"),
-            ("hotloop-engine", "hotloop-testing", "\"dev\""),
-        ] {
-            assert_eq!(found(name, on, kind), [undescribed(name)]);
+        for (name, on) in [("engine", "dpdk"), ("ring", "engine"), ("ring", "extra")] {
+            let expected = format!(
+                "hotloop-{name}: may not depend on hotloop-{on}: no lower row of docs/architecture.md has it"
+            );
+            let found = found(&format!("hotloop-{name}"), &format!("hotloop-{on}"), "null");
+            assert_eq!(found, [expected]);
         }
-        assert_eq!(found("hotloop-extra", "hotloop-ring", "null").len(), 2);
+        assert_eq!(found("hotloop-engine", "hotloop-ring", "null"), [""; 0]);
+        assert_eq!(found("hotloop-ring", "hotloop-engine", "\"dev\""), [""; 0]);
+
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("docs")).unwrap();
+        fs::write(root.path().join(DRAWING_PAGE), DRAWING.replace("engine  dpdk", "")).unwrap();
+        let workspace = Workspace {
+            packages: vec![package("hotloop-ring", "x", "\"dev\"")],
+            workspace_root: root.path().to_path_buf(),
+            target_directory: root.path().join("target"),
+        };
+        let undescribed = Violation::new("hotloop-ring", "has no description");
+        assert_eq!(check(&workspace).unwrap(), [undescribed]);
     }
 
     #[test]
-    fn the_table_has_no_cycle() {
-        for (index, (name, allowed)) in ALLOWED.iter().enumerate() {
-            for below in *allowed {
-                let stands_above = ALLOWED[..index].iter().any(|(other, _)| other == below);
-                assert!(stands_above, "{name} -> {below}");
-            }
-        }
+    fn packages_that_are_not_drawn_and_drawn_names_without_a_package_are_found() {
+        let expected = ["hotloop-extra: is not in the drawing of docs/architecture.md"];
+        assert_eq!(found("hotloop-extra", "hotloop-ring", "null"), expected);
+        let packages =
+            [package("hotloop-engine", "x", "\"dev\""), package("hotloop-ring", "x", "\"dev\"")];
+        let expected = Violation::new(DRAWING_PAGE, "draws dpdk, which is no package");
+        assert_eq!(graph(&packages, DRAWING), [expected]);
     }
 
     #[test]
