@@ -51,7 +51,7 @@ impl Generation {
     /// as 0.
     #[inline(always)]
     pub(crate) fn is(self, other: Option<Self>) -> bool {
-        other.map_or(0, |it| it.0.get()) == self.0.get()
+        other.map_or(0, |generation| generation.0.get()) == self.0.get()
     }
 }
 

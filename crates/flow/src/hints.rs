@@ -1,7 +1,7 @@
 //! Results of looking keys up in bursts, or in vain: hints and vacancies.
 
 use crate::entry::Generation;
-use crate::view::Hash;
+use crate::store_view::Hash;
 
 /// Maximum number of keys in a burst.
 pub const BURST_KEYS_MAX: usize = 64;

@@ -9,8 +9,8 @@ use crate::group::{GROUP_SLOTS, Lanes};
 use crate::hints::BURST_KEYS_MAX;
 use crate::place::{Place, Situation};
 use crate::store::Handle;
+use crate::store_view::Hash;
 use crate::table::{Table, by_backend};
-use crate::view::Hash;
 
 /// The result of a search for a key's flow, or else for a place.
 #[derive(Clone, Copy)]
@@ -282,7 +282,7 @@ impl<K: Key, V> Table<K, V> {
     #[inline(always)]
     pub(crate) fn note_newest(&self, (group, slot_of_group): (usize, usize)) {
         if self.stats.len_max >= self.capacity {
-            self.store.view().change_hand(group, |hand| hand.go_past(slot_of_group));
+            self.store.view().change_eviction_state(group, |state| state.go_past(slot_of_group));
         }
     }
 

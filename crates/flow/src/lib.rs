@@ -106,15 +106,15 @@
 //! - `lookup.rs`, one block: the function compiled for AVX2 is called only by tables with the
 //!   back-end [`Backend::Avx2`], and such tables can only be made if the processor has AVX2.
 //! - `prefetch.rs`, one block for each architecture: a prefetch never faults, whatever the address.
-//! - `view.rs`, two blocks: the index of a key's first group comes from a multiplication that keeps
+//! - `store_view.rs`, two blocks: the index of a key's first group comes from a multiplication that keeps
 //!   it below the number of groups, and every table has at least one; the index of an entry in the
 //!   group comes from a mask of its slots.
 
 mod clock;
 mod config;
 mod entry;
+mod eviction_state;
 mod group;
-mod hand;
 mod hints;
 mod insert;
 mod key;
@@ -126,10 +126,10 @@ mod prefetch;
 mod ranked;
 mod stats;
 mod store;
+mod store_view;
 mod table;
 #[cfg(test)]
 mod tests;
-mod view;
 mod visit;
 
 pub use clock::STEP_NS;

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 /// Number of control groups in a line.
 const LINE_GROUPS: usize = 4;
 
-/// Number of hands in a line.
-const LINE_HANDS: usize = 16;
+/// Number of eviction states in a line.
+const LINE_EVICTION_STATES: usize = 16;
 
 thread_local! {
     /// The kind and number of each line touched.
@@ -17,7 +17,7 @@ thread_local! {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Control,
-    Hand,
+    EvictionState,
     Entry,
 }
 
@@ -25,8 +25,10 @@ pub(crate) fn note_group(group: usize) {
     TOUCHED.with_borrow_mut(|touched| touched.insert((Kind::Control, group / LINE_GROUPS)));
 }
 
-pub(crate) fn note_hand(group: usize) {
-    TOUCHED.with_borrow_mut(|touched| touched.insert((Kind::Hand, group / LINE_HANDS)));
+pub(crate) fn note_eviction_state(group: usize) {
+    TOUCHED.with_borrow_mut(|touched| {
+        touched.insert((Kind::EvictionState, group / LINE_EVICTION_STATES))
+    });
 }
 
 /// An entry counts as one line, however large.

@@ -8,8 +8,8 @@ use crate::group::tagged_avx2;
 use crate::group::{GROUP_SLOTS, Group, Lanes, Mask, Native};
 use crate::hints::{AHEAD, BURST_KEYS_MAX, Hint, Hints, SeenAt};
 use crate::store::Handle;
+use crate::store_view::{Hash, StoreView};
 use crate::table::{Table, by_backend};
-use crate::view::{Hash, View};
 use crate::{Backend, Key};
 
 impl<K: Key, V> Table<K, V> {
@@ -130,7 +130,7 @@ const ELSEWHERE: u64 = u32::MAX as u64;
 /// `is_cached`, compares their tags at once.
 #[inline(always)]
 fn hash_all<K: Key, V, I>(
-    view: View<'_, K, V>,
+    view: StoreView<'_, K, V>,
     keys: I,
     Hints(places): &mut Hints,
     is_cached: bool,
@@ -171,16 +171,16 @@ where
 /// The processor has AVX2, BMI1, BMI2 and LZCNT.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
-fn hint_avx2<K: Key, V>(view: View<'_, K, V>, count: usize, is_full: bool, hints: &mut Hints) {
+fn hint_avx2<K: Key, V>(view: StoreView<'_, K, V>, count: usize, is_full: bool, hints: &mut Hints) {
     hint(view, count, is_full, hints, |group, byte| tagged_avx2(group, byte));
 }
 
 /// Looks for the tags of the first `count` hashes, and prefetches the entries of those that match. If the table is full,
-/// also prefetches the hand of each group without a match, for the search for a flow to evict. `tagged` is
+/// also prefetches the eviction state of each group without a match, for the search for a flow to evict. `tagged` is
 /// [`Lanes::tagged`].
 #[inline(always)]
 fn hint<K: Key, V>(
-    view: View<'_, K, V>,
+    view: StoreView<'_, K, V>,
     count: usize,
     is_full: bool,
     Hints(places): &mut Hints,
@@ -201,7 +201,7 @@ fn hint<K: Key, V>(
             }
         } else {
             if is_full {
-                view.prefetch_hand(first);
+                view.prefetch_eviction_state(first);
             }
             // The hash stays in its place.
             overflowed |= u64::from(group.overflow() > 0) << index;

@@ -1,7 +1,7 @@
 //! The choice of a place for a new flow.
 //!
 //! A place is chosen first, which changes nothing, and taken later. Together with the searches
-//! before it, a choice never touches more than [`LINES_MAX`] cache lines: two groups, their hands
+//! before it, a choice never touches more than [`LINES_MAX`] cache lines: two groups, their eviction states
 //! and their entries. Lines elsewhere are touched only in exchange for some of these.
 
 use crate::Key;
@@ -10,13 +10,13 @@ use crate::config::{Class, Full};
 use crate::entry::{Entry, Flow};
 use crate::group::{GROUP_SLOTS, Lanes};
 use crate::store::{Handle, Store};
-use crate::view::{Hash, View};
+use crate::store_view::{Hash, StoreView};
 
 /// The most cache lines of a table that one operation touches, with entries of one line: two of
-/// control groups, two of their hands and 30 of entries.
+/// control groups, two of their eviction states and 30 of entries.
 pub const LINES_MAX: usize = 2 + SEARCHED_LINES_MAX;
 
-/// Lines without hands.
+/// Lines without eviction states.
 const SEARCHED_LINES_MAX: usize = 2 + 2 * GROUP_SLOTS;
 
 /// Minimum number of flows that are sampled for eviction.
@@ -140,7 +140,7 @@ impl Sample {
     }
 }
 
-impl<K: Key, V> View<'_, K, V> {
+impl<K: Key, V> StoreView<'_, K, V> {
     /// A place for a flow, after a search for its key has failed.
     #[inline(always)]
     pub(crate) fn place<L: Lanes>(

@@ -8,8 +8,8 @@ use crate::hints::Vacancy;
 use crate::insert::Spot;
 use crate::place::Place;
 use crate::store::Handle;
+use crate::store_view::Hash;
 use crate::table::{Table, by_backend};
-use crate::view::Hash;
 
 /// Ranks the flows of a full table for [`Table::insert_ranked`], and is called with the one that
 /// leaves.
@@ -163,7 +163,7 @@ impl<K: Key, V> Table<K, V> {
         if occupied.rest().rest().rest().is_empty() {
             return None;
         }
-        let slot_of_group = view.hand(group).next(occupied)?;
+        let slot_of_group = view.eviction_state(group).next(occupied)?;
         let mut is_expired = false;
         let idle_timeouts = &self.idle_timeouts;
         let left = self.store.unlink_if((group, slot_of_group), |entry| {
@@ -194,7 +194,7 @@ impl<K: Key, V> Table<K, V> {
         now: u32,
         eviction: &mut impl Eviction<K, V>,
     ) -> Option<usize> {
-        self.store.view().change_hand(group, |hand| hand.spare(slot_of_group));
+        self.store.view().change_eviction_state(group, |state| state.spare(slot_of_group));
         self.make_room(group, now, eviction)
     }
 }

@@ -11,12 +11,12 @@ use hotloop_arena::Arena;
 use crate::Key;
 use crate::config::FlowError;
 use crate::entry::{Entry, Flow, Generation};
+use crate::eviction_state::EvictionState;
 use crate::group::{GROUP_SLOTS, Group};
-use crate::hand::Hand;
 use crate::key::HashSeed;
 #[cfg(test)]
 use crate::lines;
-use crate::view::{Hash, View};
+use crate::store_view::{Hash, StoreView};
 
 /// Identifies a flow by its place in its table.
 ///
@@ -51,7 +51,7 @@ pub(crate) struct Store<K, V> {
     control: Box<[Group], Arena>,
     entries: Box<[Entry<K, V>], Arena>,
     /// By group.
-    hands: Box<[Cell<Hand>], Arena>,
+    eviction_states: Box<[Cell<EvictionState>], Arena>,
     seed: HashSeed,
     /// The generation of the next flow inserted.
     generation: Generation,
@@ -80,7 +80,7 @@ impl<K: Key, V> Store<K, V> {
         const LINE_BYTES: usize = 64;
         let count = Self::group_count(capacity)?;
         let control_bytes = (count * size_of::<Group>()).next_multiple_of(LINE_BYTES);
-        let hands_bytes = (count * size_of::<Hand>()).next_multiple_of(LINE_BYTES);
+        let hands_bytes = (count * size_of::<EvictionState>()).next_multiple_of(LINE_BYTES);
         let entries_bytes = (count * GROUP_SLOTS).checked_mul(size_of::<Entry<K, V>>())?;
         let bytes = (control_bytes + hands_bytes).checked_add(entries_bytes)?;
         isize::try_from(bytes).is_ok().then_some(bytes)
@@ -99,9 +99,9 @@ impl<K: Key, V> Store<K, V> {
         let mut control = Vec::new_in(arena.clone());
         control.try_reserve_exact(group_count).map_err(no_memory)?;
         control.resize(group_count, Group::EMPTY);
-        let mut hands = Vec::new_in(arena.clone());
-        hands.try_reserve_exact(group_count).map_err(no_memory)?;
-        hands.resize(group_count, Cell::default());
+        let mut eviction_states = Vec::new_in(arena.clone());
+        eviction_states.try_reserve_exact(group_count).map_err(no_memory)?;
+        eviction_states.resize(group_count, Cell::default());
         let mut entries = Vec::new_in(arena);
         let entry_count = group_count * GROUP_SLOTS;
         entries.try_reserve_exact(entry_count).map_err(no_memory)?;
@@ -110,7 +110,7 @@ impl<K: Key, V> Store<K, V> {
         Ok(Self {
             control,
             entries,
-            hands: hands.into_boxed_slice(),
+            eviction_states: eviction_states.into_boxed_slice(),
             seed: HashSeed::new(seed),
             generation: Generation::FIRST,
             overflow_len: 0,
@@ -133,11 +133,11 @@ impl<K: Key, V> Store<K, V> {
     }
 
     #[inline(always)]
-    pub(crate) fn view(&self) -> View<'_, K, V> {
-        View {
+    pub(crate) fn view(&self) -> StoreView<'_, K, V> {
+        StoreView {
             control: &self.control,
             entries: &self.entries,
-            hands: &self.hands,
+            eviction_states: &self.eviction_states,
             seed: &self.seed,
         }
     }
@@ -219,7 +219,8 @@ impl<K: Key, V> Store<K, V> {
     /// Makes the next search for a flow to evict visit this slot, even if it was spared.
     #[inline(always)]
     pub(crate) fn renew(&self, slot: usize) {
-        self.view().change_hand(slot / GROUP_SLOTS, |hand| hand.renew(slot % GROUP_SLOTS));
+        self.view()
+            .change_eviction_state(slot / GROUP_SLOTS, |state| state.renew(slot % GROUP_SLOTS));
     }
 
     /// Replaces a flow of the same key and returns it.

@@ -14,7 +14,7 @@ use crate::group::{Backend, Lanes};
 use crate::hints::{Hint, Hints, Vacancy};
 use crate::stats::Stats;
 use crate::store::{Handle, Store};
-use crate::view::Hash;
+use crate::store_view::Hash;
 
 /// The flows of one core: keys of type `K`, each with a value of type `V`, in memory that is
 /// allocated once.

@@ -37,10 +37,10 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("crates/capture", &["frame", "input", "pcap pcapng", "pcapng_write read write"]),
     ("crates/flow", &[
         "group key lines prefetch stats",
-        "config hand",
+        "config eviction_state",
         "clock",
         "entry",
-        "view",
+        "store_view",
         "hints store",
         "place table",
         "insert lookup visit",
@@ -274,7 +274,7 @@ fn check_package(files: &[File], src: &Path, floors: Option<&[&str]>) -> Vec<Vio
 /// The module that a file is, from the top module on: `["a", "b"]` for `a/b.rs`.
 fn module_path(path: &Path) -> Vec<String> {
     let names = path.with_extension("");
-    let names: Vec<_> = names.iter().map(|it| it.to_string_lossy().into_owned()).collect();
+    let names: Vec<_> = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
     match names.split_last() {
         Some((last, folders)) if last == "mod" => folders.to_vec(),
         _ => names,
@@ -363,11 +363,11 @@ mod tests {
             ("p/src/beside.rs", ""),
             ("p/src/high.rs", ""),
         ];
-        let given = |path: &str| files.iter().find(|(it, _)| *it == path).map(|(_, text)| *text);
-        let files = all
-            .iter()
-            .map(|(path, _)| (*path, given(path).unwrap_or("")))
-            .chain(files.iter().copied().filter(|(path, _)| !all.iter().any(|(it, _)| it == path)));
+        let given =
+            |path: &str| files.iter().find(|(given, _)| *given == path).map(|(_, text)| *text);
+        let files = all.iter().map(|(path, _)| (*path, given(path).unwrap_or(""))).chain(
+            files.iter().copied().filter(|(path, _)| !all.iter().any(|(known, _)| known == path)),
+        );
         let files: Vec<_> =
             files.map(|(path, text)| File { path: path.into(), text: text.to_owned() }).collect();
         check_package(&files, Path::new("p/src"), Some(FLOORS))

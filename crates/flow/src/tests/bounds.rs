@@ -45,7 +45,11 @@ fn thirty_flows_of_one_tag() {
             assert_eq!(inserted.is_ok(), full == EVICT, "one of their own may leave");
         }
         let count = lines::count(|| table.get(&key(1_000), 0_u64)).0;
-        assert_eq!(count, LINES_MAX - 2, "the worst case of all that needs no hands is met");
+        assert_eq!(
+            count,
+            LINES_MAX - 2,
+            "the worst case of all that needs no eviction state is met"
+        );
         // When all are expired, one of them leaves if any may.
         let late_ns = 3 * STEP_NS;
         let inserted = bounded("insert", || table.insert(key(2_000), [0; 5], late_ns));
@@ -99,7 +103,10 @@ fn random_flows_in_a_table_without_room() {
                 bounded("remove", || table.remove(&key));
             }
             let (line_count, _) = lines::count(|| table.age(now_ns, 1, |_, _| ()));
-            assert!(line_count <= 4, "entry, control, hand, and the control of its first group");
+            assert!(
+                line_count <= 4,
+                "entry, control, eviction state, and the control of its first group"
+            );
         }
         check(&table);
         let stats = table.stats();

@@ -8,7 +8,7 @@ use hotloop_packet::flow_key::FlowKeyV4;
 
 use super::arena;
 use crate::group::GROUP_SLOTS;
-use crate::view::{Hash, View};
+use crate::store_view::{Hash, StoreView};
 use crate::{Config, Table, hash_words};
 
 type Words = [u64; 2];
@@ -17,7 +17,7 @@ type Words = [u64; 2];
 type Pattern = (String, Box<dyn Fn(u64) -> Words>);
 
 /// Hashes a key with a table's memory, or with the number that its seed is made from.
-type Hashing<'a> = &'a dyn Fn(&Words, View<'_, Words, u8>, u64) -> u64;
+type Hashing<'a> = &'a dyn Fn(&Words, StoreView<'_, Words, u8>, u64) -> u64;
 
 const KEY_COUNT: u64 = 20_000;
 
@@ -36,7 +36,7 @@ struct Agreeing {
 }
 
 impl Agreeing {
-    fn add(&mut self, view: View<'_, Words, u8>, hashes: impl Iterator<Item = Hash>) {
+    fn add(&mut self, view: StoreView<'_, Words, u8>, hashes: impl Iterator<Item = Hash>) {
         let group_count = view.control.len();
         let mut fill = vec![0; group_count];
         let mut tags = vec![0; group_count << 8];

@@ -76,8 +76,10 @@ fn check<K: Key + std::hash::Hash + std::fmt::Debug, V>(table: &Table<K, V>) {
         let group = slot / GROUP_SLOTS;
         let tag = view.control[group].tag(slot % GROUP_SLOTS);
         assert_eq!(tag.is_some(), entry.key().is_some(), "slot {slot}");
-        let is_spared =
-            view.hands[group].get().next(Mask::of_bits(1 << (slot % GROUP_SLOTS))).is_none();
+        let is_spared = view.eviction_states[group]
+            .get()
+            .next(Mask::of_bits(1 << (slot % GROUP_SLOTS)))
+            .is_none();
         assert!(tag.is_some() || !is_spared, "slot {slot}");
         let Some(key) = entry.key() else { continue };
         assert!(keys.insert(*key), "{key:?} is there twice");

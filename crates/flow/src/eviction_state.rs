@@ -6,16 +6,16 @@
 
 use crate::group::Mask;
 
-/// The hand of a group: two sets of its slots, with a bit for each slot.
+/// The eviction state of a group: two sets of its slots, with a bit for each slot.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Hand {
+pub(crate) struct EvictionState {
     /// Slots whose flows a search has met and left in place. Vacant slots have no bit set.
     spared: u16,
     /// Slots that the next search visits first: those after the newest flow.
     ahead: u16,
 }
 
-impl Hand {
+impl EvictionState {
     /// Returns the slot that a search visits next, out of those in `occupied` that were not spared.
     #[inline(always)]
     pub(crate) fn next(self, occupied: Mask) -> Option<usize> {

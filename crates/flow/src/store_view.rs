@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use crate::entry::Entry;
+use crate::eviction_state::EvictionState;
 use crate::group::{GROUP_SLOTS, Group, Lanes, Mask, tag};
-use crate::hand::Hand;
 #[cfg(test)]
 use crate::lines;
 use crate::prefetch::{prefetch, prefetch_all};
@@ -39,25 +39,25 @@ impl Hash {
 
 /// The parts of a [`Store`](crate::store::Store) in registers, so that they are not reloaded
 /// through a pointer after each write to memory.
-pub(crate) struct View<'a, K, V> {
+pub(crate) struct StoreView<'a, K, V> {
     /// Invariant: not empty, because the store has at least one group.
     pub(crate) control: &'a [Group],
     /// Invariant: one for each slot of each group.
     pub(crate) entries: &'a [Entry<K, V>],
-    pub(crate) hands: &'a [Cell<Hand>],
+    pub(crate) eviction_states: &'a [Cell<EvictionState>],
     pub(crate) seed: &'a HashSeed,
 }
 
-impl<K, V> Clone for View<'_, K, V> {
+impl<K, V> Clone for StoreView<'_, K, V> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K, V> Copy for View<'_, K, V> {}
+impl<K, V> Copy for StoreView<'_, K, V> {}
 
-impl<'a, K: Key, V> View<'a, K, V> {
+impl<'a, K: Key, V> StoreView<'a, K, V> {
     #[inline(always)]
     pub(crate) fn hash(self, key: &K) -> Hash {
         Hash(key.hash(self.seed))
@@ -130,17 +130,21 @@ impl<'a, K: Key, V> View<'a, K, V> {
     }
 
     #[inline(always)]
-    pub(crate) fn hand(self, group: usize) -> Hand {
+    pub(crate) fn eviction_state(self, group: usize) -> EvictionState {
         #[cfg(test)]
-        lines::note_hand(group);
-        self.hands[group].get()
+        lines::note_eviction_state(group);
+        self.eviction_states[group].get()
     }
 
     #[inline(always)]
-    pub(crate) fn change_hand(self, group: usize, change: impl FnOnce(&mut Hand)) {
-        let mut hand = self.hand(group);
-        change(&mut hand);
-        self.hands[group].set(hand);
+    pub(crate) fn change_eviction_state(
+        self,
+        group: usize,
+        change: impl FnOnce(&mut EvictionState),
+    ) {
+        let mut state = self.eviction_state(group);
+        change(&mut state);
+        self.eviction_states[group].set(state);
     }
 
     #[inline(always)]
@@ -159,10 +163,10 @@ impl<'a, K: Key, V> View<'a, K, V> {
         prefetch(&raw const self.entries[slot]);
     }
 
-    /// Prefetches the hand of a group.
+    /// Prefetches the eviction state of a group.
     #[inline(always)]
-    pub(crate) fn prefetch_hand(self, group: usize) {
-        prefetch(self.hands.as_ptr().wrapping_add(group));
+    pub(crate) fn prefetch_eviction_state(self, group: usize) {
+        prefetch(self.eviction_states.as_ptr().wrapping_add(group));
     }
 
     /// Prefetches the entry that a search for a flow to evict will visit first.
@@ -170,7 +174,7 @@ impl<'a, K: Key, V> View<'a, K, V> {
     pub(crate) fn prefetch_next_in_turn<L: Lanes>(self, hash: Hash) {
         let (group, control) = self.first_group(hash);
         let occupied = L::occupied(control);
-        if let Some(slot) = self.hand(group).next(occupied) {
+        if let Some(slot) = self.eviction_state(group).next(occupied) {
             self.prefetch_entry(group * GROUP_SLOTS + slot);
         }
     }
