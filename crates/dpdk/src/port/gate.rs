@@ -46,20 +46,20 @@ fn is_open(word: u64) -> bool {
     word & TURN != 0
 }
 
-/// A queue's side of the gate.
+/// A queue's lease of its running port: its side of the gate.
 ///
 /// Invariant: from the moment the queue is inside until it leaves, the gate counts it, and so the
 /// port with the number [`port_id`](Self::port_id) exists and runs: a port is closed only after
 /// [`Gate::shut`] has found the gate empty, or when none of its queues is held.
 #[derive(Debug)]
-pub(super) struct Pass {
+pub(super) struct PortLease {
     /// The gate's word at entry, without the count; [`NOWHERE`] outside.
     word: u64,
     /// Whether the queue was started, and so may enter.
     valid: bool,
 }
 
-impl Pass {
+impl PortLease {
     pub(super) const fn new() -> Self {
         Self { word: NOWHERE, valid: false }
     }
@@ -114,22 +114,22 @@ mod tests {
     #[test]
     fn a_queue_is_inside_while_the_gate_is_open_and_knows_the_port() {
         let gate = Gate::default();
-        let mut pass = Pass::new();
+        let mut lease = PortLease::new();
         assert!(gate.shut(), "it begins shut, and empty");
-        assert!(!pass.is_inside(&gate));
+        assert!(!lease.is_inside(&gate));
         gate.open(7);
-        assert!(!pass.is_inside(&gate), "its queue was not started");
-        pass.validate();
-        assert!(pass.is_inside(&gate) && pass.is_inside(&gate));
-        assert_eq!(pass.port_id(), 7);
+        assert!(!lease.is_inside(&gate), "its queue was not started");
+        lease.validate();
+        assert!(lease.is_inside(&gate) && lease.is_inside(&gate));
+        assert_eq!(lease.port_id(), 7);
         assert!(!gate.shut() && !gate.shut(), "one is inside, and is counted once");
-        assert!(!pass.is_inside(&gate));
+        assert!(!lease.is_inside(&gate));
         assert!(gate.shut(), "it has left");
         gate.open(3);
-        assert!(pass.is_inside(&gate));
-        assert_eq!(pass.port_id(), 3);
-        pass.leave(&gate);
-        pass.leave(&gate);
+        assert!(lease.is_inside(&gate));
+        assert_eq!(lease.port_id(), 3);
+        lease.leave(&gate);
+        lease.leave(&gate);
         assert!(gate.shut());
     }
 
@@ -144,18 +144,18 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(30);
         let polled = thread::scope(|scope| {
             let poll = || {
-                let (mut pass, mut polled) = (Pass::new(), 0_u64);
-                pass.validate();
+                let (mut lease, mut polled) = (PortLease::new(), 0_u64);
+                lease.validate();
                 while !ends.load(Relaxed) && Instant::now() < deadline {
-                    if pass.is_inside(&gate) {
-                        let runs = ports[usize::from(pass.port_id())].load(Relaxed);
+                    if lease.is_inside(&gate) {
+                        let runs = ports[usize::from(lease.port_id())].load(Relaxed);
                         is_wrong.fetch_or(!runs, Relaxed);
                         polled += 1;
                     } else {
                         thread::yield_now();
                     }
                 }
-                pass.leave(&gate);
+                lease.leave(&gate);
                 polled
             };
             let pollers = [scope.spawn(poll), scope.spawn(poll)];

@@ -1,6 +1,6 @@
 //! RX queues.
 
-use super::gate::Pass;
+use super::gate::PortLease;
 use super::inner::Inner;
 use super::stats;
 use crate::error::Direction;
@@ -33,20 +33,20 @@ use std::sync::atomic::fence;
 pub struct RxQueue {
     port: Arc<Inner>,
     /// Entry to the port's gate. While inside, the port of its `port_id` runs with this queue, and
-    /// with the spare ones: `Pass`; `Inner::reopen` opens with the same queues as before.
-    pass: Pass,
+    /// with the spare ones: `PortLease`; `Inner::reopen` opens with the same queues as before.
+    lease: PortLease,
     /// Invariant: only this value has claimed it. `Inner::claim` hands out each once, `drop` gives
     /// it back.
     index: u16,
     /// Whether received mbufs may have other owners. Invariant: if false, they come fresh from the
     /// port's pool: `new`, according to `driver`.
-    looks: bool,
-    /// The size of receive buffers, if lengths must be checked. Invariant: set once `pass` is
+    may_be_shared: bool,
+    /// The size of receive buffers, if lengths must be checked. Invariant: set once `lease` is
     /// valid, unless lengths agree whatever is received: `start`, according to `driver`.
     checked_bytes: Option<u32>,
     /// Whether received packets are counted here, because the driver forgets its counts.
     counts: bool,
-    /// Whether received packets are passed on without any check. Invariant: true only if `looks`,
+    /// Whether received packets are passed on without any check. Invariant: true only if `may_be_shared`,
     /// `checked_bytes` and `counts` require none.
     is_plain: bool,
     /// Whether the device reads a file, which ends.
@@ -55,7 +55,7 @@ pub struct RxQueue {
     /// Packets that the file's reader had lost by the last empty poll.
     lost: u64,
     /// Unclaimed queues that are polled with this one. Invariant: empty, or the port runs with them
-    /// while `pass` is inside, and only this value polls them: `start`, for the port's first RX
+    /// while `lease` is inside, and only this value polls them: `start`, for the port's first RX
     /// queue.
     spare: Range<u16>,
     /// The queue, this or a spare one, to poll first next time.
@@ -66,14 +66,14 @@ pub struct RxQueue {
 
 impl RxQueue {
     pub(super) fn new(port: Arc<Inner>, index: u16) -> Self {
-        let (looks, checked_bytes) = (!port.driver.fresh_mbufs, None);
+        let (may_be_shared, checked_bytes) = (!port.driver.fresh_mbufs, None);
         let (counts, reads_file) = (port.driver.forgets_counts, port.device.reads_file());
         let (finished, lost) = (false, 0);
         Self {
             port,
-            pass: Pass::new(),
+            lease: PortLease::new(),
             index,
-            looks,
+            may_be_shared,
             checked_bytes,
             counts,
             is_plain: false,
@@ -98,15 +98,15 @@ impl RxQueue {
     /// As for [`poll`](Source::poll).
     #[must_use]
     pub fn rx_queue_count(&mut self) -> Option<usize> {
-        if !self.pass.is_inside(&self.port.gate) {
+        if !self.lease.is_inside(&self.port.gate) {
             return None;
         }
         stack::require();
-        // SAFETY: 1. The port runs with this queue, by the invariants of `pass` and `index`: it is
+        // SAFETY: 1. The port runs with this queue, by the invariants of `lease` and `index`: it is
         // inside. 2. rte_ethdev.h: not to be called while another thread polls the queue; only this
         // value can, by the invariant of `index`, and it is borrowed exclusively. 3. The stack has
         // room for the driver's frames: `require` has returned.
-        let count = unsafe { sys::sh_rx_queue_count(self.pass.port_id(), self.index) };
+        let count = unsafe { sys::sh_rx_queue_count(self.lease.port_id(), self.index) };
         usize::try_from(count).ok()
     }
 
@@ -114,9 +114,9 @@ impl RxQueue {
     /// no mbuf.
     #[cold]
     fn look_for_end(&mut self) {
-        // SAFETY: 1. The port exists, by the invariant of `pass`: `poll` has checked that it is
+        // SAFETY: 1. The port exists, by the invariant of `lease`: `poll` has checked that it is
         // inside, and that the stack has room.
-        let Ok(stats) = (unsafe { stats::read(self.pass.port_id()) }) else { return };
+        let Ok(stats) = (unsafe { stats::read(self.lease.port_id()) }) else { return };
         self.finished = stats.rx_nombuf == self.lost;
         self.lost = stats.rx_nombuf;
     }
@@ -131,20 +131,20 @@ impl RxQueue {
         // SAFETY: 1. rte_ethdev.h: the driver has written `count` slots, with pointers to mbufs,
         // which are not null.
         let heads = unsafe { slice::from_raw_parts(slots.as_ptr().cast(), count) };
-        if self.passes(heads) { count } else { self.sort_out(slots, count) }
+        if self.all_valid(heads) { count } else { self.check_each(slots, count) }
     }
 
     /// Whether a single check of the burst shows that every packet may be passed on.
     #[inline(always)]
-    fn passes(&self, received: &[NonNull<RawMbuf>]) -> bool {
+    fn all_valid(&self, received: &[NonNull<RawMbuf>]) -> bool {
         let Some(buffer_bytes) = self.checked_bytes else {
-            return !self.looks || self.are_single::<false>(received);
+            return !self.may_be_shared || self.are_single::<false>(received);
         };
-        if self.looks {
+        if self.may_be_shared {
             return self.are_single::<true>(received);
         }
         // SAFETY: 1. The driver takes mbufs fresh from the port's pool, by the invariant of
-        // `looks`, and counts the segments it links: `driver`. 2. `start` read the buffers' size
+        // `may_be_shared`, and counts the segments it links: `driver`. 2. `start` read the buffers' size
         // from the pool. 3. The mbufs are this thread's now.
         unsafe { lengths::agree_in_burst(received, buffer_bytes) }
     }
@@ -174,7 +174,7 @@ impl RxQueue {
         fence(Acquire);
         for head in received {
             // SAFETY: 1. This thread is its only owner, as was checked.
-            unsafe { (*head.as_ptr()).port = self.pass.port_id() };
+            unsafe { (*head.as_ptr()).port = self.lease.port_id() };
         }
         true
     }
@@ -182,7 +182,7 @@ impl RxQueue {
     /// Checks each of the first `count` mbufs: frees those with lengths that do not agree, and
     /// replaces those with other owners by copies. Returns the number of mbufs left, at the front.
     #[inline(never)]
-    fn sort_out(&self, slots: &mut [MaybeUninit<Mbuf>], count: usize) -> usize {
+    fn check_each(&self, slots: &mut [MaybeUninit<Mbuf>], count: usize) -> usize {
         let (mut kept, mut malformed) = (0, 0);
         for index in 0..count {
             // SAFETY: 1. rte_ethdev.h: the driver has written `count` slots, with pointers to
@@ -199,7 +199,7 @@ impl RxQueue {
                 continue;
             }
             if let Some(mut mbuf) = self.exclusive(raw) {
-                mbuf.set_ingress(PortId::new(self.pass.port_id()));
+                mbuf.set_ingress(PortId::new(self.lease.port_id()));
                 slots[kept].write(mbuf);
                 kept += 1;
             }
@@ -213,11 +213,11 @@ impl RxQueue {
     fn exclusive(&self, raw: NonNull<RawMbuf>) -> Option<Mbuf> {
         // SAFETY: 1. rte_mbuf.h: the chain ends with a null pointer. 2. A reference to it came with
         // it, and nobody writes to mbufs with several owners.
-        if !self.looks || unsafe { mbuf::is_exclusive(raw) } {
+        if !self.may_be_shared || unsafe { mbuf::is_exclusive(raw) } {
             // SAFETY: 1. A chain, as above. Its mbufs are of the port's pool, or of the pool of a
             // packet that was sent; both live, and any thread may use them: `RawMempool`, `Mbuf`.
-            // 2. It is owned by this thread only: fresh, by the invariant of `looks`, or as was
-            // checked. 3. Its lengths agree: `sort_out` has checked that, or the driver's always
+            // 2. It is owned by this thread only: fresh, by the invariant of `may_be_shared`, or as was
+            // checked. 3. Its lengths agree: `check_each` has checked that, or the driver's always
             // do, by the invariant of `checked_bytes`.
             return Some(unsafe { Mbuf::from_raw(raw) });
         }
@@ -239,10 +239,10 @@ impl RxQueue {
         }
         let pointers = slots.as_mut_ptr().cast::<*mut RawMbuf>();
         // SAFETY: 1. The port runs with this queue, or this spare one, which only this value polls,
-        // and this value is borrowed exclusively: the invariants of `pass`, `index` and `spare`;
+        // and this value is borrowed exclusively: the invariants of `lease`, `index` and `spare`;
         // `poll` has checked that it is inside. 2. There is room for `wanted` pointers, and an
         // `Mbuf` is one. 3. The stack has room for the driver's frames, as `poll` has checked, too.
-        let received = unsafe { sys::sh_rx_burst(self.pass.port_id(), index, pointers, wanted) };
+        let received = unsafe { sys::sh_rx_burst(self.lease.port_id(), index, pointers, wanted) };
         if received == 0 {
             if self.reads_file {
                 self.look_for_end();
@@ -256,10 +256,10 @@ impl RxQueue {
         // SAFETY: 1. The slots come from `spare_mut`, and the burst has not changed since.
         // 2. rte_ethdev.h: the first `count` hold mbufs that are the caller's. They fulfil `Mbuf`'s
         //    invariants: 1. they are of the port's pool, or of the pool of a packet that was sent;
-        //    2. they are exclusive, since the driver takes them fresh, by the invariants of `looks`
-        //    and `is_plain`, or as `are_single` has checked; 3. their lengths agree, as `passes`
+        //    2. they are exclusive, since the driver takes them fresh, by the invariants of `may_be_shared`
+        //    and `is_plain`, or as `are_single` has checked; 3. their lengths agree, as `all_valid`
         //    has checked, or as they always do, by the invariants of `checked_bytes` and
-        //    `is_plain`; or `sort_out` has shown all three. rte_mbuf_check of DPDK: no segment
+        //    `is_plain`; or `check_each` has shown all three. rte_mbuf_check of DPDK: no segment
         //    follows if `nb_segs` is 1.
         unsafe { burst.assume_pushed(count) };
         count
@@ -293,7 +293,7 @@ impl Source for RxQueue {
     /// stack that the system gave it. Nothing was received then.
     #[inline(always)]
     fn poll(&mut self, burst: &mut Burst<Mbuf>) -> usize {
-        if !self.pass.is_inside(&self.port.gate) {
+        if !self.lease.is_inside(&self.port.gate) {
             return 0;
         }
         stack::require();
@@ -306,8 +306,8 @@ impl Source for RxQueue {
     fn start(&mut self, limits: &Limits) -> Result<(), Error> {
         self.port.start(limits)?;
         self.checked_bytes = self.port.checked_bytes();
-        self.is_plain = !self.looks && self.checked_bytes.is_none() && !self.counts;
-        self.pass.validate();
+        self.is_plain = !self.may_be_shared && self.checked_bytes.is_none() && !self.counts;
+        self.lease.validate();
         if self.index == 0 {
             self.spare = self.port.spare_rx();
         }
@@ -334,7 +334,7 @@ impl Source for RxQueue {
 
 impl Drop for RxQueue {
     fn drop(&mut self) {
-        self.pass.leave(&self.port.gate);
+        self.lease.leave(&self.port.gate);
         self.port.release(Direction::Rx, self.index);
     }
 }
@@ -427,12 +427,12 @@ mod tests {
         let (mut received, mut malformed) = (0, 0);
         // Beside a chain, each mbuf is checked separately; beside single segments, all are first
         // checked in one pass.
-        for (looks, beside) in
+        for (may_be_shared, beside) in
             [(false, single as fn(&_) -> _), (false, chain), (true, single), (true, chain)]
         {
-            rx.looks = looks;
+            rx.may_be_shared = may_be_shared;
             let beside_chain = beside(&pool).segments().count() == 2;
-            let others = OF_OTHERS.iter().filter(|_| looks && beside_chain);
+            let others = OF_OTHERS.iter().filter(|_| may_be_shared && beside_chain);
             for (what, is_chain, plant) in singles.iter().chain(&chains).chain(others) {
                 let mut sent = Burst::new();
                 sent.extend([single(&pool), beside(&pool), single(&pool)]);
@@ -448,7 +448,7 @@ mod tests {
                 assert_eq!(tx.send(&mut sent), 10);
 
                 let mut burst = Burst::new();
-                assert_eq!(rx.poll(&mut burst), 9, "{what}, looks: {looks}");
+                assert_eq!(rx.poll(&mut burst), 9, "{what}, may be shared: {may_be_shared}");
                 for mbuf in burst.as_slice() {
                     let len_bytes = mbuf.segments().map(<[u8]>::len).sum::<usize>();
                     assert_eq!(mbuf.len_bytes(), len_bytes, "{what}");

@@ -1,6 +1,6 @@
 //! TX queues.
 
-use super::gate::Pass;
+use super::gate::PortLease;
 use super::inner::Inner;
 use super::spare;
 use crate::error::Direction;
@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct TxQueue {
     port: Arc<Inner>,
     /// As `RxQueue`'s.
-    pass: Pass,
+    lease: PortLease,
     /// Invariant: as `RxQueue`'s.
     index: u16,
     /// Whether packets must be checked before sending.
@@ -33,7 +33,7 @@ pub struct TxQueue {
     /// Whether sent packets are counted here, because the driver forgets its counts.
     counts: bool,
     /// The port's RX queues if none is claimed, emptied here. Invariant: empty, or the port runs
-    /// with them while `pass` is inside, and only this value polls them: `start`, for the port's
+    /// with them while `lease` is inside, and only this value polls them: `start`, for the port's
     /// first TX queue.
     drained: Range<u16>,
     /// `Send`, but not `Sync`.
@@ -46,7 +46,7 @@ impl TxQueue {
         let counts = port.driver.forgets_counts;
         Self {
             port,
-            pass: Pass::new(),
+            lease: PortLease::new(),
             index,
             looks,
             refused_count: 0,
@@ -90,7 +90,7 @@ impl Sink for TxQueue {
     /// stack that the system gave it. The burst keeps its packets then.
     #[inline(always)]
     fn send(&mut self, burst: &mut Burst<Mbuf>) -> usize {
-        if !self.pass.is_inside(&self.port.gate) || burst.is_empty() {
+        if !self.lease.is_inside(&self.port.gate) || burst.is_empty() {
             return 0;
         }
         stack::require();
@@ -101,11 +101,11 @@ impl Sink for TxQueue {
         let wanted = packets.len() as u16;
         let pointers = packets.as_mut_ptr().cast::<*mut RawMbuf>();
         // SAFETY: 1. The port runs with this queue, which is this value's only and is borrowed
-        // exclusively: the invariants of `pass`, which is inside, and `index`. 2. There are
+        // exclusively: the invariants of `lease`, which is inside, and `index`. 2. There are
         // `wanted` pointers: an `Mbuf` is one. 3. Each is an exclusive chain with lengths that
         // agree, by `Mbuf`'s invariants. 4. The stack has room for the driver's frames: `require`
         // has returned.
-        let sent = unsafe { sys::sh_tx_burst(self.pass.port_id(), self.index, pointers, wanted) };
+        let sent = unsafe { sys::sh_tx_burst(self.lease.port_id(), self.index, pointers, wanted) };
         // rte_ethdev.h: the first `sent` now belong to the driver.
         burst.forget_front(usize::from(sent));
         if self.counts {
@@ -124,18 +124,18 @@ impl Sink for TxQueue {
     /// # Panics
     /// As for [`send`](Sink::send).
     fn maintain(&mut self) {
-        if self.pass.is_inside(&self.port.gate) && !self.drained.is_empty() {
+        if self.lease.is_inside(&self.port.gate) && !self.drained.is_empty() {
             stack::require();
-            // SAFETY: 1. The port runs with these queues, by the invariant of `drained`: `pass` is
+            // SAFETY: 1. The port runs with these queues, by the invariant of `drained`: `lease` is
             // inside. 2. Only this value polls them, and it is borrowed exclusively. 3. The stack
             // has room: `require` has returned.
-            unsafe { spare::drain(self.pass.port_id(), self.drained.clone()) };
+            unsafe { spare::drain(self.lease.port_id(), self.drained.clone()) };
         }
     }
 
     fn start(&mut self, limits: &Limits) -> Result<(), Error> {
         self.port.start(limits)?;
-        self.pass.validate();
+        self.lease.validate();
         if self.index == 0 && self.port.is_rx_unclaimed() {
             self.drained = self.port.spare_rx();
         }
@@ -149,7 +149,7 @@ impl Sink for TxQueue {
 
 impl Drop for TxQueue {
     fn drop(&mut self) {
-        self.pass.leave(&self.port.gate);
+        self.lease.leave(&self.port.gate);
         self.port.release(Direction::Tx, self.index);
     }
 }
