@@ -126,7 +126,8 @@ impl Needs {
     pub fn are_met(&self, bytes: &[u8]) -> bool {
         let [one, other] = self.either;
         let window = bytes.get(self.start..self.end);
-        let words = window.and_then(|it| it.first_chunk().copied().zip(it.last_chunk().copied()));
+        let words =
+            window.and_then(|bytes| bytes.first_chunk().copied().zip(bytes.last_chunk().copied()));
         words.is_none_or(|(first, last)| one.is_met(first) || other.is_met(last))
     }
 }

@@ -104,7 +104,8 @@ impl Connections {
     pub fn host(&mut self, seen: &Seen, now: Instant) -> Option<(SocketAddrV4, MacAddress)> {
         let (key, port) = (self.owner(&seen.key)?, seen.key.source_port());
         // A connection that was reopened has another port.
-        let (handle, found) = self.find(&key, seen, now).filter(|(_, it)| it.port == port)?;
+        let (handle, found) =
+            self.find(&key, seen, now).filter(|(_, connection)| connection.port == port)?;
         self.classify(handle, seen);
         Some((SocketAddrV4::new(key.source(), key.source_port()), found.station))
     }

@@ -24,8 +24,8 @@ const BITS: [u32; LANES] = {
 /// Whether the packets of a burst can run through a program together: it only jumps forward, and
 /// doesn't use memory.
 pub fn is_for_bursts(program: &[Instruction]) -> bool {
-    program.iter().all(|it| match it.code {
-        code::JA => it.k.cast_signed() >= 0,
+    program.iter().all(|instruction| match instruction.code {
+        code::JA => instruction.k.cast_signed() >= 0,
         code::LD_MEM | code::LDX_MEM | code::ST | code::STX => false,
         _ => true,
     })

@@ -40,7 +40,8 @@ struct Slot;
 
 impl Slot {
     fn take() -> Option<Self> {
-        let taken = COUNT.fetch_update(Relaxed, Relaxed, |it| (it < COUNT_MAX).then_some(it + 1));
+        let taken =
+            COUNT.fetch_update(Relaxed, Relaxed, |count| (count < COUNT_MAX).then_some(count + 1));
         taken.ok().map(|_| Self)
     }
 }

@@ -81,7 +81,7 @@ fn better(one: Vec<Number>, other: Needed) -> Vec<Number> {
 /// One number of either list.
 fn either(some: Needed, others: Needed) -> Needed {
     let (mut all, others) = some.zip(others)?;
-    all.extend(others.into_iter().filter(|it| !all.contains(it)).collect::<Vec<_>>());
+    all.extend(others.into_iter().filter(|need| !all.contains(need)).collect::<Vec<_>>());
     (all.len() <= 2).then_some(all)
 }
 
@@ -132,7 +132,7 @@ mod tests {
         let eal = Eal::embedded_or_current().expect("EAL starts anywhere");
         let filter = Filter::compile(eal, expression).unwrap();
         let needed = needed(&filter.program).unwrap_or_default();
-        needed.iter().map(|it| (it.offset, it.bytes, it.value)).collect()
+        needed.iter().map(|need| (need.offset, need.bytes, need.value)).collect()
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub(crate) fn check_captures(device: &DeviceString) -> Result<(), Wrong> {
     }
     for (_, path) in device.arguments().filter(|(key, _)| *key == "rx_pcap") {
         // The driver reads the file twice, which only works with regular files.
-        let is_other = fs::metadata(path).is_ok_and(|it| !it.is_file());
+        let is_other = fs::metadata(path).is_ok_and(|found| !found.is_file());
         let Ok(text) = CString::new(path) else { continue };
         // SAFETY: 1. A C string.
         if is_other || unsafe { sys::sh_capture_is_empty(text.as_ptr()) } {

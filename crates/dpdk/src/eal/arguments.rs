@@ -206,7 +206,8 @@ fn is_positive(value: &str) -> bool {
 
 /// `LEVEL`, `PATTERN:LEVEL` or `EXPRESSION,LEVEL`.
 fn is_log_level(value: &str) -> bool {
-    let level = value.split_once(',').or_else(|| value.split_once(':')).map_or(value, |it| it.1);
+    let level =
+        value.split_once(',').or_else(|| value.split_once(':')).map_or(value, |(_, level)| level);
     let is_name = || LOG_LEVELS.iter().any(|name| name.starts_with(level));
     !level.is_empty() && (is_name() || ("1"..="8").contains(&level) && level.len() == 1)
 }

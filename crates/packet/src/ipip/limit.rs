@@ -79,7 +79,7 @@ mod tests {
 
     fn found(builder: PacketBuilder) -> Option<(u8, u32)> {
         let frame = builder.build();
-        encapsulation_limit(&frame[14..]).map(|it| (it.limit, it.pointer))
+        encapsulation_limit(&frame[14..]).map(|found| (found.limit, found.pointer))
     }
 
     #[test]

@@ -213,7 +213,7 @@ impl OuterV6 {
         header[..2].copy_from_slice(&[0x60 | traffic_class >> 4, traffic_class << 4]);
         header[4..6].copy_from_slice(&(inner.total_bytes as u16).to_be_bytes());
         header[6..8].copy_from_slice(&[inner.protocol, OUTER_TTL]);
-        let [source, destination] = self.addresses.map(|it| it.octets());
+        let [source, destination] = self.addresses.map(|address| address.octets());
         header[8..24].copy_from_slice(&source);
         header[24..].copy_from_slice(&destination);
         if let Some(flow_hash) = flow_hash
