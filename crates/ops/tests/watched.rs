@@ -76,14 +76,6 @@ impl Device for Counted {
         let (received, imissed) = (self.received.load(Relaxed), Some(self.imissed.load(Relaxed)));
         DeviceCounters { received, imissed, ..DeviceCounters::default() }
     }
-
-    fn stop(&self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn check_pools(&self) -> Result<(), Error> {
-        Ok(())
-    }
 }
 
 /// Loops for ever once it has seen some packets, at one of two places or not at all.

@@ -156,19 +156,23 @@ pub trait Device: Send + Sync {
         Ok(Reopening::Impossible)
     }
 
-    /// Stops the device. Called after every queue was dropped and the threads that polled them were
+    /// Stops the device, if it needs that. Called after every queue was dropped and the threads that polled them were
     /// joined, so that the packets in its descriptors go back to the pools.
     ///
     /// # Errors
     /// The device's error; the engine reports it and fails the run.
-    fn stop(&self) -> Result<(), Error>;
+    fn stop(&self) -> Result<(), Error> {
+        Ok(())
+    }
 
-    /// Checks that every packet of its pools is back, each exactly once. Called after every device
+    /// Checks that every packet of its pools, if any, is back, each exactly once. Called after every device
     /// of the run was stopped. The error names the pool and its missing packets.
     ///
     /// # Errors
     /// If a pool is not whole.
-    fn check_pools(&self) -> Result<(), Error>;
+    fn check_pools(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// The state of a device's link.

@@ -7,7 +7,7 @@ mod numbers;
 use hotloop_engine::{Chain, Control, Deployment, Engine, source};
 use hotloop_ops::{Request, Socket, ask, operate};
 use hotloop_stage::{
-    Burst, Cx, Device, DeviceCounters, Error, LinkState, Source, Stage, Verdict, drop_reasons,
+    Burst, Cx, Device, DeviceCounters, LinkState, Source, Stage, Verdict, drop_reasons,
 };
 use hotloop_test_tools::tool;
 use numbers::{Nothing, Number};
@@ -42,14 +42,6 @@ impl Device for Counted {
 
     fn link_state(&self) -> Option<LinkState> {
         Some(LinkState::Up)
-    }
-
-    fn stop(&self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn check_pools(&self) -> Result<(), Error> {
-        Ok(())
     }
 }
 

@@ -62,15 +62,6 @@ impl Device for Local {
     fn reopen(&self) -> Result<Reopening, hotloop::Error> {
         Ok(Reopening::Waiting)
     }
-
-    fn stop(&self) -> hotloop::Result<()> {
-        Ok(())
-    }
-
-    /// An interface has no pool.
-    fn check_pools(&self) -> hotloop::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -67,15 +67,6 @@ impl Device for Counts {
     fn counters(&self) -> DeviceCounters {
         DeviceCounters { sent: self.passed().packets, ..DeviceCounters::default() }
     }
-
-    fn stop(&self) -> Result<(), hotloop::Error> {
-        Ok(())
-    }
-
-    /// The counters have no pool.
-    fn check_pools(&self) -> Result<(), hotloop::Error> {
-        Ok(())
-    }
 }
 
 /// A datagram that has arrived through either kind of I/O.

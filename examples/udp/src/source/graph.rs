@@ -105,10 +105,6 @@ pub(crate) mod tests {
             DeviceCounters::default()
         }
 
-        fn stop(&self) -> hotloop::Result<()> {
-            Ok(())
-        }
-
         fn check_pools(&self) -> hotloop::Result<()> {
             Ok(self.0.check_whole()?)
         }

@@ -74,10 +74,6 @@ impl Device for Pool {
         DeviceCounters::default()
     }
 
-    fn stop(&self) -> hotloop::Result<()> {
-        Ok(())
-    }
-
     fn check_pools(&self) -> hotloop::Result<()> {
         let Some(report) = self.mempool.get().map(Mempool::report) else { return Ok(()) };
         if report.is_whole() {

@@ -97,15 +97,6 @@ impl Device for Sockets {
         let sent = self.cores.iter().map(|(_, Sent(count))| count.count()).sum();
         DeviceCounters { sent, ..DeviceCounters::default() }
     }
-
-    fn stop(&self) -> hotloop::Result<()> {
-        Ok(())
-    }
-
-    /// Sockets have no pool.
-    fn check_pools(&self) -> hotloop::Result<()> {
-        Ok(())
-    }
 }
 
 /// Sends through the sockets of one core.

@@ -123,15 +123,6 @@ impl Device for Sockets {
             ..DeviceCounters::default()
         }
     }
-
-    fn stop(&self) -> hotloop::Result<()> {
-        Ok(())
-    }
-
-    /// Sockets have no pool.
-    fn check_pools(&self) -> hotloop::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]
