@@ -17,7 +17,7 @@ use super::findings::HEALTH;
 use super::gateway::Key;
 use super::layout::Stored;
 use super::phase_thread::PhaseThread;
-use super::phases::{NodeState, PHASES};
+use super::phases::{NodeReport, PHASES};
 use crate::settings::StoreAddress;
 use hotloop_privileges::Capabilities;
 use std::collections::HashSet;
@@ -65,7 +65,7 @@ pub struct StoreState {
     /// Whether they wait for a newer node with the same name instead.
     pub is_replaced: bool,
     /// The nodes that the store knows, each with its own report.
-    pub nodes: Vec<(String, Option<NodeState>)>,
+    pub nodes: Vec<(String, Option<NodeReport>)>,
     /// Since when the store can't be read, and the reason.
     pub failure: Option<(Instant, String)>,
 }

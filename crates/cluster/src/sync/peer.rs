@@ -2,7 +2,7 @@
 
 use super::PeerId;
 use super::owners::Owner;
-use super::peers::sending::{Session, Snapshot};
+use super::peers::sending::{Session, SnapshotStage};
 use super::wire::NodeState;
 use std::collections::VecDeque;
 
@@ -242,7 +242,7 @@ impl Peer {
         let is_caught_up = session.is_some_and(Session::is_caught_up);
         let state = match session {
             None => PeerState::Away,
-            Some(it) if it.snapshot() == Snapshot::Gathered && self.has_its_snapshot => {
+            Some(it) if it.snapshot() == SnapshotStage::Gathered && self.has_its_snapshot => {
                 PeerState::InSync
             }
             Some(_) => PeerState::Joining,

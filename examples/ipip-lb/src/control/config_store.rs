@@ -151,7 +151,7 @@ impl ConfigStore {
 
     /// The nodes in the store.
     pub(super) fn nodes_json(&self) -> Value {
-        let row = |(name, state): (String, Option<hotloop_cluster::store::phases::NodeState>)| {
+        let row = |(name, state): (String, Option<hotloop_cluster::store::phases::NodeReport>)| {
             let state = state.unwrap_or_default();
             let (answer_to, refused) = state.answer.unzip();
             json!({

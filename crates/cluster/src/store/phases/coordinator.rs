@@ -1,7 +1,7 @@
 //! The proposer's side: proposes a change, waits for all answers, and commits the change or takes
 //! it back.
 
-use super::{CURRENT, MEMBERS, NODES, NodeState, PREPARED, Snapshot, Transaction, Write};
+use super::{CURRENT, MEMBERS, NODES, NodeReport, PREPARED, Snapshot, Transaction, Write};
 
 /// A requested change.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -90,7 +90,7 @@ impl Coordinator {
     #[must_use]
     pub fn waits_for(&self, seen: &Snapshot) -> Vec<(String, Option<String>)> {
         let Some(at) = self.proposed_at else { return Vec::new() };
-        let answer = |state: Option<NodeState>| state?.answer.filter(|(to, _)| *to == at);
+        let answer = |state: Option<NodeReport>| state?.answer.filter(|(to, _)| *to == at);
         let open = seen.states().filter_map(|(name, state)| match answer(state) {
             Some((_, None)) => None,
             Some((_, refusal)) => Some((name.to_owned(), refusal)),

@@ -1,6 +1,6 @@
 //! A node: prepares proposals, answers, and switches to committed configurations.
 
-use super::{CURRENT, MEMBERS, NODES, NodeState, Snapshot, Transaction, Write};
+use super::{CURRENT, MEMBERS, NODES, NodeReport, Snapshot, Transaction, Write};
 
 /// The next action.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -28,7 +28,7 @@ pub enum Action {
 #[derive(Debug)]
 pub struct Member {
     key: String,
-    state: NodeState,
+    state: NodeReport,
     /// The last configuration that this node had to switch to: the revision, and the value of
     /// `current`.
     known: (i64, String),
@@ -50,7 +50,7 @@ impl Member {
     pub fn new(name: &str, start: impl Into<String>) -> Self {
         Self {
             key: format!("{NODES}{name}"),
-            state: NodeState { start: start.into(), ..NodeState::default() },
+            state: NodeReport { start: start.into(), ..NodeReport::default() },
             known: (0, String::new()),
             proposal: None,
             is_registered: false,
@@ -110,8 +110,8 @@ impl Member {
             return Some(self.adopt(revision, pointer));
         }
         // The lease has ended: proposers that wait for answers must learn that this node is back.
-        let state = seen.get(&self.key).map(|known| NodeState::read(&known.value));
-        let is_own = |state: &Option<NodeState>| {
+        let state = seen.get(&self.key).map(|known| NodeReport::read(&known.value));
+        let is_own = |state: &Option<NodeReport>| {
             state.as_ref().is_some_and(|state| state.start == self.state.start)
         };
         self.is_registered &= state.as_ref().is_some_and(is_own);

@@ -78,8 +78,8 @@ impl Snapshot {
 
     /// The present nodes, each with its name and its state; `None` if the entry was not written by
     /// a node.
-    pub fn states(&self) -> impl Iterator<Item = (&str, Option<NodeState>)> {
-        self.nodes().map(|(name, it)| (name, NodeState::read(&it.value)))
+    pub fn states(&self) -> impl Iterator<Item = (&str, Option<NodeReport>)> {
+        self.nodes().map(|(name, it)| (name, NodeReport::read(&it.value)))
     }
 
     /// The conditions of a transaction that the configuration in force and the proposal are
@@ -128,7 +128,7 @@ pub enum Write {
 
 /// A node's report of its own state.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct NodeState {
+pub struct NodeReport {
     /// The start of the node that reports: no two have the same.
     pub start: String,
     /// The revision in force on the node.
@@ -137,7 +137,7 @@ pub struct NodeState {
     pub answer: Option<(i64, Option<String>)>,
 }
 
-impl NodeState {
+impl NodeReport {
     fn to_text(&self) -> String {
         let (to, refused) = self.answer.clone().unzip();
         let (start, in_force, refused) = (&self.start, self.in_force, refused.flatten());

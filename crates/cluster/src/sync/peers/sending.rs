@@ -36,7 +36,7 @@ enum Item {
 
 /// The state of a snapshot for the peer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Snapshot {
+pub enum SnapshotStage {
     /// A snapshot is due.
     Due,
     /// Pages are being gathered.
@@ -60,7 +60,7 @@ struct Sent {
 #[derive(Debug)]
 pub struct Session {
     queue: VecDeque<(u64, Item)>,
-    snapshot: Snapshot,
+    snapshot: SnapshotStage,
     /// Number of items queued since the session began, including those that an overflow removed.
     queued_count: u64,
     /// The number of the item that ended the last snapshot.
@@ -84,7 +84,7 @@ impl Session {
     pub fn new(now_ms: u64) -> Self {
         Self {
             queue: VecDeque::new(),
-            snapshot: Snapshot::Due,
+            snapshot: SnapshotStage::Due,
             queued_count: 0,
             snapshot_end: 0,
             entered_count: 0,
@@ -102,7 +102,7 @@ impl Session {
     /// Queues a change. Returns false if the queue overflows: then a new snapshot is due.
     pub fn offer(&mut self, change: Change, now_ms: u64) -> bool {
         // If a snapshot is due, its walk has not begun yet, and will cover the change.
-        self.snapshot == Snapshot::Due || self.push(Item::Change(change), now_ms)
+        self.snapshot == SnapshotStage::Due || self.push(Item::Change(change), now_ms)
     }
 
     fn push(&mut self, item: Item, now_ms: u64) -> bool {
@@ -120,23 +120,23 @@ impl Session {
     /// items.
     pub fn restart(&mut self) {
         self.queue.clear();
-        self.snapshot = Snapshot::Due;
+        self.snapshot = SnapshotStage::Due;
     }
 
     /// The state of the snapshot for this peer.
-    pub const fn snapshot(&self) -> Snapshot {
+    pub const fn snapshot(&self) -> SnapshotStage {
         self.snapshot
     }
 
     /// Whether there is room for the next page of a snapshot.
     pub fn has_room_for_page(&self) -> bool {
-        self.snapshot != Snapshot::Gathered && self.queue.len() < SNAPSHOT_QUEUE_MAX
+        self.snapshot != SnapshotStage::Gathered && self.queue.len() < SNAPSHOT_QUEUE_MAX
     }
 
     /// Begins the snapshot: changes from now on follow it.
     pub fn begin_snapshot(&mut self, now_ms: u64) {
         if self.push(Item::SnapshotBegin, now_ms) {
-            self.snapshot = Snapshot::Begun;
+            self.snapshot = SnapshotStage::Begun;
         }
     }
 
@@ -154,7 +154,7 @@ impl Session {
     pub fn end_snapshot(&mut self, now_ms: u64) -> bool {
         let is_queued = self.push(Item::SnapshotEnd, now_ms);
         if is_queued {
-            self.snapshot = Snapshot::Gathered;
+            self.snapshot = SnapshotStage::Gathered;
             self.snapshot_end = self.queued_count;
         }
         is_queued
@@ -195,13 +195,15 @@ impl Session {
     /// Whether the peer has entered a snapshot, and everything queued up to that item: a later
     /// snapshot covers items that an overflow removed.
     pub fn has_entered(&self, queued_count: u64) -> bool {
-        self.snapshot == Snapshot::Gathered
+        self.snapshot == SnapshotStage::Gathered
             && self.entered_count >= queued_count.max(self.snapshot_end)
     }
 
     /// Whether the peer has entered everything that this node knows.
     pub fn is_caught_up(&self) -> bool {
-        self.snapshot == Snapshot::Gathered && self.queue.is_empty() && self.in_flight.is_empty()
+        self.snapshot == SnapshotStage::Gathered
+            && self.queue.is_empty()
+            && self.in_flight.is_empty()
     }
 
     /// Sets the state to report from now on.
@@ -363,7 +365,7 @@ impl Peers {
         let wants = |peer: &Peer| peer.session.as_ref().is_some_and(|it| it.has_room_for_page());
         let peer = PeerId(self.peers.iter().position(wants)?);
         let session = self.peers[peer.0].session.as_mut()?;
-        if session.snapshot() == Snapshot::Due {
+        if session.snapshot() == SnapshotStage::Due {
             session.begin_snapshot(now_ms);
             self.walk_count += 1;
             self.walks[peer.0] = self.walk_count;
@@ -375,7 +377,8 @@ impl Peers {
     pub fn has_room_for(&self, walk: Walk) -> Option<bool> {
         let session = self.peers[walk.peer.0].session.as_ref()?;
         let is_current = self.walks[walk.peer.0] == walk.number;
-        (is_current && session.snapshot() == Snapshot::Begun).then(|| session.has_room_for_page())
+        (is_current && session.snapshot() == SnapshotStage::Begun)
+            .then(|| session.has_room_for_page())
     }
 
     /// Begins a new snapshot for each peer: changes of this node's own exceptions were lost.
@@ -396,7 +399,7 @@ impl Peers {
         let Walk { peer: id, number } = walk;
         let is_current = self.walks[id.0] == number;
         let Some(mut session) = self.peers[id.0].session.take() else { return };
-        if is_current && session.snapshot() == Snapshot::Begun {
+        if is_current && session.snapshot() == SnapshotStage::Begun {
             let mut is_whole = own.iter().all(|record| session.add(*record, None, now_ms));
             for record in entered {
                 let owner = self.relayed_for(id, &record.key);
