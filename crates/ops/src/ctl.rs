@@ -50,8 +50,8 @@ pub enum CommonCommand {
     Status,
     /// Print the counters of each stage on each core, and drops by reason.
     Counters,
-    /// Print each core's load in the last second: its limit, where its time goes, and what waits
-    /// for it.
+    /// Print how close each core came to its limit in the last second, where its time went, and
+    /// what waits for it.
     Load,
     /// Print every figure of each device, under its driver's own names.
     Xstats,

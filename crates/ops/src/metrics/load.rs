@@ -39,8 +39,8 @@ pub const TIMED_PACKETS: Metric = Metric::counter(
 pub const TIMED_SECONDS: Metric = Metric::counter(
     "hotloop_stage_timed_seconds_total",
     &["core", "stage", "place"],
-    "What each place took of the turns that are timed place by place; that of place ticks is what stages do with or \
-     without packets.",
+    "Time of each place in the turns that are timed place by place; place ticks is the work that stages do with \
+     or without packets.",
 );
 pub const WAITING: Metric = Metric::gauge(
     "hotloop_packets_waiting",

@@ -91,7 +91,8 @@ impl Metrics {
         };
         let listener = TcpListener::bind(address).map_err(cannot_be_had)?;
         listener.set_nonblocking(true).map_err(cannot_be_had)?;
-        rustix::net::listen(&listener, server::BACKLOG).map_err(|it| cannot_be_had(it.into()))?;
+        rustix::net::listen(&listener, server::BACKLOG)
+            .map_err(|error| cannot_be_had(error.into()))?;
         let address = listener.local_addr().map_err(cannot_be_had)?;
         let failed = |error: std::io::Error| Failure::Run(format!("--metrics {address}: {error}"));
         let wake = Wake::new().map_err(failed)?;

@@ -88,7 +88,8 @@ impl Server {
     fn wait(&mut self) {
         // When a client is late, the next may get its place.
         let (now, has_next) = (Instant::now(), self.next.is_some());
-        let late = |client: &Client| Some(client.since + GRACE).filter(|it| has_next && *it > now);
+        let late =
+            |client: &Client| Some(client.since + GRACE).filter(|late| has_next && *late > now);
         let due = |client: &Client| late(client).map_or(client.end, |late| late.min(client.end));
         let first = self.clients.iter().map(due).min();
         let left = first.map(|end| end.saturating_duration_since(now));
@@ -98,9 +99,11 @@ impl Server {
         let accepts = if self.next.is_some() { PollFlags::empty() } else { PollFlags::IN };
         let mut waited =
             vec![PollFd::new(&self.listener, accepts), PollFd::new(&*self.wake.0, PollFlags::IN)];
-        waited.extend(self.clients.iter().map(|it| PollFd::new(it.stream(), it.events())));
+        waited.extend(
+            self.clients.iter().map(|client| PollFd::new(client.stream(), client.events())),
+        );
         if poll(&mut waited, left.as_ref()).is_err() {
-            return; // // interrupted: check everything, wait for nothing
+            return; // interrupted: check everything, wait for nothing
         }
         let events: Vec<_> = waited[2..].iter().map(PollFd::revents).collect();
         let mut events = events.into_iter();
@@ -155,7 +158,8 @@ impl Server {
         if self.clients.len() < CLIENT_COUNT_MAX {
             return true;
         }
-        let count_of = |address| self.clients.iter().filter(|it| it.address == address).count();
+        let count_of =
+            |address| self.clients.iter().filter(|client| client.address == address).count();
         let own_count = count_of(address);
         let rank = |client: &Client| {
             let count = count_of(client.address);
