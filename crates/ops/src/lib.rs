@@ -14,7 +14,7 @@
 //! - `ctl capture` writes a running program's packets to a capture file, as [`CaptureArgs`] set it.
 //! - With feature `dpdk`, `RunArgs` are the arguments of a program that runs one graph, and
 //!   `DeviceArgs` open the devices that it names, with `PortSettings`.
-//! - [`IdleArgs`] set what idle cores do.
+//! - [`DeploymentArgs`] set the roles of cores, and [`IdleArgs`] what idle cores do.
 //! - [`main()`] is a program's whole `main`, and [`program`] that of one with commands. Messages,
 //!   `tracing`'s events, go to standard error in the format of [`LogArgs`]. [`print()`] writes data
 //!   to standard output, and [`Output`] does for a running program.
@@ -94,6 +94,7 @@ mod ask;
 mod common;
 mod cpus;
 mod ctl;
+mod deployment;
 #[cfg(feature = "dpdk")]
 #[allow(unsafe_code, reason = "the command line can trust a peer")]
 mod devices;
@@ -129,6 +130,7 @@ pub use ask::{ANSWER_WAIT, AskError, ask, ask_within};
 pub use common::{status, status_text};
 pub use cpus::{give_back_cpus, place};
 pub use ctl::{CommonCommand, ctl, ctl_command};
+pub use deployment::DeploymentArgs;
 #[cfg(feature = "dpdk")]
 pub use devices::DeviceArgs;
 pub use diagnostics::{EXIT_WAIT, LogArgs, LogFormat, lost_count};

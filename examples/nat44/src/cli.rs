@@ -1,9 +1,8 @@
 //! The command line.
 
 use clap::Parser;
-use hotloop::engine::Deployment;
 use hotloop::packet::ethernet::MacAddress;
-use hotloop_ops::RunArgs;
+use hotloop_ops::{DeploymentArgs, RunArgs};
 use std::net::Ipv4Addr;
 
 /// Lets the hosts of a LAN reach the WAN from one IPv4 address: TCP, UDP and pings, with the ICMP
@@ -27,38 +26,18 @@ pub struct Cli {
     /// cable.
     #[arg(long, value_name = "MAC")]
     pub next_hop_mac: MacAddress,
-    /// Run on N cores, each of which does everything for queues of its own.
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "pipeline")]
-    pub run_to_completion: usize,
-    /// Instead, D cores receive and dispatch to W cores, which translate and send.
-    #[arg(long, value_name = "D,W", value_parser = counts)]
-    pub pipeline: Option<[usize; 2]>,
+    /// The roles of the cores.
+    #[command(flatten)]
+    pub cores: DeploymentArgs,
     /// Arguments of the run.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-impl Cli {
-    /// The roles of the cores.
-    pub const fn deployment(&self) -> Deployment {
-        match self.pipeline {
-            Some(counts) => Deployment::pipeline(counts),
-            None => Deployment::run_to_completion(self.run_to_completion),
-        }
-    }
-}
-
-fn counts(text: &str) -> Result<[usize; 2], String> {
-    let counts = text.split_once(',').map(|(d, w)| [d.parse().ok(), w.parse().ok()]);
-    match counts {
-        Some([Some(dispatchers), Some(workers)]) => Ok([dispatchers, workers]),
-        _ => Err("write two numbers of cores, such as 1,2".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotloop::engine::Deployment;
     use hotloop_ops::Failure;
 
     const LEAST: &str = "--lan net_ring0 --wan net_ring1 --lan-address 10.0.0.254 \
@@ -76,7 +55,7 @@ mod tests {
             ("--run-to-completion 3", Deployment::run_to_completion(3)),
             ("--pipeline 1,2", Deployment::pipeline([1, 2])),
         ] {
-            assert_eq!(read(more).unwrap().deployment(), expected, "{more}");
+            assert_eq!(read(more).unwrap().cores.deployment(), expected, "{more}");
         }
     }
 

@@ -30,5 +30,5 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         let queues = [(Side::Lan, lan.tx_queue(core)?), (Side::Wan, wan.tx_queue(core)?)];
         Ok::<_, dpdk::Error>(outlets(queues))
     });
-    cli.run.run(cli.run.plan(nf, cli.deployment())?, socket)
+    cli.run.run(cli.run.plan(nf, cli.cores.deployment())?, socket)
 }

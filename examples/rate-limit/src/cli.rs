@@ -1,8 +1,7 @@
 //! The command line.
 
 use clap::{Parser, value_parser};
-use hotloop::engine::Deployment;
-use hotloop_ops::RunArgs;
+use hotloop_ops::{DeploymentArgs, RunArgs};
 use rate_limit::Limits;
 use std::time::Duration;
 
@@ -29,37 +28,18 @@ pub struct Cli {
     /// The sources that each core remembers at most; packets of others are dropped.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub sources_max: usize,
-    /// Run on N cores, each of which does everything for queues of its own.
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "pipeline")]
-    pub run_to_completion: usize,
-    /// Instead, D cores receive and dispatch to W cores, which limit and send.
-    #[arg(long, value_name = "D,W", value_parser = counts)]
-    pub pipeline: Option<[usize; 2]>,
+    /// The roles of the cores.
+    #[command(flatten)]
+    pub cores: DeploymentArgs,
     /// Arguments of the run.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
 impl Cli {
-    /// The roles of the cores.
-    pub const fn deployment(&self) -> Deployment {
-        match self.pipeline {
-            Some(counts) => Deployment::pipeline(counts),
-            None => Deployment::run_to_completion(self.run_to_completion),
-        }
-    }
-
     /// The limits of each source.
     pub fn limits(&self) -> Limits {
         let token_interval = Duration::from_secs(1) / self.packets_per_second;
         Limits { token_interval, burst: self.burst, sources_max: self.sources_max }
-    }
-}
-
-fn counts(text: &str) -> Result<[usize; 2], String> {
-    let counts = text.split_once(',').map(|(d, w)| [d.parse().ok(), w.parse().ok()]);
-    match counts {
-        Some([Some(dispatchers), Some(workers)]) => Ok([dispatchers, workers]),
-        _ => Err("write two numbers of cores, such as 1,2".to_owned()),
     }
 }

@@ -18,5 +18,5 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     let (a, b) = (devices.open(eal, &cli.port_a)?, devices.open(eal, &cli.port_b)?);
     let received = source(|core: &Core| a.rx_queue(core));
     let nf = limited(received, cli.limits()).sink(|core: &Core| b.tx_queue(core));
-    cli.run.run(cli.run.plan(nf, cli.deployment())?, socket)
+    cli.run.run(cli.run.plan(nf, cli.cores.deployment())?, socket)
 }
