@@ -3,38 +3,34 @@
 use crate::table::{Table, cell, list, rounded};
 use serde_json::Value;
 
+/// Columns of cores: the head, the key in the answer, and the digits after the point of a measured
+/// figure.
+const CORE_COLUMNS: [(&str, &str, Option<usize>); 10] = [
+    ("core", "core", None),
+    ("cpu", "cpu", None),
+    ("load %", "load_percent", Some(1)),
+    ("packets/s", "packets_per_second", Some(0)),
+    ("burst %", "burst_percent", Some(1)),
+    ("empty %", "empty_percent", Some(1)),
+    ("ns/packet", "ns_per_packet", Some(1)),
+    ("switches", "involuntary_switches", None),
+    ("waited %", "waited_percent", Some(1)),
+    ("steal %", "steal_percent", Some(1)),
+];
+
 /// Formats an answer to `load`.
 pub(crate) fn load_text(load: &Value) -> String {
     if list(load).is_empty() {
         return "nothing is known yet: ask again in a second".to_owned();
     }
-    let mut cores = Table::new([
-        "core",
-        "cpu",
-        "load %",
-        "packets/s",
-        "burst %",
-        "empty %",
-        "ns/packet",
-        "switches",
-        "waited %",
-        "steal %",
-    ]);
+    let mut cores = Table::new(CORE_COLUMNS.map(|(head, ..)| head));
     let mut places =
         Table::new(["core", "place", "name", "ns/packet", "waiting", "at most", "room"]);
     for core in list(load) {
-        cores.row([
-            cell(&core["core"]),
-            cell(&core["cpu"]),
-            rounded(&core["load_percent"], 1),
-            rounded(&core["packets_per_second"], 0),
-            rounded(&core["burst_percent"], 1),
-            rounded(&core["empty_percent"], 1),
-            rounded(&core["ns_per_packet"], 1),
-            cell(&core["involuntary_switches"]),
-            rounded(&core["waited_percent"], 1),
-            rounded(&core["steal_percent"], 1),
-        ]);
+        cores.row(CORE_COLUMNS.map(|(_, key, digits)| match digits {
+            Some(digits) => rounded(&core[key], digits),
+            None => cell(&core[key]),
+        }));
         let ticks = rounded(&core["tick_ns_per_packet"], 1);
         let none = || "-".to_owned();
         places.row([cell(&core["core"]), "ticks".into(), none(), ticks, none(), none(), none()]);
