@@ -197,7 +197,8 @@ fn each_section_has_its_byte_order_and_its_interfaces() {
         let len = (12 + body.len() as u32).to_be_bytes();
         [&kind.to_be_bytes()[..], &len, body, &len].concat()
     };
-    let words = |values: &[u32]| values.iter().flat_map(|it| it.to_be_bytes()).collect::<Vec<_>>();
+    let words =
+        |values: &[u32]| values.iter().flat_map(|value| value.to_be_bytes()).collect::<Vec<_>>();
     let section_big = big(0x0a0d_0d0a, &words(&[0x1a2b_3c4d, 1 << 16, u32::MAX, u32::MAX]));
     let interface_big =
         big(1, &[&words(&[1 << 16, 0])[..], &[0, 9, 0, 1, 9, 0, 0, 0, 0, 0, 0, 0]].concat());

@@ -35,7 +35,7 @@ fn addresses_and_routes_are_equal_to_before() {
                 .unwrap()
                 .args(["--net", "true"])
                 .status()
-                .is_ok_and(|it| it.success())
+                .is_ok_and(|status| status.success())
             {
                 return println!("skipped: no right to make a network namespace");
             }
@@ -203,7 +203,7 @@ fn check_equal(before: &[String]) {
 /// The output of `ip` for `a0`, once IPv6 has found no duplicates.
 fn settled() -> Vec<String> {
     wait_until("no address is tentative", || {
-        !json("address show").iter().any(|it| it.to_string().contains("tentative"))
+        !json("address show").iter().any(|address| address.to_string().contains("tentative"))
     });
     let mut all = addresses("a0");
     all.extend(routes("a0"));
@@ -215,7 +215,7 @@ fn settled() -> Vec<String> {
 fn addresses(interface: &str) -> Vec<String> {
     let mut links = json(&format!("address show dev {interface}"));
     let addresses = links[0]["addr_info"].as_array_mut().unwrap();
-    addresses.retain(|it| it["scope"] != "link");
+    addresses.retain(|address| address["scope"] != "link");
     let line = |address: &mut Value| {
         for time in ["valid_life_time", "preferred_life_time"] {
             if address[time] != u32::MAX {
@@ -232,12 +232,12 @@ fn addresses(interface: &str) -> Vec<String> {
 fn routes(interface: &str) -> Vec<String> {
     let of = |version| json(&format!("{version} route show table all"));
     let routes = [of("-4"), of("-6")].concat();
-    let routes = routes.iter().filter(|it| it.to_string().contains(interface));
+    let routes = routes.iter().filter(|route| route.to_string().contains(interface));
     let is_own = |it: &Value| {
         let to = it["dst"].as_str().unwrap();
         to.starts_with("fe80") || to == "ff00::/8"
     };
-    let mut lines: Vec<_> = routes.filter(|it| !is_own(it)).map(Value::to_string).collect();
+    let mut lines: Vec<_> = routes.filter(|route| !is_own(route)).map(Value::to_string).collect();
     lines.sort();
     lines
 }

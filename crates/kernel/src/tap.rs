@@ -238,7 +238,7 @@ impl Tap {
 /// Whether a file is attached to the interface of this name, by its entry in `/proc`.
 fn is_of(file: &OwnedFd, name: &str) -> bool {
     let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()));
-    about.is_ok_and(|it| {
-        it.lines().any(|line| line.strip_prefix("iff:").map(str::trim) == Some(name))
+    about.is_ok_and(|text| {
+        text.lines().any(|line| line.strip_prefix("iff:").map(str::trim) == Some(name))
     })
 }

@@ -6,10 +6,10 @@ use super::root::Root;
 pub(super) struct Device {
     /// The name that the user gave.
     pub(super) name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: DeviceKind,
 }
 
-pub(super) enum Kind {
+pub(super) enum DeviceKind {
     /// A device on the PCI bus, with its address.
     Pci(String),
     /// A kernel interface. The kernel sees its packets, too, unless XDP takes them first.
@@ -26,17 +26,17 @@ impl Device {
         let first = parts.next().unwrap_or_default();
         let interface = parts.find_map(|part| part.strip_prefix("iface=")).map(str::to_owned);
         let kind = match (pci_address(first), interface) {
-            (Some(address), _) => Kind::Pci(address),
+            (Some(address), _) => DeviceKind::Pci(address),
             // The program creates net_tap's interface.
-            (None, _) if first.starts_with("net_tap") => Kind::Virtual,
+            (None, _) if first.starts_with("net_tap") => DeviceKind::Virtual,
             (None, Some(name)) => {
-                Kind::Interface { name, is_seen: !first.starts_with("net_af_xdp") }
+                DeviceKind::Interface { name, is_seen: !first.starts_with("net_af_xdp") }
             }
             (None, None) if root.has(&interface_folder(first)) => {
-                Kind::Interface { name: first.to_owned(), is_seen: true }
+                DeviceKind::Interface { name: first.to_owned(), is_seen: true }
             }
-            (None, None) if first.starts_with("net_") => Kind::Virtual,
-            (None, None) => Kind::Interface { name: first.to_owned(), is_seen: true },
+            (None, None) if first.starts_with("net_") => DeviceKind::Virtual,
+            (None, None) => DeviceKind::Interface { name: first.to_owned(), is_seen: true },
         };
         Self { name: text.to_owned(), kind }
     }
@@ -44,15 +44,15 @@ impl Device {
     /// The device's folder in sysfs. `None` for a virtual device.
     pub(super) fn folder(&self) -> Option<String> {
         match &self.kind {
-            Kind::Pci(address) => Some(pci_folder(address)),
-            Kind::Interface { name, .. } => Some(interface_folder(name)),
-            Kind::Virtual => None,
+            DeviceKind::Pci(address) => Some(pci_folder(address)),
+            DeviceKind::Interface { name, .. } => Some(interface_folder(name)),
+            DeviceKind::Virtual => None,
         }
     }
 
     /// Whether a program must lock memory for the device.
     pub(super) fn locks_memory(&self) -> bool {
-        !matches!(self.kind, Kind::Virtual)
+        !matches!(self.kind, DeviceKind::Virtual)
     }
 
     /// The device's NUMA node, if known.

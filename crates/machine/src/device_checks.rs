@@ -1,6 +1,6 @@
 //! Checks the devices that programs will open.
 
-use super::device::{Device, Kind, interface_folder, pci_folder};
+use super::device::{Device, DeviceKind, interface_folder, pci_folder};
 use super::finding::Verdict;
 use super::kernel::connections;
 use super::machine::Machine;
@@ -36,7 +36,7 @@ pub(super) fn exists(machine: &Machine, device: &Device) -> Checked {
 /// The address of a PCI device that exists.
 fn pci<'a>(machine: &Machine, device: &'a Device) -> Option<&'a str> {
     match &device.kind {
-        Kind::Pci(address) if machine.root.has(&pci_folder(address)) => Some(address),
+        DeviceKind::Pci(address) if machine.root.has(&pci_folder(address)) => Some(address),
         _ => None,
     }
 }
@@ -142,7 +142,7 @@ pub(super) fn node(machine: &Machine, device: &Device) -> Checked {
         return Ok(None);
     };
     // A virtual interface, such as veth, is on no node.
-    let is_made = matches!(device.kind, Kind::Interface { .. });
+    let is_made = matches!(device.kind, DeviceKind::Interface { .. });
     if is_made && !machine.root.has(&format!("{folder}/device")) {
         return Ok(None);
     }
@@ -194,7 +194,7 @@ pub(super) fn lanes(machine: &Machine, device: &Device) -> Checked {
 
 /// Whether the kernel tracks the connections of a device's packets as well.
 pub(super) fn tracking(machine: &Machine, device: &Device) -> Checked {
-    let Kind::Interface { name, is_seen: true } = &device.kind else { return Ok(None) };
+    let DeviceKind::Interface { name, is_seen: true } = &device.kind else { return Ok(None) };
     if !machine.root.has(&interface_folder(name)) {
         return Ok(None);
     }

@@ -187,13 +187,15 @@ fn clients_that_stay_silent_keep_nobody_out() {
         let start = Instant::now();
         let mut open_count = usize::MAX;
         while open_count >= SCRAPE_COUNT_MAX && start.elapsed() < PATIENCE {
-            open_count = silent.iter_mut().filter_map(|it| (!is_closed(it)).then_some(())).count();
+            open_count =
+                silent.iter_mut().filter_map(|stream| (!is_closed(stream)).then_some(())).count();
         }
         assert!(open_count < SCRAPE_COUNT_MAX, "{open_count} are still open");
         // The other connections are closed in time.
         while open_count > 0 && start.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(50));
-            open_count = silent.iter_mut().filter_map(|it| (!is_closed(it)).then_some(())).count();
+            open_count =
+                silent.iter_mut().filter_map(|stream| (!is_closed(stream)).then_some(())).count();
         }
         assert_eq!(open_count, 0);
     });

@@ -52,8 +52,12 @@ impl<'a> Rates<'a> {
     fn rows(&self, now: &'a Value, before: Option<&'a Value>) -> Vec<Row<'a>> {
         let rows = now.as_array().into_iter().flatten().enumerate();
         let seconds = self.seconds();
-        rows.map(|(index, now)| Row { now, before: before.and_then(|it| it.get(index)), seconds })
-            .collect()
+        rows.map(|(index, now)| Row {
+            now,
+            before: before.and_then(|rows| rows.get(index)),
+            seconds,
+        })
+        .collect()
     }
 }
 

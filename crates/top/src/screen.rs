@@ -92,7 +92,10 @@ impl Screen {
     /// The program `step` places further on in the list.
     fn other(&self, step: isize) -> Wish {
         let count = self.programs.len();
-        let here = self.program.as_ref().and_then(|it| self.programs.iter().position(|p| p == it));
+        let here = self
+            .program
+            .as_ref()
+            .and_then(|shown| self.programs.iter().position(|path| path == shown));
         let next = here.map(|here| (here + count).saturating_add_signed(step) % count);
         match next.filter(|next| Some(*next) != here) {
             Some(next) => Wish::Show(self.programs[next].clone()),

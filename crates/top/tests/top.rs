@@ -253,7 +253,8 @@ fn watch(folder: &Path, [one, two]: &[PathBuf; 2]) {
     assert_eq!(row(&lines, "port", "made0").unwrap()[0], "up");
 
     terminal.press(&["d"]);
-    let lines = terminal.wait("drops alone", |lines| !lines.iter().any(|it| it.contains("made0")));
+    let lines =
+        terminal.wait("drops alone", |lines| !lines.iter().any(|line| line.contains("made0")));
     near(&lines, "stage", "Three  fourth", 0, rate * 0.25);
     terminal.press(&["a"]);
     choose("two");
@@ -268,7 +269,7 @@ fn quit(terminal: &Terminal) {
     assert_eq!(terminal.format("#{alternate_on}"), "1");
     terminal.press(&["q"]);
     let lines =
-        terminal.wait("its end", |lines| lines.iter().any(|it| it.ends_with("ended with 0")));
+        terminal.wait("its end", |lines| lines.iter().any(|line| line.ends_with("ended with 0")));
     // The earlier content of the screen is back, and the terminal echoes input.
     assert!(lines.iter().any(|line| line.contains("XDG_RUNTIME_DIR=")), "{lines:#?}");
     assert_eq!(
@@ -277,8 +278,9 @@ fn quit(terminal: &Terminal) {
     );
     terminal.press(&["stty", "Space", "-a", "Enter"]);
     terminal.wait("a terminal that echoes", |lines| {
-        let has =
-            |word: &str| lines.iter().flat_map(|it| it.split_whitespace()).any(|it| it == word);
+        let has = |word: &str| {
+            lines.iter().flat_map(|line| line.split_whitespace()).any(|found| found == word)
+        };
         has("echo") && has("icanon")
     });
 }

@@ -129,7 +129,7 @@ pub fn open_or_adopt(
     mbufs: Mbufs,
 ) -> Result<KernelPort<Mbufs>, TapError> {
     match file {
-        Some(file) => KernelPort::adopt((tap, file), limits, mbufs),
+        Some(file) => KernelPort::adopt(tap, file, limits, mbufs),
         None => KernelPort::open(tap, limits, mbufs),
     }
 }

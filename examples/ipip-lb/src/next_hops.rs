@@ -158,7 +158,7 @@ pub fn follow(
     let (publisher, subscribers) = publish(Arc::clone(&routes), deployment, 1);
     let neighbours = Neighbours::new(NEIGHBOURS_MAX);
     let fed = Arc::clone(&neighbours);
-    let next_hops = KernelNextHops::start(follower, interfaces, fed, (routes, publisher));
+    let next_hops = KernelNextHops::start(follower, interfaces, fed, routes, publisher);
     let by_kernel = ByKernel { neighbours, routes: subscribers, exits: exits.into() };
     Ok((by_kernel, next_hops.map_err(failed)?))
 }

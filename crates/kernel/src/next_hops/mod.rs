@@ -75,7 +75,7 @@ struct Shared {
 
 impl KernelNextHops {
     /// Starts to publish routes by the interfaces with these numbers, and to feed neighbours. Cores
-    /// begin with `routes`.
+    /// begin with `routes`, and `publisher` sends them later ones.
     ///
     /// # Errors
     /// The kernel refuses a socket or the thread.
@@ -83,7 +83,8 @@ impl KernelNextHops {
         follower: KernelFollower,
         interfaces: Vec<u32>,
         neighbours: Arc<Neighbours>,
-        (routes, publisher): (Arc<KernelRoutes>, Publisher<KernelRoutes>),
+        routes: Arc<KernelRoutes>,
+        publisher: Publisher<KernelRoutes>,
     ) -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let now = Instant::now();
@@ -222,7 +223,7 @@ impl Resolver {
         let Self { follower, interfaces, ways, .. } = self;
         let (known, hops) = follower.read(|tables| {
             let known = tables.neighbours().filter_map(|(index, address, known)| {
-                let interface = interfaces.iter().position(|it| *it == index)?;
+                let interface = interfaces.iter().position(|known| *known == index)?;
                 Some((scoped(address, interface), known.mac?))
             });
             let hop = |(way, count): &(Way, usize)| KernelHop {
@@ -247,7 +248,7 @@ impl Resolver {
 
     /// Replaces the neighbours that cores have from this thread.
     fn feed(&mut self, known: HashMap<IpAddr, MacAddress>) {
-        for neighbour in self.fed.keys().filter(|it| !known.contains_key(it)) {
+        for neighbour in self.fed.keys().filter(|fed| !known.contains_key(fed)) {
             self.neighbours.forget(*neighbour);
             self.asked.remove(neighbour);
         }

@@ -53,7 +53,7 @@ impl Bucket {
 
 /// The part of a budget that a packet takes from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Part {
+pub(super) enum BudgetPart {
     /// Its source's share.
     Own,
     /// The rest, open to all.
@@ -98,7 +98,7 @@ impl Budget {
 
     /// The part that one more packet of this source takes from at this time, which never goes back.
     /// `None` if the packet is above the limit.
-    pub(super) fn take(&mut self, source: u64, now_ns: u64) -> Option<Part> {
+    pub(super) fn take(&mut self, source: u64, now_ns: u64) -> Option<BudgetPart> {
         let Bucket { interval_ns, depth_ns, .. } = self.all;
         let share_interval_ns = interval_ns * 2 * SHARE_COUNT as u64;
         let share_depth_ns = depth_ns.max(share_interval_ns);
@@ -113,9 +113,9 @@ impl Budget {
         if !self.all.take_to(to_ns, now_ns) {
             return None;
         }
-        let Some((share, full_ns)) = own else { return Some(Part::Rest) };
+        let Some((share, full_ns)) = own else { return Some(BudgetPart::Rest) };
         share.full_ns = full_ns;
-        Some(Part::Own)
+        Some(BudgetPart::Own)
     }
 }
 
@@ -123,11 +123,11 @@ impl Budget {
 fn share_of(shares: &mut [Share], source: u64, now_ns: u64) -> Option<&mut Share> {
     let first = source as usize % (shares.len() / WAY_COUNT) * WAY_COUNT;
     let ways = &mut shares[first..first + WAY_COUNT];
-    let known = ways.iter().position(|it| it.source == source && it.kept_until_ns > 0);
+    let known = ways.iter().position(|share| share.source == source && share.kept_until_ns > 0);
     let share = if let Some(at) = known {
         &mut ways[at]
     } else {
-        let oldest = ways.iter_mut().min_by_key(|it| it.kept_until_ns)?;
+        let oldest = ways.iter_mut().min_by_key(|share| share.kept_until_ns)?;
         if oldest.kept_until_ns > now_ns {
             return None;
         }

@@ -1,6 +1,6 @@
 //! Decides which punted packets go to the kernel.
 
-use super::budget::{Bucket, Budget, Part};
+use super::budget::{Bucket, Budget, BudgetPart};
 use super::lane::FRAME_COUNT;
 use super::punt::{HOP_LIMIT_MAX, Headers, PuntLimits, PuntPeer, PuntReason};
 use std::hash::{BuildHasher, RandomState};
@@ -57,9 +57,9 @@ impl Gate {
     fn verdict(&mut self, headers: &Headers, now_ns: u64) -> Verdict {
         let reason = headers.reason;
         let sender = headers.sender;
-        let peer = self.peers.iter_mut().find(|it| sender.is_some_and(|of| it.peer.has(of)));
+        let peer = self.peers.iter_mut().find(|known| sender.is_some_and(|of| known.peer.has(of)));
         if let Some(Peer { peer, budgets }) = peer {
-            if !peer.gtsm || headers.hop_limit.is_none_or(|it| it == HOP_LIMIT_MAX) {
+            if !peer.gtsm || headers.hop_limit.is_none_or(|limit| limit == HOP_LIMIT_MAX) {
                 let passes = budgets[reason as usize].take(now_ns);
                 return if passes { Verdict::Passes { spare_count: 0 } } else { Verdict::Limited };
             }
@@ -74,7 +74,7 @@ impl Gate {
         // Order: peers, packets that the host's links and routes need, the rest; within both,
         // shares first.
         let is_bulk = matches!(reason, PuntReason::Host | PuntReason::HostSyn | PuntReason::Group);
-        let steps = 1 + 2 * usize::from(is_bulk) + usize::from(part == Part::Rest);
+        let steps = 1 + 2 * usize::from(is_bulk) + usize::from(part == BudgetPart::Rest);
         Verdict::Passes { spare_count: steps * FRAMES_PER_STEP }
     }
 }

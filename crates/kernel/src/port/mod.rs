@@ -188,7 +188,8 @@ impl<S: Supply> KernelPort<S> {
     /// # Errors
     /// As [`Tap::adopt`]; the kernel has no more threads or files.
     pub fn adopt(
-        (config, file): (&TapConfig, OwnedFd),
+        config: &TapConfig,
+        file: OwnedFd,
         limits: PuntLimits,
         supply: S,
     ) -> Result<Self, TapError> {

@@ -139,13 +139,15 @@ impl Headers {
     pub(super) fn of(frame: &[u8]) -> Self {
         let is_group = frame.first().is_some_and(|byte| byte & 1 == 1);
         let other = if is_group { PuntReason::Group } else { PuntReason::Host };
-        let station = frame.get(6..).and_then(|it| it.first_chunk()).copied().unwrap_or_default();
+        let station =
+            frame.get(6..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default();
         let unknown = Self { reason: other, station, sender: None, hop_limit: None };
         let Some((ethertype, offset)) = ethernet::network_layer(frame) else { return unknown };
         let packet = frame.get(offset..).unwrap_or(&[]);
         let (protocol, sender, hop_limit, payload_at) = match (ethertype, packet) {
             (ETHERTYPE_ARP, _) => {
-                let sender = ArpMessage::parse(packet).ok().map(|it| it.sender().address.into());
+                let sender =
+                    ArpMessage::parse(packet).ok().map(|message| message.sender().address.into());
                 return Self { reason: PuntReason::Neighbour, sender, ..unknown };
             }
             // Identification and fragment offset, TTL, protocol, source.

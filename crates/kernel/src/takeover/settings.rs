@@ -51,7 +51,7 @@ impl Settings {
                     found.push(message);
                 }
             })?;
-            found.retain(|it| it.header.index == index && !is_link_local(it));
+            found.retain(|address| address.header.index == index && !is_link_local(address));
             // The kernel lists new addresses last for IPv4, and first for IPv6.
             if family == AddressFamily::Inet6 {
                 found.reverse();
@@ -92,8 +92,8 @@ impl Settings {
                 match attribute {
                     RouteAttribute::Oif(index) => *index = to.index,
                     RouteAttribute::MultiPath(hops) => {
-                        let its = hops.iter_mut().filter(|it| it.interface_index == from.index);
-                        its.for_each(|it| it.interface_index = to.index);
+                        let its = hops.iter_mut().filter(|hop| hop.interface_index == from.index);
+                        its.for_each(|hop| hop.interface_index = to.index);
                     }
                     _ => {}
                 }
@@ -128,7 +128,7 @@ impl Settings {
             Err(error)
                 if ![Errno::SRCH, Errno::ADDRNOTAVAIL, Errno::NODEV, Errno::NOENT]
                     .iter()
-                    .any(|it| error.raw_os_error() == Some(it.raw_os_error())) =>
+                    .any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) =>
             {
                 tracing::debug!("interface {}: {error}", of.name);
                 Err(error)
@@ -198,7 +198,7 @@ fn is_movable(message: &RouteMessage, index: u32) -> bool {
             RouteAttribute::Table(its) => table = *its,
             RouteAttribute::Oif(its) => leads |= *its == index,
             RouteAttribute::MultiPath(hops) => {
-                leads |= hops.iter().any(|it| it.interface_index == index);
+                leads |= hops.iter().any(|hop| hop.interface_index == index);
             }
             RouteAttribute::Destination(RouteAddress::Inet6(to)) => is_own |= is_link_local_v6(to),
             RouteAttribute::NhId(_) => is_own = true,
@@ -218,7 +218,10 @@ fn is_movable(message: &RouteMessage, index: u32) -> bool {
 /// IPv6 keeps the other paths.
 fn replaces(message: &RouteMessage) -> u16 {
     let is_v6 = message.header.address_family == AddressFamily::Inet6;
-    let has_paths = message.attributes.iter().any(|it| matches!(it, RouteAttribute::MultiPath(_)));
+    let has_paths = message
+        .attributes
+        .iter()
+        .any(|attribute| matches!(attribute, RouteAttribute::MultiPath(_)));
     if is_v6 && has_paths { NLM_F_REPLACE } else { 0 }
 }
 
@@ -227,7 +230,7 @@ fn as_request(mut message: RouteMessage) -> RouteMessage {
     message.header.flags &= RouteFlags::from_bits_retain(RouteNextHopFlags::Onlink.bits().into());
     for attribute in &mut message.attributes {
         if let RouteAttribute::MultiPath(hops) = attribute {
-            hops.iter_mut().for_each(|it| it.flags &= RouteNextHopFlags::Onlink);
+            hops.iter_mut().for_each(|hop| hop.flags &= RouteNextHopFlags::Onlink);
         }
     }
     message
@@ -248,7 +251,10 @@ mod tests {
             message
         };
         let aged = |addresses: &[(u32, u32)]| {
-            let addresses = addresses.iter().map(|it| address(it.0, it.1)).collect();
+            let addresses = addresses
+                .iter()
+                .map(|&(valid_s, preferred_s)| address(valid_s, preferred_s))
+                .collect();
             Settings { addresses, routes: Vec::new() }.aged(10).addresses
         };
         let ever = u32::MAX;

@@ -21,7 +21,7 @@ const VERSION: u32 = 1;
 
 /// Content of a file.
 #[derive(Deserialize, Serialize)]
-struct State {
+struct SavedState {
     version: u32,
     interface: String,
     index: u32,
@@ -66,7 +66,7 @@ impl StateFile {
         let mut text = String::new();
         let read = self.file.rewind().and_then(|()| self.file.read_to_string(&mut text));
         read.map_err(|error| self.wrong(error))?;
-        let Ok(state) = serde_json::from_str::<State>(&text) else { return Ok(None) };
+        let Ok(state) = serde_json::from_str::<SavedState>(&text) else { return Ok(None) };
         if state.version != VERSION {
             let problem = format!("is of version {}, not {VERSION}", state.version);
             return Err(self.wrong(io::Error::other(problem)));
@@ -106,7 +106,7 @@ impl StateFile {
             message.serialize(&mut bytes);
             bytes
         };
-        let state = State {
+        let state = SavedState {
             version: VERSION,
             interface: of.name.clone(),
             index: of.index,

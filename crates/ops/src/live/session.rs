@@ -72,7 +72,7 @@ impl Sessions {
             keep(Capabilities::empty());
             if let Ok(stream) = stream.recv() {
                 // If the client is gone, there is no one left to answer.
-                let _ = serve(stream, &taps, (&wanted, annotate), &is_ending);
+                let _ = serve(stream, &taps, &wanted, annotate, &is_ending);
             }
             count.fetch_sub(1, Relaxed);
         };
@@ -102,7 +102,7 @@ impl Drop for Sessions {
     fn drop(&mut self) {
         self.is_ending.store(true, Relaxed);
         let deadline = Instant::now() + 2 * END_WAIT;
-        while Instant::now() < deadline && self.threads.iter().any(|it| !it.is_finished()) {
+        while Instant::now() < deadline && self.threads.iter().any(|thread| !thread.is_finished()) {
             std::thread::sleep(LOOK_INTERVAL);
         }
     }
@@ -112,7 +112,8 @@ impl Drop for Sessions {
 fn serve(
     stream: UnixStream,
     taps: &Taps,
-    (wanted, annotate): (&Wanted, Option<Annotate>),
+    wanted: &Wanted,
+    annotate: Option<Annotate>,
     is_ending: &AtomicBool,
 ) -> io::Result<()> {
     stream.set_nonblocking(false)?;
@@ -129,9 +130,7 @@ fn serve(
         Err(error) => return client.send(&answer_line(Err(error))),
     };
     client.send(&answer_line(Ok(json!({"snaplen": snap_bytes}))))?;
-    let (count, bytes) = (wanted.count.unwrap_or(u64::MAX), wanted.max_bytes.unwrap_or(u64::MAX));
-    let mut session = Session::new(client, capture, snap_bytes, (count, bytes))?;
-    session.output.annotate = annotate;
+    let mut session = Session::new(client, capture, snap_bytes, wanted, annotate)?;
     session.run()?;
     session.finish()
 }
@@ -259,14 +258,14 @@ impl Client<'_> {
     }
 }
 
-/// A capture and its output.
+/// A capture, and the file that is made of it.
 struct Session<'a> {
     capture: Capture,
-    output: Output<'a>,
+    file: CaptureFile<'a>,
 }
 
 /// The file that the client writes.
-struct Output<'a> {
+struct CaptureFile<'a> {
     client: Client<'a>,
     /// The blocks to send.
     writer: PcapNgWriter<Vec<u8>>,
@@ -285,41 +284,42 @@ impl<'a> Session<'a> {
         client: Client<'a>,
         capture: Capture,
         snap_bytes: usize,
-        (count_max, bytes_max): (u64, u64),
+        wanted: &Wanted,
+        annotate: Option<Annotate>,
     ) -> io::Result<Self> {
         let writer = PcapNgWriter::new(Vec::new(), "hotloop", snap_bytes as u32)?;
         let interfaces = capture.interfaces().to_vec();
-        let mut output = Output {
+        let mut file = CaptureFile {
             client,
             writer,
             numbers: vec![None; interfaces.len()],
             interfaces,
-            annotate: None,
+            annotate,
             summary: Summary::default(),
-            count_max,
-            bytes_max,
+            count_max: wanted.count.unwrap_or(u64::MAX),
+            bytes_max: wanted.max_bytes.unwrap_or(u64::MAX),
             is_full: false,
         };
         // A reader requires at least one interface, even without packets.
-        for index in 0..output.interfaces.len() {
-            if index == 0 || !output.interfaces[index].devices.is_empty() {
-                output.number(index)?;
+        for index in 0..file.interfaces.len() {
+            if index == 0 || !file.interfaces[index].devices.is_empty() {
+                file.number(index)?;
             }
         }
-        output.send()?;
-        Ok(Self { capture, output })
+        file.send()?;
+        Ok(Self { capture, file })
     }
 
     /// Captures until the capture is ended.
     fn run(&mut self) -> io::Result<()> {
-        let Self { capture, output } = self;
+        let Self { capture, file } = self;
         let mut wait = Duration::ZERO;
-        while !output.is_full
-            && !output.client.is_ending.load(Relaxed)
-            && !output.client.has_ended(wait)
+        while !file.is_full
+            && !file.client.is_ending.load(Relaxed)
+            && !file.client.has_ended(wait)
             && !capture.is_over()
         {
-            let has_come = output.drain(capture)?;
+            let has_come = file.drain(capture)?;
             wait = if has_come { Duration::ZERO } else { LOOK_INTERVAL };
         }
         Ok(())
@@ -327,11 +327,11 @@ impl<'a> Session<'a> {
 
     /// Takes and sends the rest, and the summary.
     fn finish(mut self) -> io::Result<()> {
-        let Self { capture, output } = &mut self;
+        let Self { capture, file } = &mut self;
         capture.stop();
         let deadline = Instant::now() + END_WAIT;
         while !capture.is_over() && Instant::now() < deadline {
-            if !output.drain(capture)? {
+            if !file.drain(capture)? {
                 std::thread::sleep(LOOK_INTERVAL);
             }
         }
@@ -340,14 +340,14 @@ impl<'a> Session<'a> {
             filtered: totals.filtered,
             left_out: totals.left_out,
             lost: totals.lost,
-            ..output.summary
+            ..file.summary
         };
-        output.client.send(&0_u32.to_le_bytes())?;
-        output.client.send(&answer_line(Ok(json!(summary))))
+        file.client.send(&0_u32.to_le_bytes())?;
+        file.client.send(&answer_line(Ok(json!(summary))))
     }
 }
 
-impl Output<'_> {
+impl CaptureFile<'_> {
     /// Writes and sends the packets that have come. Returns whether there were any.
     fn drain(&mut self, capture: &mut Capture) -> io::Result<bool> {
         let offset_ns = capture.epoch_offset_ns();
@@ -448,7 +448,8 @@ mod tests {
 
     #[test]
     fn places_are_added_up() {
-        let read = |at: &[&str]| points(&at.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+        let read =
+            |at: &[&str]| points(&at.iter().map(|place| (*place).to_owned()).collect::<Vec<_>>());
         assert_eq!(read(&["rx"]), Ok(Points::RECEIVE));
         assert_eq!(read(&["rx", "tx", "drop"]), Ok(Points::ALL));
         assert_eq!(read(&["all"]), Ok(Points::ALL));

@@ -26,7 +26,8 @@ impl Scheduled {
         let status = std::fs::read_to_string(folder.join("status")).ok()?;
         let schedstat = std::fs::read_to_string(folder.join("schedstat")).unwrap_or_default();
         let mut times = schedstat.split_whitespace().map_while(|number| number.parse().ok());
-        let switches = status.lines().find_map(|it| it.strip_prefix("nonvoluntary_ctxt_switches:"));
+        let switches =
+            status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
         Some(Self {
             ran_ns: times.next(),
             waited_ns: times.next(),
@@ -38,9 +39,9 @@ impl Scheduled {
     pub(super) fn since(&self, before: &Self) -> Self {
         let since = |of: fn(&Self) -> Option<u64>| Some(of(self)?.saturating_sub(of(before)?));
         Self {
-            ran_ns: since(|it| it.ran_ns),
-            waited_ns: since(|it| it.waited_ns),
-            involuntary_switches: since(|it| it.involuntary_switches),
+            ran_ns: since(|counts| counts.ran_ns),
+            waited_ns: since(|counts| counts.waited_ns),
+            involuntary_switches: since(|counts| counts.involuntary_switches),
         }
     }
 }

@@ -9,7 +9,7 @@ const AWAY_PART: u64 = 4;
 
 /// A sample of a thread.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Sight {
+pub(super) struct Sample {
     /// Nanoseconds of a clock that goes on while the machine is paused.
     pub(super) now_ns: u64,
     /// Number of boundaries that it has passed.
@@ -41,11 +41,11 @@ pub(super) enum Change {
 /// Follows one thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress {
-    last: Option<Sight>,
+    last: Option<Sample>,
     /// The first sample after its last boundary.
-    since: Sight,
+    since: Sample,
     /// The last sample in which it had used CPU time.
-    ran: Sight,
+    ran: Sample,
     trouble: Option<Trouble>,
 }
 
@@ -57,15 +57,15 @@ impl Progress {
 
     /// Takes a sample of a thread, which may use `max_ns` of its own CPU time between two
     /// boundaries, and go without CPU for as long.
-    pub(super) fn see(&mut self, sight: Sight, max_ns: u64) -> Option<Change> {
-        let last = self.last.replace(sight).unwrap_or_else(|| {
-            (self.since, self.ran) = (sight, sight);
-            sight
+    pub(super) fn see(&mut self, sample: Sample, max_ns: u64) -> Option<Change> {
+        let last = self.last.replace(sample).unwrap_or_else(|| {
+            (self.since, self.ran) = (sample, sample);
+            sample
         });
-        if sight.passed != last.passed {
-            let lasted = sight.now_ns.saturating_sub(self.since.now_ns);
-            let was_absent = was_absent(&last, &sight, max_ns);
-            (self.since, self.ran) = (sight, sight);
+        if sample.passed != last.passed {
+            let lasted = sample.now_ns.saturating_sub(self.since.now_ns);
+            let was_absent = was_absent(&last, &sample, max_ns);
+            (self.since, self.ran) = (sample, sample);
             return match self.trouble.take() {
                 Some(_) => Some(Change::Ends(lasted)),
                 // There were no samples meanwhile: the watching thread itself got no CPU.
@@ -76,9 +76,9 @@ impl Progress {
                 None => None,
             };
         }
-        let used = |since: &Sight| Some(sight.cpu_ns?.saturating_sub(since.cpu_ns?));
+        let used = |since: &Sample| Some(sample.cpu_ns?.saturating_sub(since.cpu_ns?));
         if used(&self.ran).is_some_and(|ns| ns >= max_ns / NO_CPU_PART) {
-            self.ran = sight;
+            self.ran = sample;
         }
         if self.trouble == Some(Trouble::Stuck) {
             return None;
@@ -87,7 +87,7 @@ impl Progress {
             self.trouble = Some(Trouble::Stuck);
             return Some(Change::Begins(Trouble::Stuck, ns));
         }
-        let absent_ns = sight.now_ns.saturating_sub(self.ran.now_ns);
+        let absent_ns = sample.now_ns.saturating_sub(self.ran.now_ns);
         if self.trouble.is_none() && absent_ns >= max_ns {
             self.trouble = Some(Trouble::Starved);
             return Some(Change::Begins(Trouble::Starved, absent_ns));
@@ -97,7 +97,7 @@ impl Progress {
 }
 
 /// Whether a thread that has passed boundaries since `last` can't have run for most of that time.
-fn was_absent(last: &Sight, now: &Sight, max_ns: u64) -> bool {
+fn was_absent(last: &Sample, now: &Sample, max_ns: u64) -> bool {
     let passed_ns = now.now_ns.saturating_sub(last.now_ns);
     let slept_ns = now.slept_ns.saturating_sub(last.slept_ns);
     let used = last.cpu_ns.zip(now.cpu_ns).map(|(last, now)| now.saturating_sub(last));
@@ -114,18 +114,18 @@ mod tests {
     const MAX: u64 = 1_000 * MS;
 
     /// Samples a thread at each (time, boundaries, CPU time), both times in milliseconds.
-    fn seen(sights: &[(u64, u64, u64)]) -> Vec<Change> {
+    fn seen(samples: &[(u64, u64, u64)]) -> Vec<Change> {
         let mut progress = Progress::default();
-        let sight = |&(now, passed, cpu): &(u64, u64, u64)| {
-            let sight = Sight {
+        let sample = |&(now, passed, cpu): &(u64, u64, u64)| {
+            let sample = Sample {
                 now_ns: now * MS,
                 passed,
                 cpu_ns: Some(cpu * MS),
                 slept_ns: passed * MS / 10,
             };
-            progress.see(sight, MAX)
+            progress.see(sample, MAX)
         };
-        sights.iter().filter_map(sight).collect()
+        samples.iter().filter_map(sample).collect()
     }
 
     #[test]
@@ -151,11 +151,11 @@ mod tests {
 
     #[test]
     fn no_cpu_is_starved_until_a_boundary_is_passed() {
-        let mut sights: Vec<_> = (0..30).map(|at| (at * 100, 7, 500)).collect();
-        assert_eq!(seen(&sights), [Begins(Starved, MAX)]);
-        sights.push((3000, 8, 500));
-        sights.push((3100, 9, 550));
-        assert_eq!(seen(&sights), [Begins(Starved, MAX), Ends(3000 * MS)]);
+        let mut samples: Vec<_> = (0..30).map(|at| (at * 100, 7, 500)).collect();
+        assert_eq!(seen(&samples), [Begins(Starved, MAX)]);
+        samples.push((3000, 8, 500));
+        samples.push((3100, 9, 550));
+        assert_eq!(seen(&samples), [Begins(Starved, MAX), Ends(3000 * MS)]);
         // A thread that wakes up and is put off at once has had hardly any CPU.
         let hardly: Vec<_> = (0..20).map(|at| (at * 100, 7, 500 + at / 4)).collect();
         assert_eq!(seen(&hardly), [Begins(Starved, MAX)]);
@@ -175,9 +175,9 @@ mod tests {
 
     #[test]
     fn what_is_starved_first_may_be_stuck_then() {
-        let mut sights: Vec<_> = (0..15).map(|at| (at * 100, 7, 0)).collect();
-        sights.extend((15..40).map(|at| (at * 100, 7, (at - 15) * 100)));
-        assert_eq!(seen(&sights), [Begins(Starved, MAX), Begins(Stuck, MAX)]);
+        let mut samples: Vec<_> = (0..15).map(|at| (at * 100, 7, 0)).collect();
+        samples.extend((15..40).map(|at| (at * 100, 7, (at - 15) * 100)));
+        assert_eq!(seen(&samples), [Begins(Starved, MAX), Begins(Stuck, MAX)]);
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         let mut progress = Progress::default();
         let changes = (0..30).filter_map(|at| {
             let now_ns = at * 100 * MS;
-            progress.see(Sight { now_ns, passed: 7, ..Sight::default() }, MAX)
+            progress.see(Sample { now_ns, passed: 7, ..Sample::default() }, MAX)
         });
         assert_eq!(changes.collect::<Vec<_>>(), [Begins(Starved, MAX)]);
     }

@@ -1,6 +1,6 @@
 //! The watching thread.
 
-use super::progress::{Change, Progress, Sight, Trouble};
+use super::progress::{Change, Progress, Sample, Trouble};
 use super::{STALLED_END_WAIT, STALLED_EXIT_CODE, StallEvent, Watching};
 use crate::diagnostics;
 use crate::output::print_in_time;
@@ -109,8 +109,8 @@ impl<'a> Watcher<'a> {
                 continue;
             }
             let slept_ns = core.sleeps.saturating_mul(SLEEP_NS_MAX);
-            let sight = Sight { passed: core.turns, slept_ns, ..sight(thread_id) };
-            match self.cores[index].see(sight, max_ns) {
+            let sample = Sample { passed: core.turns, slept_ns, ..sample(thread_id) };
+            match self.cores[index].see(sample, max_ns) {
                 Some(Change::Begins(Trouble::Stuck, ns)) => self.end(core, ns),
                 Some(Change::Begins(Trouble::Starved, ns)) => {
                     let state = state_text(thread_id);
@@ -131,7 +131,7 @@ impl<'a> Watcher<'a> {
             return;
         }
         let thread_id = self.beat.thread_id.load(Relaxed);
-        let event = match self.control.see(Sight { passed: turns, ..sight(thread_id) }, max_ns) {
+        let event = match self.control.see(Sample { passed: turns, ..sample(thread_id) }, max_ns) {
             Some(Change::Begins(_, ns)) => {
                 StallEvent::ControlStalled { lasted: Duration::from_nanos(ns) }
             }
@@ -179,14 +179,14 @@ fn exit() -> ! {
 }
 
 /// Samples the clocks of a thread of this process.
-fn sight(thread_id: i32) -> Sight {
+fn sample(thread_id: i32) -> Sample {
     // clock_getcpuclockid(3), pthread_getcpuclockid(3): the complement of the thread's number, and
     // the clock: 4 for a thread's own, 2 for the scheduler's count.
     let thread_clock = ClockId::from_raw((!thread_id << 3) | 4 | 2);
-    Sight {
+    Sample {
         now_ns: clock_ns(ClockId::CLOCK_BOOTTIME).unwrap_or(0),
         cpu_ns: clock_ns(thread_clock),
-        ..Sight::default()
+        ..Sample::default()
     }
 }
 
@@ -233,13 +233,13 @@ mod tests {
     #[test]
     fn a_threads_own_clock_runs_with_it() {
         let id = rustix::thread::gettid().as_raw_nonzero().get();
-        let before = sight(id).cpu_ns.unwrap();
+        let before = sample(id).cpu_ns.unwrap();
         let start = Instant::now();
-        while sight(id).cpu_ns.unwrap() < before + 2_000_000 {
+        while sample(id).cpu_ns.unwrap() < before + 2_000_000 {
             assert!(start.elapsed() < Duration::from_secs(20));
         }
-        assert_eq!(sight(i32::MAX / 16).cpu_ns, None);
-        assert!(sight(id).now_ns > 0);
+        assert_eq!(sample(i32::MAX / 16).cpu_ns, None);
+        assert!(sample(id).now_ns > 0);
     }
 
     #[test]

@@ -163,7 +163,7 @@ fn who_comes_during_a_flood_from_one_place_is_not_hindered() {
 #[test]
 fn a_kind_takes_nothing_from_another() {
     let session = honest(PuntReason::Bgp);
-    for reason in PuntReason::ALL.into_iter().filter(|it| *it != PuntReason::Bgp) {
+    for reason in PuntReason::ALL.into_iter().filter(|reason| *reason != PuntReason::Bgp) {
         let mut gate = Gate::new(&PuntLimits::default());
         let outcome = play(&mut gate, 0, (&honest(reason), Claim::Anywhere), (&session, 10));
         assert_eq!(outcome.honest, (300, 300), "{} {outcome:?}", reason.name());
