@@ -56,9 +56,9 @@ pub use store::Store;
 
 use crate::failure::BadInput;
 use hotloop::engine::Idle;
-use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::spec::{Balancer, Limits, ServiceSpec, Side, Spec};
 use hotloop_cluster::settings::Cluster;
+use hotloop_health::settings::Health;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -118,7 +118,7 @@ pub struct Config {
     /// The file in which a node of a cluster keeps operators' changes for its next start.
     pub operator_file: Option<PathBuf>,
     /// The number of nodes that must find a backend down, among those that share their findings
-    /// through the store; `None` for the [default](crate::health::quorum::needed_count).
+    /// through the store; `None` for the [default](hotloop_health::quorum::needed_count).
     pub quorum: Option<u32>,
 }
 
@@ -133,6 +133,16 @@ impl Config {
             // Workers examine connections with or without peers.
             prepare_ms_max: self.cluster.as_ref().map_or(PREPARE_MS_MAX, |it| it.prepare_ms_max),
         }
+    }
+
+    /// The backends with probes, each with the settings of its service.
+    pub fn probed(&self) -> impl Iterator<Item = (IpAddr, &Health)> {
+        self.services.iter().flat_map(|service| {
+            let health = self.health.get(&service.name).into_iter();
+            health.flat_map(|health| {
+                service.backends.iter().map(move |backend| (backend.address, health))
+            })
+        })
     }
 
     /// The probes of a service's backends, each with one route.
@@ -196,82 +206,6 @@ pub enum DeploymentKind {
     RunToCompletion,
     /// Dispatchers receive, workers balance and send.
     Pipeline,
-}
-
-/// The health check of a service's backends.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Health {
-    /// The kind of probe.
-    pub probe: Probe,
-    /// The probed port; 0 for [`Probe::Icmp`], which has none.
-    pub port: u16,
-    /// Interval of a backend's probes, in milliseconds.
-    pub interval_ms: u32,
-    /// Maximum duration of a probe, in milliseconds; at most the interval.
-    pub timeout_ms: u32,
-    /// Number of consecutive successful probes before a down backend is up again.
-    pub rise: u32,
-    /// Number of consecutive failed probes before an up backend is down.
-    pub fall: u32,
-    /// The route of the probe.
-    pub via: Via,
-}
-
-/// The route of a backend's probes.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Via {
-    /// To the backend's own address, over the kernel's sockets.
-    Direct,
-    /// To the service's address, through the backend's tunnel, as clients' packets go.
-    Tunnel(TunnelPath),
-    /// Both; each must pass.
-    Both(TunnelPath),
-}
-
-/// The route of a probe through a tunnel, without the backend.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct TunnelPath {
-    /// The service's address.
-    pub vip: IpAddr,
-    /// The source of the probe, and the destination of replies, of the same IP version.
-    pub probe_source: IpAddr,
-    /// The outer source of tunnels to IPv4 backends.
-    pub source_v4: Prefix,
-    /// The outer source of tunnels to IPv6 backends.
-    pub source_v6: Option<Prefix>,
-}
-
-/// The kind of a probe, and its condition for success.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub enum Probe {
-    /// A TCP connection is accepted.
-    Tcp,
-    /// An HTTP/1.1 GET gets the expected answer.
-    Http(HttpProbe),
-    /// The same over TLS.
-    Https(HttpProbe, Trust),
-    /// An echo request is answered.
-    Icmp,
-    /// A UDP datagram is not answered by ICMP's port unreachable.
-    Udp,
-}
-
-/// The request of an HTTP probe, and the expected answer.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct HttpProbe {
-    /// The path with the query, from its slash on.
-    pub path: String,
-    /// The status of a successful answer.
-    pub expect_status: u16,
-}
-
-/// The authorities that a TLS connection trusts.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub enum Trust {
-    /// Certificates for the backend's address, signed by an authority in this PEM file.
-    CaFile(PathBuf),
-    /// Any certificate.
-    Insecure,
 }
 
 /// An error in a configuration, with its place. It prints as one line.

@@ -4,8 +4,8 @@
 //!
 //! - [`config`]: the operator's configuration. [`check`]: the configuration as understood.
 //! - [`network_function`]: the graph around the balancer. [`exception`], [`next_hops`]: its ways to the kernel.
-//! - [`health`]: which backends are up. [`control`]: changing and asking a balancer that runs, and [`ctl`], the operator's
-//!   end of that. [`request`]: the requests between the two.
+//! - [`control`]: changing and asking a balancer that runs, and [`ctl`], the operator's end of that. [`request`]: the
+//!   requests between the two. Health checks are the crate `hotloop-health`.
 //! - [`store`]: the start from the store of a cluster, and `ipip-lb cluster`; the cluster itself is `hotloop-cluster`.
 //! - [`replace`]: one program takes over from another.
 //! - [`replay`], [`run`]: the program's two ways to run the graph, on captures and on devices.
@@ -70,8 +70,6 @@ mod dropped;
 pub mod exception;
 pub mod exception_mover;
 pub mod failure;
-
-pub mod health;
 mod hugepages;
 pub mod network_function;
 pub mod next_hops;

@@ -1,7 +1,6 @@
 //! The whole network function, from source to sink, for either deployment.
 
 use crate::config::{Config, DeploymentKind, Engine};
-use crate::health::Wire;
 use crate::next_hops::{ByKernel, Onwards};
 use hotloop::arena::{Obtained, Pages};
 use hotloop::engine::{
@@ -21,6 +20,7 @@ use hotloop_balancer::classify::{Classify, Ports, shard};
 use hotloop_balancer::counts::{Summary, WorkerCounts};
 use hotloop_balancer::services::{Builder, ServiceTable, Standing};
 use hotloop_balancer::vlan::{Tag, Untag};
+use hotloop_health::ProbeChannel;
 use quanta::Clock;
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ pub struct ControlHandles {
     /// Sends queries to the workers.
     pub asker: Asker<Query, Reply>,
     /// Sends probes through tunnels, if the configuration has a probe source.
-    pub wire: Option<Wire>,
+    pub probe_channel: Option<ProbeChannel>,
     /// The workers' counters.
     pub counts: Arc<[WorkerCounts]>,
 }
@@ -130,7 +130,8 @@ impl NetworkFunction {
         let (asker, mailboxes) = mailbox(deployment, 1, 1);
         let has_probes = !config.balancer.probe_sources.is_empty();
         let (probe_asker, probes) = has_probes.then(|| mailbox(deployment, 1, BUFFERS_MAX)).unzip();
-        let wire = probe_asker.map(|asker| Wire::new(asker, deployment.cores_in(1)));
+        let probe_channel =
+            probe_asker.map(|asker| ProbeChannel::new(asker, deployment.cores_in(1)));
         let function = Self {
             services: Arc::clone(&services),
             subscribers,
@@ -149,7 +150,8 @@ impl NetworkFunction {
             vlans: config.ports.iter().map(|port| port.vlan).collect(),
             order: None,
         };
-        Ok((function, ControlHandles { builder, publisher, services, asker, wire, counts }))
+        let handles = ControlHandles { builder, publisher, services, asker, probe_channel, counts };
+        Ok((function, handles))
     }
 
     /// Sets the properties of the receiving ports; without them, all frames are for the balancer,

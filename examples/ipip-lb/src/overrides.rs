@@ -1,9 +1,9 @@
 //! Changes since the configuration was read: by operators, and by health checks.
 
 use crate::config::Config;
-use crate::health::quorum::Down;
 use hotloop_balancer::blocks::Blocks;
 use hotloop_balancer::services::{Removal, Standing, TargetName};
+use hotloop_health::quorum::Down;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -20,6 +20,7 @@ const FOLDERS: &[&str] = &[
     "crates/engine",
     "crates/files",
     "crates/flow",
+    "crates/health",
     "crates/hotloop",
     "crates/kernel",
     "crates/machine",

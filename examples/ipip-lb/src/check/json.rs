@@ -2,10 +2,11 @@
 
 use super::notes::Notes;
 use super::{Memory, Understood, shares};
-use crate::config::{Config, Engine, Health, Port, Probe, Trust};
+use crate::config::{Config, Engine, Port};
 use hotloop_balancer::rules::Rules;
 use hotloop_balancer::spec::{Balancer, Limits, ServiceSpec};
 use hotloop_cluster::settings::{Cluster, ClusterPeer, Security};
+use hotloop_health::settings::{Health, Probe, Trust};
 use hotloop_kernel::PuntPeer;
 use serde_json::{Value, json};
 use std::fmt::Display;

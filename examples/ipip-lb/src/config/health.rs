@@ -1,13 +1,14 @@
 //! `[service.health]`.
 
+use super::ConfigError;
 use super::document::{Section, Value};
 use super::via::via;
 use super::words::{PROBES, ProbeKind};
-use super::{ConfigError, Health, HttpProbe, Probe, Trust};
 use hotloop_balancer::excerpt::excerpt;
 use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::spec::{Balancer, Ports};
 use hotloop_files::file::read_certificates;
+use hotloop_health::settings::{Health, HttpProbe, Probe, Trust};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -118,7 +119,7 @@ fn http(section: &Section<'_>) -> Result<HttpProbe, ConfigError> {
         value.parsed("a path", example, |text| sound(text).then(|| text.to_owned()))
     })?;
     let expect_status = section.integer_or("expect_status", 200..=599, 200)? as u16;
-    Ok(HttpProbe { path, expect_status })
+    Ok(HttpProbe { path, expect_status, user_agent: "ipip-lb" })
 }
 
 fn trust(section: &Section<'_>, ca_files: &mut CaFiles) -> Result<Trust, ConfigError> {

@@ -4,9 +4,10 @@ use super::balancer::host_address;
 use super::cluster::NODES_MAX;
 use super::document::Section;
 use super::words::VIAS;
-use super::{Cluster, ConfigError, Health, Probe, TunnelPath, Via};
+use super::{Cluster, ConfigError};
 use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::spec::Balancer;
+use hotloop_health::settings::{Probe, TunnelPath, Via};
 use std::net::IpAddr;
 
 /// A route of probes, without its addresses.
@@ -90,35 +91,4 @@ pub fn via(
         ViaKind::Both => Via::Both(path),
         _ => Via::Tunnel(path),
     })
-}
-
-impl Via {
-    /// The word in the configuration.
-    pub(super) const fn kind(&self) -> ViaKind {
-        match self {
-            Self::Direct => ViaKind::Direct,
-            Self::Tunnel(_) => ViaKind::Tunnel,
-            Self::Both(_) => ViaKind::Both,
-        }
-    }
-
-    /// The path through the tunnel, if the probe takes one.
-    #[must_use]
-    pub const fn tunnel(&self) -> Option<&TunnelPath> {
-        match self {
-            Self::Direct => None,
-            Self::Tunnel(path) | Self::Both(path) => Some(path),
-        }
-    }
-}
-
-impl Health {
-    /// The probes that must all pass: each has one route.
-    pub fn ways(&self) -> impl Iterator<Item = Self> {
-        let ways = match self.via {
-            Via::Both(path) => [Some(Via::Direct), Some(Via::Tunnel(path))],
-            one => [Some(one), None],
-        };
-        ways.into_iter().flatten().map(|via| Self { via, ..self.clone() })
-    }
 }

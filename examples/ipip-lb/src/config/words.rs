@@ -1,7 +1,7 @@
 //! The words for choices, in a configuration and in output.
 
 use super::via::ViaKind;
-use super::{Announced, DeploymentKind, Probe, Via};
+use super::{Announced, DeploymentKind};
 use std::fmt;
 
 pub const DEPLOYMENTS: &[(&str, DeploymentKind)] = &[
@@ -33,18 +33,6 @@ pub const PROBES: &[(&str, ProbeKind)] = &[
     ("udp", ProbeKind::Udp),
 ];
 
-impl Probe {
-    const fn kind(&self) -> ProbeKind {
-        match self {
-            Self::Tcp => ProbeKind::Tcp,
-            Self::Http(_) => ProbeKind::Http,
-            Self::Https(..) => ProbeKind::Https,
-            Self::Icmp => ProbeKind::Icmp,
-            Self::Udp => ProbeKind::Udp,
-        }
-    }
-}
-
 /// The word for `choice`.
 fn word<T: PartialEq>(words: &[(&'static str, T)], choice: &T) -> &'static str {
     words.iter().find(|(_, it)| it == choice).map_or("", |(word, _)| word)
@@ -59,19 +47,5 @@ impl fmt::Display for DeploymentKind {
 impl fmt::Display for Announced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(word(ANNOUNCED, self))
-    }
-}
-
-/// The kind of probe as configured, such as `http`.
-impl fmt::Display for Probe {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(word(PROBES, &self.kind()))
-    }
-}
-
-/// `direct`, `tunnel` or `both`.
-impl fmt::Display for Via {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(word(VIAS, &self.kind()))
     }
 }

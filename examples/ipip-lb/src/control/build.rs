@@ -12,7 +12,6 @@ use super::publication::{Stage, TableVersion};
 use super::publisher::Publisher;
 use super::reload::{LoadedConfig, ReloadOrigin};
 use crate::config::Config;
-use crate::health::Probed;
 use crate::overrides::Overrides;
 use crate::request;
 use crate::until::Until;
@@ -20,6 +19,7 @@ use hotloop_balancer::services::{Builder, Removal, RemovedTarget, ServiceTable, 
 use hotloop_balancer::spec::Backend;
 use hotloop_cluster::store::layout::Stored;
 use hotloop_cluster::sync::Tls;
+use hotloop_health::Probed;
 use hotloop_ops::Answerer;
 use serde_json::{Value, json};
 use std::sync::Arc;

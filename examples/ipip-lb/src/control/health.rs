@@ -6,11 +6,12 @@
 
 use super::cluster_link::ClusterLink;
 use super::members::Members;
-use crate::config::{Config, Health};
-use crate::health::State;
-use crate::health::quorum::{Down, name, names, needed_count, verdict};
+use crate::config::Config;
 use hotloop_balancer::spec::ServiceSpec;
 use hotloop_cluster::store::Finding;
+use hotloop_health::State;
+use hotloop_health::quorum::{Down, name, names, needed_count, verdict};
+use hotloop_health::settings::Health;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -152,7 +153,10 @@ impl Members {
         let now = Instant::now();
         let own = &self.findings.own;
         let down = match &others {
-            Some(others) if !others.is_empty() => verdict(own, others, config),
+            Some(others) if !others.is_empty() => {
+                let others: Vec<_> = others.iter().map(|it| &*it.down).collect();
+                verdict(own, &others, config.quorum, config.probed())
+            }
             _ => Down::clone(own),
         };
         let differing = own.symmetric_difference(&down);

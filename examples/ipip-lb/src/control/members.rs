@@ -11,8 +11,8 @@ use super::drains::Drains;
 use super::health::Findings;
 use super::saved_changes::Keeper;
 use crate::config::Config;
-use crate::health::{Change, Probed, Probes, Room, State};
 use crate::overrides::Overrides;
+use hotloop_health::{HealthChange, Probed, Probes, Room, State};
 use hotloop_ops::Answerer;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -26,7 +26,7 @@ pub struct Members {
     pub probes: Probes,
     /// Clients that wait for `ctl backends`, and the states of their probes.
     pub backends_asked: Vec<(Receiver<Vec<State>>, Answerer)>,
-    pub changes: Receiver<Change>,
+    pub changes: Receiver<HealthChange>,
     pub findings: Findings,
     pub keeper: Option<Keeper>,
     /// Whether health or blocks have changed since the table was last refreshed.
@@ -35,7 +35,7 @@ pub struct Members {
 
 impl Members {
     /// The owner at the start. `changes` delivers the findings of `probes`.
-    pub fn new(probes: Probes, changes: Receiver<Change>) -> Self {
+    pub fn new(probes: Probes, changes: Receiver<HealthChange>) -> Self {
         Self {
             overrides: Arc::default(),
             blocks: BlockList::default(),

@@ -60,7 +60,6 @@ use crate::announce::Announcer;
 use crate::config::Config;
 use crate::dropped::Dropped;
 use crate::failure::Failure;
-use crate::health::Probes;
 use crate::network_function::ControlHandles;
 use crate::next_hops::NextHopWatch;
 use crate::port_hops::PortHops;
@@ -72,6 +71,7 @@ use cluster_link::ClusterLink;
 use hotloop::engine;
 use hotloop_balancer::counts::{RemovedCounts, Summary};
 use hotloop_cluster::store::layout::Stored;
+use hotloop_health::Probes;
 use hotloop_ops::{Annotate, Hangup, Reply};
 use members::Members;
 use presence::Presence;
@@ -113,10 +113,11 @@ impl Control {
         config: Config,
         handles: ControlHandles,
     ) -> Result<Self, Failure> {
-        let ControlHandles { builder, publisher, services: table, asker, wire, counts } = handles;
+        let ControlHandles { builder, publisher, services: table, asker, probe_channel, counts } =
+            handles;
         let (sender, changes) = mpsc::channel();
         let failed = |error: std::io::Error| Failure::Run(format!("health checks: {error}"));
-        let probes = Probes::start_with(sender, wire).map_err(failed)?;
+        let probes = Probes::start_with(sender, probe_channel).map_err(failed)?;
         let hangup = Hangup::watch().map_err(|error| Failure::Run(format!("SIGHUP: {error}")))?;
         let publication = Publication::start(source.clone(), builder);
         let questions = Questions::new(asker, counts.len());

@@ -3,12 +3,13 @@
 use super::config_store::ConfigStore;
 use super::probe_verdict::verdict;
 use super::{Control, Keeper};
-use crate::config::{Config, Health, Via};
-use crate::health::State;
+use crate::config::Config;
 use hotloop::engine;
 use hotloop_balancer::counts::TargetSums;
 use hotloop_balancer::services::{Removal, Target, TargetName};
 use hotloop_balancer::spec::{Backend, ServiceSpec};
+use hotloop_health::State;
+use hotloop_health::settings::{Health, Via};
 use hotloop_ops::Reply;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};

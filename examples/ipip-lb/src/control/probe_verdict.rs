@@ -1,8 +1,8 @@
 //! The location of the fault if a backend's probes fail, directly or through its tunnel, and
 //! commands to find it. Pure functions of outcomes.
 
-use crate::config::TunnelPath;
-use crate::health::{ICMP, TIMED_OUT};
+use hotloop_health::settings::TunnelPath;
+use hotloop_health::{ICMP, TIMED_OUT};
 use std::net::IpAddr;
 use std::time::Duration;
 

@@ -1,11 +1,12 @@
 //! Changes by operators and health checks since the configuration was read, in a form for another
 //! program.
 
-use crate::config::{Config, Health, WEIGHT_MAX};
+use crate::config::{Config, WEIGHT_MAX};
 use crate::overrides::Overrides;
 use crate::request::{Block, DrainEnd};
 use hotloop_balancer::blocks::Blocks;
 use hotloop_balancer::services::{Removal, TargetName};
+use hotloop_health::settings::Health;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;

@@ -5,9 +5,8 @@ use super::check;
 use hotloop::dpdk::RssFields;
 use hotloop::engine::Idle;
 use hotloop_balancer::spec::{AllDown, IcmpEcho, SERVICES_MAX, Scheduler, Side, Timeouts};
-use ipip_lb::config::{
-    Announce, Announced, BACKENDS_MAX, Config, DeploymentKind, Health, Probe, Trust, Via,
-};
+use hotloop_health::settings::{Health, Probe, Trust, Via};
+use ipip_lb::config::{Announce, Announced, BACKENDS_MAX, Config, DeploymentKind};
 use std::fmt::Write;
 use std::fs;
 use std::process::Command;

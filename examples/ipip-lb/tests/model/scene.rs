@@ -8,7 +8,8 @@ use hotloop_balancer::spec::{
     AllDown, Backend, Balancer, IcmpEcho, Limits, Ports, Protocol, Scheduler, ServiceSpec, Side,
     Timeouts,
 };
-use ipip_lb::config::{Config, DeploymentKind, Engine, Health, NextHop, Port, Probe, Via};
+use hotloop_health::settings::{Health, Probe, Via};
+use ipip_lb::config::{Config, DeploymentKind, Engine, NextHop, Port};
 use std::collections::HashMap;
 use std::net::IpAddr;
 

@@ -19,13 +19,13 @@ fn config() -> String {
 /// The packets received for health checks.
 fn received(lb: &mut Running<'_>) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    let wire = lb.handles.wire.as_mut().expect("a probe source is configured");
-    wire.receive(|frame| frames.push(frame.to_vec()));
+    let channel = lb.handles.probe_channel.as_mut().expect("a probe source is configured");
+    channel.receive(|frame| frames.push(frame.to_vec()));
     frames
 }
 
 fn send(lb: &mut Running<'_>, flow: u16, frame: &[u8]) {
-    lb.handles.wire.as_mut().expect("a probe source is configured").send(flow, frame);
+    lb.handles.probe_channel.as_mut().expect("a probe source is configured").send(flow, frame);
 }
 
 #[test]

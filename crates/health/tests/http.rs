@@ -2,7 +2,7 @@
 
 use super::server::{V4, drip, loopbacks, read_request, serve};
 use super::{PATIENT_MS, healthz, run};
-use ipip_lb::config::{HttpProbe, Probe};
+use hotloop_health::settings::{HttpProbe, Probe};
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc;
@@ -31,7 +31,7 @@ fn the_expected_status_passes() {
             sender.send(read_request(&mut stream)).unwrap();
             stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
         });
-        let probe = HttpProbe { path: "/up?deep=1".into(), expect_status: 204 };
+        let probe = HttpProbe { path: "/up?deep=1".into(), expect_status: 204, user_agent: "test" };
         assert_eq!(run(address, port, Probe::Http(probe), PATIENT_MS).map(drop), Ok(()));
         let request = requests.recv().unwrap();
         let host = if address == V4 { V4.to_owned() } else { format!("[{address}]") };

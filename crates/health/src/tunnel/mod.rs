@@ -6,21 +6,21 @@
 //! probe.
 //!
 //! The packet path makes no system call to wake this thread, so this thread polls for replies every
-//! [`LOOK`] while any probe is under way. Replies are not believed blindly: TCP's sequence numbers
+//! [`POLL_INTERVAL`] while any probe is under way. Replies are not believed blindly: TCP's sequence numbers
 //! are random. An ICMP error, which any host can send, is only remembered as the reason in case the
 //! probe fails (RFC 5461, section 2).
 
+mod channel;
 mod icmp;
 mod stream;
-mod wire;
 
+pub use channel::ProbeChannel;
 pub use icmp::ICMP;
-pub use wire::Wire;
 
-use super::deadline::Deadline;
-use super::http::{self, Exchange};
-use super::{Outcome, Probed};
-use crate::config::{Probe, TunnelPath};
+use crate::deadline::Deadline;
+use crate::http::Exchange;
+use crate::settings::{Probe, TunnelPath};
+use crate::{Outcome, Probed};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6};
 use hotloop::packet::ip::protocol;
@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use stream::Stream;
 
 /// Interval of polls for replies while probes are under way.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Maximum number of probes under way at once: each has 6 KiB of buffers.
 pub const TUNNEL_PROBES_MAX: usize = 4096;
@@ -49,7 +49,7 @@ const PORTS: RangeInclusive<u16> = 32_768..=60_999;
 /// The probes under way through tunnels.
 #[derive(Debug)]
 pub struct Tunnels {
-    wire: Wire,
+    channel: ProbeChannel,
     under_way: HashMap<u64, UnderWay>,
     /// The number of the probe on each source port.
     numbers: HashMap<u16, u64>,
@@ -76,9 +76,9 @@ struct UnderWay {
 }
 
 impl Tunnels {
-    pub fn new(wire: Wire) -> Self {
+    pub fn new(channel: ProbeChannel) -> Self {
         Self {
-            wire,
+            channel,
             under_way: HashMap::new(),
             numbers: HashMap::new(),
             next_port: *PORTS.start(),
@@ -100,7 +100,7 @@ impl Tunnels {
         if self.under_way.is_empty() {
             // Frames that came since the last probe belong to none. This also provides room for
             // replies to the workers.
-            self.wire.receive(|_| {});
+            self.channel.receive(|_| {});
         }
         let now = Instant::now();
         let port = self.port();
@@ -111,10 +111,7 @@ impl Tunnels {
         hasher.write_u16(port);
         let stream = Stream::connect(local, vip, hasher.finish(), self.time(now));
         let exchange = match &probed.health.probe {
-            Probe::Http(probe) => {
-                let request = http::request(&probe.path, vip.ip(), vip.port(), 80);
-                Some(Exchange::new(request, probe.expect_status))
-            }
+            Probe::Http(probe) => Some(Exchange::new(probe, vip, 80)),
             _ => None,
         };
         let probe = UnderWay {
@@ -139,7 +136,7 @@ impl Tunnels {
 
     /// When to take the next [`turn`](Self::turn).
     pub fn next_turn(&self) -> Option<Instant> {
-        (!self.under_way.is_empty()).then(|| Instant::now() + LOOK)
+        (!self.under_way.is_empty()).then(|| Instant::now() + POLL_INTERVAL)
     }
 
     /// Continues all probes as far as the received packets allow, and reports each one that has
@@ -148,9 +145,9 @@ impl Tunnels {
         if self.under_way.is_empty() {
             return;
         }
-        let Self { wire, under_way, numbers, .. } = self;
+        let Self { channel, under_way, numbers, .. } = self;
         let now = Instant::now();
-        wire.receive(|frame| receive(frame, under_way, numbers, now));
+        channel.receive(|frame| receive(frame, under_way, numbers, now));
         let time = self.time(now);
         let mut over = Vec::new();
         for (&number, probe) in &mut self.under_way {
@@ -178,7 +175,7 @@ impl Tunnels {
             probe.next = next.map_or(end, |after| now + Duration::from(after)).min(end);
             while let Some(packet) = probe.stream.sent() {
                 if let Some(frame) = wrapped(&packet, &probe.tunnel, &mut self.identifications) {
-                    self.wire.send(probe.port, &frame);
+                    self.channel.send(probe.port, &frame);
                 }
             }
         }
@@ -246,10 +243,10 @@ fn receive(
     let Some(header) = OwnHeader::of(frame) else { return };
     let number = |port: u16| numbers.get(&port).copied();
     if header.protocol == protocol::TCP {
-        let port = frame.get(header.l4_offset + 2..).and_then(|it| it.first_chunk());
+        let port = frame.get(header.l4_offset + 2..).and_then(|bytes| bytes.first_chunk());
         let end = header.l3_offset + header.total_bytes;
         if let Some(packet) = frame.get(header.l3_offset..end)
-            && let Some(number) = port.and_then(|it| number(u16::from_be_bytes(*it)))
+            && let Some(number) = port.and_then(|bytes| number(u16::from_be_bytes(*bytes)))
             && let Some(probe) = under_way.get_mut(&number)
         {
             probe.stream.receive(packet);
@@ -258,12 +255,13 @@ fn receive(
     } else if let Some(IcmpError { why, about }) = IcmpError::read(frame, &header) {
         match about {
             About::Port(port) => {
-                if let Some(probe) = number(port).and_then(|it| under_way.get_mut(&it)) {
+                if let Some(probe) = number(port).and_then(|number| under_way.get_mut(&number)) {
                     probe.error = Some(why);
                 }
             }
             About::Backend(backend) => {
-                let to = under_way.values_mut().filter(|it| it.tunnel.destination() == backend);
+                let to =
+                    under_way.values_mut().filter(|probe| probe.tunnel.destination() == backend);
                 to.for_each(|probe| probe.error = Some(why.clone()));
             }
         }
@@ -287,7 +285,7 @@ fn wrapped(
 /// each probe.
 fn flow_hash(packet: &[u8]) -> u32 {
     let l4_offset = if packet[0] >> 4 == 4 { 20 } else { 40 };
-    let port = packet.get(l4_offset..).and_then(|it| it.first_chunk()).copied();
+    let port = packet.get(l4_offset..).and_then(|bytes| bytes.first_chunk()).copied();
     (hotloop_balancer::maglev::mixed(u16::from_be_bytes(port.unwrap_or_default()).into()) >> 32)
         as u32
 }

@@ -1,12 +1,12 @@
 //! The thread that probes: it waits for sockets, for deadlines and for the next probes at the same
 //! time.
 
-use super::poller::Poller;
-use super::schedule::{Job, Schedule};
-use super::tls::Clients;
-use super::tunnel::{Tunnels, Wire};
-use super::{Change, Outcome, Probed, State};
-use crate::config::{Health, Probe, Via};
+use crate::poller::Poller;
+use crate::schedule::{Job, Schedule};
+use crate::settings::{Health, Probe, Via};
+use crate::tls::Clients;
+use crate::tunnel::{ProbeChannel, Tunnels};
+use crate::{HealthChange, Outcome, Probed, State};
 use mio::Waker;
 use std::collections::HashSet;
 use std::io;
@@ -17,7 +17,7 @@ use std::time::Instant;
 /// Maximum number of probes to begin before the thread polls the sockets of those under way.
 const STARTS_MAX: usize = 64;
 
-const NO_WIRE: &str = "no way to the workers, which send what goes through tunnels";
+const NO_CHANNEL: &str = "no way to the workers, which send what goes through tunnels";
 
 /// A message to the thread.
 pub enum Message {
@@ -40,7 +40,7 @@ pub struct Watch {
     probes_max: usize,
     /// The probes through tunnels, if there may be any.
     tunnels: Option<Tunnels>,
-    results: Sender<Change>,
+    results: Sender<HealthChange>,
 }
 
 impl Watch {
@@ -48,13 +48,13 @@ impl Watch {
     ///
     /// # Errors
     /// If the kernel has no descriptor left.
-    pub fn new(results: Sender<Change>, wire: Option<Wire>) -> io::Result<Self> {
+    pub fn new(results: Sender<HealthChange>, channel: Option<ProbeChannel>) -> io::Result<Self> {
         Ok(Self {
             schedule: Schedule::default(),
             poller: Poller::new()?,
             clients: Clients::default(),
             probes_max: 0,
-            tunnels: wire.map(Tunnels::new),
+            tunnels: channel.map(Tunnels::new),
             results,
         })
     }
@@ -101,7 +101,7 @@ impl Watch {
 
     fn start(&mut self, job: &Job) -> Result<(), String> {
         if let Via::Tunnel(path) = &job.probed.health.via {
-            let Some(tunnels) = &mut self.tunnels else { return Err(NO_WIRE.to_owned()) };
+            let Some(tunnels) = &mut self.tunnels else { return Err(NO_CHANNEL.to_owned()) };
             return tunnels.start(job.number, &job.probed, path);
         }
         if self.poller.count() >= self.probes_max {
@@ -131,12 +131,12 @@ impl Watch {
 }
 
 /// Records a probe that is over.
-fn ended(schedule: &mut Schedule, results: &Sender<Change>, number: u64, outcome: Outcome) {
+fn ended(schedule: &mut Schedule, results: &Sender<HealthChange>, number: u64, outcome: Outcome) {
     let change = schedule.finished(number, outcome, Instant::now());
     change.into_iter().for_each(|change| report(results, change));
 }
 
-fn report(results: &Sender<Change>, change: Change) {
+fn report(results: &Sender<HealthChange>, change: HealthChange) {
     // The receiver may be gone: then the change doesn't matter.
     let _ = results.send(change);
 }

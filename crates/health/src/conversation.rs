@@ -1,7 +1,7 @@
 //! A probe over TCP: a connection, and the exchange over it.
 
-use super::http::{self, Exchange};
-use crate::config::{HttpProbe, Probe};
+use crate::http::Exchange;
+use crate::settings::Probe;
 use mio::net::TcpStream;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
@@ -35,13 +35,9 @@ impl Conversation {
         probe: &Probe,
         client: Option<Arc<ClientConfig>>,
     ) -> io::Result<Self> {
-        let exchange = |probe: &HttpProbe, default_port| {
-            let request = http::request(&probe.path, server.ip(), server.port(), default_port);
-            Exchange::new(request, probe.expect_status)
-        };
         let exchange = match probe {
-            Probe::Http(probe) => Some(exchange(probe, 80)),
-            Probe::Https(probe, _) => Some(exchange(probe, 443)),
+            Probe::Http(probe) => Some(Exchange::new(probe, server, 80)),
+            Probe::Https(probe, _) => Some(Exchange::new(probe, server, 443)),
             _ => None,
         };
         let connect = |client| ClientConnection::new(client, ServerName::from(server.ip()));

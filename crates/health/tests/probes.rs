@@ -2,8 +2,8 @@
 
 use super::server::{V4, closed_port, read_request, serve};
 use super::{healthz, probed};
-use ipip_lb::config::Probe;
-use ipip_lb::health::{Change, Probed, Probes, State};
+use hotloop_health::settings::Probe;
+use hotloop_health::{HealthChange, Probed, Probes, State};
 use std::collections::HashSet;
 use std::io::Write;
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Maximum time for any step, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn start() -> (Probes, Receiver<Change>) {
+fn start() -> (Probes, Receiver<HealthChange>) {
     let (sender, changes) = mpsc::channel();
     (Probes::start(sender).unwrap(), changes)
 }
@@ -32,10 +32,10 @@ fn until(probes: &Probes, mut is_so: impl FnMut(&[State]) -> bool) {
 #[test]
 fn a_backend_goes_down_and_comes_up_with_its_server() {
     let status = Arc::new(AtomicUsize::new(200));
-    let said = Arc::clone(&status);
+    let answered = Arc::clone(&status);
     let port = serve(V4, move |mut stream| {
         read_request(&mut stream);
-        let status = said.load(Ordering::SeqCst);
+        let status = answered.load(Ordering::SeqCst);
         // A probe that timed out is gone.
         let _ = write!(stream, "HTTP/1.1 {status} So\r\n\r\n");
     });
@@ -51,7 +51,7 @@ fn a_backend_goes_down_and_comes_up_with_its_server() {
     let change = |to: usize, is_up, why: &str| {
         status.store(to, Ordering::SeqCst);
         let Probed { address, health } = web.clone();
-        let expected = Change { address, health, is_up, why: why.into() };
+        let expected = HealthChange { address, health, is_up, why: why.into() };
         assert_eq!(changes.recv_timeout(PATIENCE).unwrap(), expected);
     };
     change(503, false, "status 503, expected 200");

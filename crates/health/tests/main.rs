@@ -1,21 +1,21 @@
 //! Health checks against servers on this machine, and the conditions for a backend to go down and
 //! come up.
-#![allow(clippy::print_stderr, reason = "a test says what it skips, or has seen")]
+#![allow(clippy::print_stderr, reason = "a test reports what it skips, or has seen")]
 
 mod authority;
 mod http;
 mod https;
 mod icmp;
 mod many;
+mod probe_state;
 mod probes;
 mod room;
 mod server;
-mod standing;
 mod tcp;
 mod udp;
 
-use ipip_lb::config::{Health, HttpProbe, Probe, Via};
-use ipip_lb::health::{Probed, Probes, State};
+use hotloop_health::settings::{Health, HttpProbe, Probe, Via};
+use hotloop_health::{Probed, Probes, State};
 use std::net::IpAddr;
 use std::sync::mpsc;
 use std::thread;
@@ -26,7 +26,7 @@ const PATIENT_MS: u32 = 60_000;
 
 /// A GET of `/healthz` that expects 200.
 fn healthz() -> HttpProbe {
-    HttpProbe { path: "/healthz".into(), expect_status: 200 }
+    HttpProbe { path: "/healthz".into(), expect_status: 200, user_agent: "test" }
 }
 
 fn probed(address: &str, port: u16, probe: Probe, timeout_ms: u32) -> Probed {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// A backend that goes down again within this time of coming up counts as flapping.
 pub const FLAP: Duration = Duration::from_secs(60);
 
-/// Maximum multiple of [`rise`](crate::config::Health::rise) that a flapping backend needs.
+/// Maximum multiple of [`rise`](crate::settings::Health::rise) that a flapping backend needs.
 pub const RISE_FACTOR_MAX: u32 = 8;
 
 /// Whether a backend is up, and its progress towards a change.
@@ -16,18 +16,18 @@ pub const RISE_FACTOR_MAX: u32 = 8;
 /// [`RISE_FACTOR_MAX`] times `rise`; after it has stayed up for longer, it needs `rise` again.
 ///
 /// ```
-/// use ipip_lb::health::standing::Standing;
+/// use hotloop_health::probe_state::ProbeState;
 /// use std::time::Instant;
 ///
 /// let now = Instant::now();
-/// let mut standing = Standing::new(2, 3, now);
-/// assert!(!standing.record(false, now) && !standing.record(false, now));
-/// assert!(standing.record(false, now), "the third failure in a row");
-/// assert!(!standing.is_up());
-/// assert_eq!(standing.needed_count(), 2);
+/// let mut state = ProbeState::new(2, 3, now);
+/// assert!(!state.record(false, now) && !state.record(false, now));
+/// assert!(state.record(false, now), "the third failure in a row");
+/// assert!(!state.is_up());
+/// assert_eq!(state.needed_count(), 2);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct ProbeState {
     rise: u32,
     fall: u32,
     is_up: bool,
@@ -38,7 +38,7 @@ pub struct Standing {
     rise_factor: u32,
 }
 
-impl Standing {
+impl ProbeState {
     /// A state that is up from `now` on, unprobed. A `rise` or `fall` of 0 is treated as 1.
     #[must_use]
     pub const fn new(rise: u32, fall: u32, now: Instant) -> Self {

@@ -2,7 +2,7 @@
 
 use super::server::{V4, closed_port, loopbacks, serve};
 use super::{PATIENT_MS, run};
-use ipip_lb::config::Probe;
+use hotloop_health::settings::Probe;
 use rustix::net::{AddressFamily, SocketAddrV4, SocketType, bind, listen, socket};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use super::authority::{Authority, date_time_ymd};
 use super::server::{V4, V6, drip, loopbacks, read_request, serve};
 use super::{PATIENT_MS, healthz, next_outcome, probed, run};
-use ipip_lb::config::{Probe, Trust};
-use ipip_lb::health::{Probes, tls};
+use hotloop_health::settings::{Probe, Trust};
+use hotloop_health::{Probes, tls};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::fs;

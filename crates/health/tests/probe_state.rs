@@ -1,24 +1,24 @@
 //! Up and down, step by step and compared with a simple evaluation of the whole history.
 
-use ipip_lb::health::standing::{FLAP, RISE_FACTOR_MAX, Standing};
+use hotloop_health::probe_state::{FLAP, ProbeState, RISE_FACTOR_MAX};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
-/// A standing, and a clock that each probe advances.
+/// A state, and a clock that each probe advances.
 struct Course {
-    standing: Standing,
+    state: ProbeState,
     now: Instant,
 }
 
 impl Course {
     fn new(rise: u32, fall: u32) -> Self {
         let now = Instant::now();
-        Self { standing: Standing::new(rise, fall, now), now }
+        Self { state: ProbeState::new(rise, fall, now), now }
     }
 
     fn probe(&mut self, has_passed: bool, after: Duration) -> bool {
         self.now += after;
-        self.standing.record(has_passed, self.now)
+        self.state.record(has_passed, self.now)
     }
 
     /// Number of equal results, two seconds apart, until it changes.
@@ -30,7 +30,7 @@ impl Course {
 #[test]
 fn failures_take_it_down_and_passes_bring_it_up() {
     let mut course = Course::new(2, 3);
-    assert!(course.standing.is_up(), "unprobed");
+    assert!(course.state.is_up(), "unprobed");
     for (has_passed, changes) in [
         (false, false),
         (false, false),
@@ -45,10 +45,10 @@ fn failures_take_it_down_and_passes_bring_it_up() {
         (true, true),
         (true, false),
     ] {
-        let was_up = course.standing.is_up();
+        let was_up = course.state.is_up();
         assert_eq!(course.probe(has_passed, Duration::from_secs(2)), changes);
-        assert_eq!(course.standing.is_up() != was_up, changes);
-        assert_eq!(course.standing.since() == course.now, changes);
+        assert_eq!(course.state.is_up() != was_up, changes);
+        assert_eq!(course.state.since() == course.now, changes);
     }
 }
 
@@ -57,7 +57,7 @@ fn flapping_doubles_what_it_takes_to_come_up() {
     let mut course = Course::new(2, 3);
     for rise in [2, 4, 8, 16, 16, 16] {
         assert_eq!(course.until_change(false), 3);
-        assert_eq!(course.standing.needed_count(), rise);
+        assert_eq!(course.state.needed_count(), rise);
         assert_eq!(course.until_change(true), rise);
     }
     course.probe(true, FLAP);
@@ -72,7 +72,7 @@ fn a_minute_is_the_limit() {
         course.until_change(false);
         course.until_change(true);
         assert!(course.probe(false, after));
-        assert_eq!(course.standing.needed_count(), rise, "down {after:?} after it came up");
+        assert_eq!(course.state.needed_count(), rise, "down {after:?} after it came up");
     }
 }
 
@@ -80,24 +80,24 @@ fn a_minute_is_the_limit() {
 fn the_start_is_no_coming_up() {
     let mut course = Course::new(2, 1);
     assert!(course.probe(false, Duration::from_secs(1)));
-    assert_eq!(course.standing.needed_count(), 2);
+    assert_eq!(course.state.needed_count(), 2);
 }
 
 #[test]
 fn other_counts_leave_it_as_it_is() {
     let mut course = Course::new(2, 1);
     course.until_change(false);
-    let standing = Standing::continuing(3, 5, &course.standing);
-    assert!(!standing.is_up());
-    assert_eq!(standing.since(), course.standing.since());
-    assert_eq!(standing.needed_count(), 3);
+    let state = ProbeState::continuing(3, 5, &course.state);
+    assert!(!state.is_up());
+    assert_eq!(state.since(), course.state.since());
+    assert_eq!(state.needed_count(), 3);
 }
 
 #[test]
 fn no_count_is_too_large_or_too_small() {
     let mut course = Course::new(u32::MAX, 0);
     assert_eq!(course.until_change(false), 1);
-    assert_eq!(course.standing.needed_count(), u32::MAX);
+    assert_eq!(course.state.needed_count(), u32::MAX);
 }
 
 /// The state after the whole history, recomputed from the beginning for each probe.
@@ -138,13 +138,13 @@ proptest! {
         let mut history = Vec::new();
         for (has_passed, count, after_ms) in runs {
             for _ in 0..count {
-                let was_up = course.standing.is_up();
+                let was_up = course.state.is_up();
                 let changed = course.probe(has_passed, Duration::from_millis(after_ms));
                 history.push((has_passed, course.now));
-                let standing = &course.standing;
-                prop_assert_eq!(changed, standing.is_up() != was_up);
+                let state = &course.state;
+                prop_assert_eq!(changed, state.is_up() != was_up);
                 let expected = recomputed(&history, rise, fall);
-                prop_assert_eq!((standing.is_up(), standing.needed_count()), expected);
+                prop_assert_eq!((state.is_up(), state.needed_count()), expected);
             }
         }
     }

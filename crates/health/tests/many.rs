@@ -1,9 +1,9 @@
-//! Ten thousand backends, and half of them hang: all probes come at their intervals.
+//! Ten thousand backends, half of them hanging: all probes come at their intervals.
 
 use super::server::{V4, closed_port, read_request};
 use super::{healthz, probed};
-use ipip_lb::config::{Probe, Trust};
-use ipip_lb::health::{Probes, State};
+use hotloop_health::settings::{Probe, Trust};
+use hotloop_health::{Probes, State};
 use rustix::net::listen;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::{HashMap, VecDeque};
@@ -64,7 +64,7 @@ fn address(second: u8, number: usize) -> String {
     Ipv4Addr::new(127, second, high, low).to_string()
 }
 
-fn start() -> (Probes, Receiver<ipip_lb::health::Change>) {
+fn start() -> (Probes, Receiver<hotloop_health::HealthChange>) {
     let (sender, changes) = mpsc::channel();
     (Probes::start(sender).unwrap(), changes)
 }

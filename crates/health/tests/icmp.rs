@@ -2,7 +2,7 @@
 
 use super::server::{V4, loopbacks};
 use super::{PATIENT_MS, run};
-use ipip_lb::config::Probe;
+use hotloop_health::settings::Probe;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use std::thread;
 

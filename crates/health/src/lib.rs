@@ -1,34 +1,42 @@
-//! Health checks: which backends are up, by probes over the kernel's sockets, or through the tunnels.
+//! Health checks of a balancer's backends: which of them are up, by probes over the kernel's sockets or through the
+//! balancer's tunnels.
 //!
-//! [`Probes`] are one thread away from the packet path, which waits for all sockets at once and
-//! never for a single one. Its owner sets the backends to probe and gets each [`Change`];
-//! [`Probes::states`] returns the rest. All of a probe, from connecting to the status of the
-//! answer, ends within its timeout, however slowly a server dribbles, and reads a bounded amount.
+//! [`Probes`] are one thread away from the packet path, which waits for all sockets at once and never for a single one.
+//! Its owner sets the backends to probe and gets each [`HealthChange`]; [`Probes::states`] returns the rest.
 //!
 //! | kind | passes when |
 //! |------|-------------|
 //! | tcp | the connection is accepted; it is closed again at once |
-//! | http | a GET has the status that is expected; no more than the status line is waited for |
+//! | http | a GET has the expected status; the probe reads no more than the status line |
 //! | https | likewise, over TLS 1.2 or 1.3. With a `ca_file` the certificate must come from one of the authorities in it, be valid now and be for the backend's IP address; `insecure` takes any |
 //! | icmp | an echo request is answered |
-//! | udp | a datagram of one byte is answered by anything, or by silence: what fails is ICMP's port unreachable, so a host that is gone passes |
+//! | udp | a datagram of one byte is answered by anything, or by silence; only ICMP's port unreachable is a failure, so a host that is gone passes |
 //!
-//! Probes of kinds tcp and http can go through a backend's tunnel to the service's address, like
-//! clients' packets: see [`Via`]. The workers send their packets, and return the replies, through a
-//! [`Wire`].
+//! Probes of kinds tcp and http can go through a backend's tunnel to the service's address, like clients' packets: see
+//! [`settings::Via`]. The workers of `hotloop-balancer` send their packets and return the replies, through a
+//! [`ProbeChannel`].
 //!
-//! A backend starts up. [`standing`] defines when it goes down and comes up again. A local obstacle
-//! to probing (no right to send ICMP, a `ca_file` that can't be read, no file descriptors) counts
-//! as a failure as well, with its own message: the backends go down, and `all_down` applies.
+//! - [`settings`]: how backends are probed, as plain values.
+//! - [`probe_state`]: when a backend goes down and comes up again. A backend starts up.
+//! - [`quorum`]: which backends are down if several nodes probe them.
+//! - [`tls`]: the certificates that probes trust.
+//! - [`Room`]: the number of probes at once, from the process's limit of open files.
 //!
-//! Probes of one backend never overlap, and start spread over time. Each has a socket of its own,
-//! so that no host that hangs delays another's: [`Room`] has the number that the process's limit of
-//! open files allows. The remaining limit is one core's computing time, and TLS handshakes reach it
-//! first.
+//! This crate knows no configuration file and no command line.
+//!
+//! # Guarantees
+//!
+//! - A probe ends within its timeout, from connecting to the status of the answer, however slowly a server sends, and
+//!   reads a bounded number of bytes.
+//! - Probes of one backend never overlap, and start spread over time. Each has a socket of its own, so that no host that
+//!   hangs delays another's.
+//! - No caller waits for the network: only [`Probes::states`] and dropping [`Probes`] wait, for the thread's current turn.
+//!
+//! # Example
 //!
 //! ```
-//! use ipip_lb::config::{Health, Probe, Via};
-//! use ipip_lb::health::{Probed, Probes};
+//! use hotloop_health::settings::{Health, Probe, Via};
+//! use hotloop_health::{Probed, Probes};
 //! use std::net::{IpAddr, Ipv4Addr};
 //! use std::sync::mpsc;
 //!
@@ -50,6 +58,14 @@
 //! assert_eq!(change.why, "connection refused");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Limits
+//!
+//! A local obstacle to probing (no right to send ICMP, a `ca_file` that can't be read, no file descriptors) counts as a
+//! failure as well, with its own message. One thread probes all backends, on one core; TLS handshakes exhaust it first.
+//! Through tunnels, up to [`TUNNEL_PROBES_MAX`] probes run at once.
+
+#![forbid(unsafe_code)]
 
 mod conversation;
 mod deadline;
@@ -57,15 +73,16 @@ mod echo;
 mod http;
 mod poller;
 mod probe;
+pub mod probe_state;
 pub mod quorum;
 mod room;
 mod schedule;
-pub mod standing;
+pub mod settings;
 pub mod tls;
 mod tunnel;
 mod watch;
 
-use crate::config::{Health, Probe, Via};
+use crate::settings::{Health, Probe, Via};
 pub use deadline::TIMED_OUT;
 use hotloop_privileges::Capabilities;
 use mio::Waker;
@@ -76,7 +93,7 @@ use std::net::IpAddr;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-pub use tunnel::{ICMP, TUNNEL_PROBES_MAX, Wire};
+pub use tunnel::{ICMP, ProbeChannel, TUNNEL_PROBES_MAX};
 use watch::{Message, Watch};
 
 /// The duration of a probe, or the reason that it failed, in an operator's words: `connection
@@ -101,7 +118,7 @@ impl Probed {
 
 /// A backend has come up or gone down.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Change {
+pub struct HealthChange {
     /// The backend's address.
     pub address: IpAddr,
     /// The kind of probe.
@@ -153,7 +170,7 @@ impl Probes {
     ///
     /// # Errors
     /// If the kernel allows no more threads or files.
-    pub fn start(results: Sender<Change>) -> io::Result<Self> {
+    pub fn start(results: Sender<HealthChange>) -> io::Result<Self> {
         Self::start_with(results, None)
     }
 
@@ -161,12 +178,15 @@ impl Probes {
     ///
     /// # Errors
     /// Like [`start`](Self::start).
-    pub fn start_with(results: Sender<Change>, wire: Option<Wire>) -> io::Result<Self> {
+    pub fn start_with(
+        results: Sender<HealthChange>,
+        channel: Option<ProbeChannel>,
+    ) -> io::Result<Self> {
         let (messages, inbox) = mpsc::channel();
-        let mut watch = Watch::new(results, wire)?;
+        let mut watch = Watch::new(results, channel)?;
         let waker = watch.waker()?;
         let thread = thread::Builder::new().name("health".into()).spawn(move || {
-            // For echo requests where the kernel lets not everybody send them, and for CA files.
+            // For echo requests, which the kernel may reserve for some groups, and for CA files.
             hotloop_privileges::keep(Capabilities::NET_RAW | Capabilities::DAC_READ_SEARCH);
             watch.work(&inbox)
         })?;
@@ -181,14 +201,14 @@ impl Probes {
     /// Raises this process's limit of open files if the list needs that.
     pub fn set(&mut self, probed: Vec<Probed>) -> Room {
         let room = Room::make(probed.len());
-        self.tell(Message::Set(probed, room.probes_max()));
+        self.send(Message::Set(probed, room.probes_max()));
         room
     }
 
     /// Treats these backends as down until their probes show otherwise: the predecessor of this
     /// process has found them down.
     pub fn take_down(&self, down: HashSet<(IpAddr, Health)>) {
-        self.tell(Message::Down(down));
+        self.send(Message::Down(down));
     }
 
     /// The states of all probed backends, in the order of their addition.
@@ -202,11 +222,11 @@ impl Probes {
     #[must_use]
     pub fn ask_states(&self) -> Receiver<Vec<State>> {
         let (sender, answer) = mpsc::channel();
-        self.tell(Message::States(sender));
+        self.send(Message::States(sender));
         answer
     }
 
-    fn tell(&self, message: Message) {
+    fn send(&self, message: Message) {
         // The thread reads messages until it ends.
         let _ = self.messages.send(message).map(|()| self.waker.wake());
     }
@@ -214,7 +234,7 @@ impl Probes {
 
 impl Drop for Probes {
     fn drop(&mut self) {
-        self.tell(Message::End);
+        self.send(Message::End);
         if let Some(thread) = self.thread.take() {
             // The thread has no result; if it panicked, the message is on stderr.
             let _ = thread.join();

@@ -8,7 +8,7 @@ const ROOM_COUNT: usize = BUFFERS_MAX / 2;
 
 /// Passes frames to workers and back: never more than fit, and nothing waits.
 #[derive(Debug)]
-pub struct Wire {
+pub struct ProbeChannel {
     asker: Asker<Buffer, Buffer>,
     /// For each worker, the number of its buffers for replies, including replies that were not
     /// taken yet.
@@ -16,15 +16,15 @@ pub struct Wire {
     free: Vec<Buffer>,
 }
 
-impl Wire {
-    /// Makes a wire to this many workers.
+impl ProbeChannel {
+    /// Makes a channel to `worker_count` workers.
     #[must_use]
     pub fn new(asker: Asker<Buffer, Buffer>, worker_count: usize) -> Self {
         Self { asker, room_counts: vec![0; worker_count].into(), free: Vec::new() }
     }
 
     /// Makes one of the workers send a frame, the same worker for the same `flow`. A frame that
-    /// does not fit is lost, as on any wire.
+    /// does not fit is lost, like a packet on a wire.
     pub fn send(&mut self, flow: u16, frame: &[u8]) {
         let worker = usize::from(flow) % self.room_counts.len();
         let mut buffer = self.buffer();

@@ -2,7 +2,7 @@
 
 use super::server::loopbacks;
 use super::{PATIENT_MS, run};
-use ipip_lb::config::Probe;
+use hotloop_health::settings::Probe;
 use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;

@@ -1,12 +1,12 @@
 //! One probe of one backend, over the kernel's sockets: it never blocks, and ends within its
 //! timeout.
 
-use super::conversation::Conversation;
-use super::deadline::Deadline;
-use super::echo::Echo;
-use super::tls::{self, Clients};
-use super::{Outcome, Probed};
-use crate::config::Probe;
+use crate::conversation::Conversation;
+use crate::deadline::Deadline;
+use crate::echo::Echo;
+use crate::settings::Probe;
+use crate::tls::{self, Clients};
+use crate::{Outcome, Probed};
 use mio::event::Source;
 use mio::net::UdpSocket;
 use std::io::{self, ErrorKind};
@@ -69,8 +69,8 @@ impl Exchange {
     /// Continues as far as the socket allows, within one turn.
     pub fn advance(&mut self) -> Progress {
         let (advanced, has_more) = match &mut self.talk {
-            Talk::Conversation(it) => (it.advance(), it.has_more()),
-            Talk::Echo(it) => (it.advance(), it.has_more()),
+            Talk::Conversation(talk) => (talk.advance(), talk.has_more()),
+            Talk::Echo(echo) => (echo.advance(), echo.has_more()),
             Talk::Datagram(socket) => (socket.recv(&mut [0; 1]).map(drop), false),
         };
         match advanced {
@@ -102,7 +102,7 @@ impl Exchange {
             (Talk::Datagram(_), ErrorKind::ConnectionRefused) => {
                 return "ICMP port unreachable".into();
             }
-            (Talk::Conversation(it), _) => it.doing(),
+            (Talk::Conversation(talk), _) => talk.doing(),
             (Talk::Echo(_), _) => ECHOING,
             (Talk::Datagram(_), _) => SENDING,
         };
@@ -112,8 +112,8 @@ impl Exchange {
     /// The event source to wait for.
     pub const fn source(&mut self) -> &mut dyn Source {
         match &mut self.talk {
-            Talk::Conversation(it) => it.socket(),
-            Talk::Echo(it) => it.socket(),
+            Talk::Conversation(talk) => talk.socket(),
+            Talk::Echo(echo) => echo.socket(),
             Talk::Datagram(socket) => socket,
         }
     }

@@ -1,7 +1,7 @@
 //! TLS for probes: the certificates that they trust, and an operator's text for one that they
 //! refuse.
 
-use crate::config::Trust;
+use crate::settings::Trust;
 use hotloop_balancer::excerpt::excerpt;
 use hotloop_files::certificates::{authorities, why};
 use rustls::client::Resumption;

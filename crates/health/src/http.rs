@@ -1,7 +1,8 @@
 //! The HTTP of a probe: a request, and the part of the answer up to its status (RFC 9112).
 
+use crate::settings::HttpProbe;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Maximum number of bytes of an answer to examine: its status line, and interim answers before it.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -9,15 +10,17 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Maximum number of bytes to show an operator of an answer that isn't HTTP.
 const SHOWN_BYTES: usize = 40;
 
-/// The request. `default_port` is the scheme's, which `Host` leaves out (RFC 9110, section 7.2).
-pub fn request(path: &str, address: IpAddr, port: u16, default_port: u16) -> String {
-    let host = match address {
+/// The request to `server`. `default_port` is the scheme's, which `Host` leaves out (RFC 9110, section 7.2).
+fn request(probe: &HttpProbe, server: SocketAddr, default_port: u16) -> String {
+    let HttpProbe { path, user_agent, .. } = probe;
+    let host = match server.ip() {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("[{address}]"),
     };
+    let port = server.port();
     let port = if port == default_port { String::new() } else { format!(":{port}") };
     format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}{port}\r\nUser-Agent: ipip-lb\r\nAccept: */*\r\n\
+        "GET {path} HTTP/1.1\r\nHost: {host}{port}\r\nUser-Agent: {user_agent}\r\nAccept: */*\r\n\
          Connection: close\r\n\r\n"
     )
 }
@@ -33,16 +36,17 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// A `request` that was not sent yet. Its answer must have `expect_status`.
-    pub const fn new(request: String, expect_status: u16) -> Self {
-        Self { request, sent_bytes: 0, head: Vec::new(), expect_status }
+    /// The exchange of `probe` with `server`, without anything sent yet.
+    pub fn new(probe: &HttpProbe, server: SocketAddr, default_port: u16) -> Self {
+        let request = request(probe, server, default_port);
+        Self { request, sent_bytes: 0, head: Vec::new(), expect_status: probe.expect_status }
     }
 
     /// Sends the request, and reads up to the status.
     ///
     /// # Errors
     /// [`ErrorKind::WouldBlock`] if there is more to come. The stream's error, or
-    /// [`ErrorKind::Other`] with a text if the answer has not the expected status.
+    /// [`ErrorKind::Other`] with a text if the answer doesn't have the expected status.
     pub fn advance<S: Read + Write>(&mut self, stream: &mut S) -> io::Result<()> {
         while self.sent_bytes < self.request.len() {
             self.sent_bytes += stream.write(&self.request.as_bytes()[self.sent_bytes..])?;
@@ -168,11 +172,11 @@ mod tests {
     fn an_answer_is_read_whatever_pieces_it_comes_in() {
         for &(answer, expected) in ANSWERS {
             assert_eq!(Answer::read(answer, 200), expected, "{}", answer.escape_ascii());
-            let mut said = Partial;
+            let mut before = Partial;
             for count in 0..=answer.len() {
                 let now = Answer::read(&answer[..count], 200);
-                assert!(said == Partial || now == said, "{} at {count}", answer.escape_ascii());
-                said = now;
+                assert!(before == Partial || now == before, "{} at {count}", answer.escape_ascii());
+                before = now;
             }
         }
     }
@@ -186,8 +190,11 @@ mod tests {
 
     #[test]
     fn the_request_names_the_host_as_urls_do() {
+        let probe =
+            HttpProbe { path: "/healthz?deep=1".into(), expect_status: 200, user_agent: "test" };
         let host = |address: &str, port, default_port| {
-            let request = request("/healthz?deep=1", address.parse().unwrap(), port, default_port);
+            let server = SocketAddr::new(address.parse().unwrap(), port);
+            let request = request(&probe, server, default_port);
             assert!(request.starts_with("GET /healthz?deep=1 HTTP/1.1\r\nHost: "), "{request}");
             assert!(request.ends_with("\r\nConnection: close\r\n\r\n"), "{request}");
             request.lines().nth(1).unwrap().to_owned()

@@ -1,20 +1,18 @@
-//! Decides which backends are down if several nodes probe them: those that enough of the nodes find
-//! down.
+//! Which backends are down if several nodes probe them: those that enough of the nodes find down.
 //!
 //! One node's broken path must not make the nodes choose differently, so the verdict is the same on
 //! all of them, as far as they know each other's findings. This module has neither time nor
 //! connections.
 
-use crate::config::{Config, Health, Probe, Via};
-use hotloop_cluster::store::Finding;
+use crate::settings::{Health, Probe};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 /// Backends that probes find down, each with its kind of probe.
 pub type Down = HashSet<(IpAddr, Health)>;
 
-/// How many of `node_count` nodes must find a backend down: as many as `quorum` says, or as there are; by
-/// default one of up to two, and otherwise more than half.
+/// Number of nodes, out of `node_count`, that must find a backend down: `quorum`, or all if there are
+/// fewer; by default one of up to two nodes, and otherwise more than half.
 #[must_use]
 pub const fn needed_count(quorum: Option<u32>, node_count: usize) -> usize {
     let needed = match quorum {
@@ -31,15 +29,11 @@ pub const fn needed_count(quorum: Option<u32>, node_count: usize) -> usize {
 #[must_use]
 pub fn name(address: IpAddr, health: &Health) -> String {
     let port = health.port;
-    let via = match health.via {
-        Via::Direct => String::new(),
-        Via::Tunnel(path) | Via::Both(path) => format!(" via {}", path.vip),
-    };
+    let via = health.via.tunnel().map_or(String::new(), |path| format!(" via {}", path.vip));
     match &health.probe {
         Probe::Tcp => format!("{address} tcp {port}{via}"),
-        Probe::Http(it) => format!("{address} http {port} {} {}{via}", it.expect_status, it.path),
-        Probe::Https(it, _) => {
-            format!("{address} https {port} {} {}{via}", it.expect_status, it.path)
+        Probe::Http(http) | Probe::Https(http, _) => {
+            format!("{address} {} {port} {} {}{via}", health.probe, http.expect_status, http.path)
         }
         Probe::Icmp => format!("{address} icmp{via}"),
         Probe::Udp => format!("{address} udp {port}{via}"),
@@ -52,12 +46,19 @@ pub fn names(down: &Down) -> HashSet<String> {
     down.iter().map(|(address, health)| name(*address, health)).collect()
 }
 
-/// The backends of `config` that are down: this node's probes find `own`, those of the others what they say.
+/// The backends that are down, if at least [`needed_count`] nodes must find so. This node's probes find
+/// `own`; `others` are the [`names`] of each other node's findings. `probed` are the backends with
+/// probes, each with the [`Health`] of its service.
 #[must_use]
-pub fn verdict(own: &Down, others: &[Finding], config: &Config) -> Down {
-    let needed = needed_count(config.quorum, others.len() + 1);
+pub fn verdict<'a>(
+    own: &Down,
+    others: &[&HashSet<String>],
+    quorum: Option<u32>,
+    probed: impl IntoIterator<Item = (IpAddr, &'a Health)>,
+) -> Down {
+    let needed = needed_count(quorum, others.len() + 1);
     let mut votes: HashMap<&str, usize> = HashMap::new();
-    for name in others.iter().flat_map(|it| it.down.iter()) {
+    for name in others.iter().copied().flatten() {
         *votes.entry(name).or_default() += 1;
     }
     let votes_of = |address, health: &Health| {
@@ -74,12 +75,9 @@ pub fn verdict(own: &Down, others: &[Finding], config: &Config) -> Down {
     if found.is_empty() {
         return down;
     }
-    for service in &config.services {
-        let Some(health) = config.health.get(&service.name) else { continue };
-        for backend in service.backends.iter().filter(|it| found.contains(&it.address)) {
-            let ways = health.ways().filter(|way| votes_of(backend.address, way) >= needed);
-            down.extend(ways.map(|way| (backend.address, way)));
-        }
+    for (address, health) in probed.into_iter().filter(|(address, _)| found.contains(address)) {
+        let ways = health.ways().filter(|way| votes_of(address, way) >= needed);
+        down.extend(ways.map(|way| (address, way)));
     }
     down
 }
@@ -92,28 +90,39 @@ fn address_of(name: &str) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+    use crate::settings::{HttpProbe, TunnelPath, Via};
 
-    const CONFIG: &str = "[balancer]\nmtu = 1500\nsource_v4 = \"192.0.2.1\"\ndecapsulate = []\n\
-        [[port]]\nname = \"up\"\ndevice = \"net_null0\"\nnext_hop_mac = \"02:00:00:00:00:01\"\n\
-        [health]\nprobe_source = [\"192.0.2.9\"]\n\
-        [[service]]\nname = \"web\"\naddress = \"203.0.113.10\"\nprotocol = \"tcp\"\nports = \"80\"\n\
-        backend = [{ address = \"10.0.0.1\" }, { address = \"10.0.0.2\" }]\n\
-        health = { kind = \"http\", path = \"/up\", via = \"both\" }\n\
-        [[service]]\nname = \"ssh\"\naddress = \"203.0.113.10\"\nprotocol = \"tcp\"\nports = \"22\"\n\
-        backend = [{ address = \"10.0.0.1\" }]\nhealth = { kind = \"tcp\", interval_ms = 500 }\n";
+    /// The backends of two services: `web` has two, probed by HTTP on both paths, and `ssh` has the first of them,
+    /// probed by TCP.
+    fn probed() -> [(IpAddr, Health); 3] {
+        let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|address| address.parse().unwrap());
+        let http = HttpProbe { path: "/up".into(), expect_status: 200, user_agent: "test" };
+        let both = Via::Both(TunnelPath {
+            vip: "203.0.113.10".parse().unwrap(),
+            probe_source: "192.0.2.9".parse().unwrap(),
+            source_v4: "192.0.2.1".parse().unwrap(),
+            source_v6: None,
+        });
+        let health = |probe, port, interval_ms, via| Health {
+            probe,
+            port,
+            interval_ms,
+            timeout_ms: interval_ms,
+            rise: 2,
+            fall: 3,
+            via,
+        };
+        let web = health(Probe::Http(http), 80, 2000, both);
+        [(first, web.clone()), (second, web), (first, health(Probe::Tcp, 22, 500, Via::Direct))]
+    }
 
     #[test]
     fn probes_that_differ_in_their_pace_alone_have_one_name() {
         let probe = |interval_ms| {
-            let ssh = config(None).health["ssh"].clone();
-            ("10.0.0.1".parse().unwrap(), Health { interval_ms, ..ssh })
+            let [.., (address, ssh)] = probed();
+            (address, Health { interval_ms, ..ssh })
         };
         assert_eq!(names(&[probe(100), probe(200)].into()), [SSH.to_owned()].into());
-    }
-
-    fn config(quorum: Option<u32>) -> Config {
-        Config { quorum, ..Config::parse("lb.toml", CONFIG).unwrap() }
     }
 
     const SSH: &str = "10.0.0.1 tcp 22";
@@ -122,19 +131,16 @@ mod tests {
 
     /// The verdict, by the names of each node's findings. The first node is this one.
     fn counts(quorum: Option<u32>, nodes: &[&[&str]]) -> Vec<String> {
-        let config = config(quorum);
-        let probed = crate::control::probed(&config).into_iter();
-        let all: Vec<_> = probed.map(|it| (it.address, it.health)).collect();
-        let is_own = |(address, health): &&(IpAddr, Health)| {
+        let probed = probed();
+        let ways = probed.iter().flat_map(|(address, it)| it.ways().map(|way| (*address, way)));
+        let is_own = |(address, health): &(IpAddr, Health)| {
             nodes[0].contains(&name(*address, health).as_str())
         };
-        let own = all.iter().filter(is_own).cloned().collect();
-        let finding = |names: &&[&str]| Finding {
-            node: "other".to_owned(),
-            down: Arc::new(names.iter().map(|it| (*it).to_owned()).collect()),
-        };
-        let others: Vec<_> = nodes[1..].iter().map(finding).collect();
-        let down = verdict(&own, &others, &config);
+        let own = ways.filter(is_own).collect();
+        let finding = |names: &&[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let others: Vec<HashSet<String>> = nodes[1..].iter().map(finding).collect();
+        let probed = probed.iter().map(|(address, health)| (*address, health));
+        let down = verdict(&own, &others.iter().collect::<Vec<_>>(), quorum, probed);
         let mut names: Vec<_> = down.iter().map(|(address, it)| name(*address, it)).collect();
         names.sort();
         names

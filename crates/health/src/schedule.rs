@@ -1,8 +1,8 @@
 //! The times of probes, and their results: no clock and no threads of its own.
 
-use super::standing::Standing;
-use super::{Change, Outcome, Probed, State};
-use crate::config::Health;
+use crate::probe_state::ProbeState;
+use crate::settings::Health;
+use crate::{HealthChange, Outcome, Probed, State};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::mem;
@@ -33,7 +33,7 @@ pub struct Schedule {
 #[derive(Debug)]
 struct Target {
     probed: Arc<Probed>,
-    standing: Standing,
+    probe_state: ProbeState,
     /// When the target's next probe is due, or when the current one was due.
     due: Instant,
     last: Option<Outcome>,
@@ -46,7 +46,7 @@ impl Schedule {
     /// the same probe existed with other times or counts: then the target keeps its state, and is
     /// reported if it is down. The first probes are spread over a second, or over an interval if
     /// that is shorter.
-    pub fn set(&mut self, probed: Vec<Probed>, now: Instant) -> Vec<Change> {
+    pub fn set(&mut self, probed: Vec<Probed>, now: Instant) -> Vec<HealthChange> {
         let mut targets_before = mem::take(&mut self.targets);
         let mut numbers_before = mem::take(&mut self.numbers);
         let mut new = Vec::new();
@@ -68,7 +68,12 @@ impl Schedule {
         self.add(new, &targets_before.into_values().collect::<Vec<_>>(), now)
     }
 
-    fn add(&mut self, new: Vec<(u64, Arc<Probed>)>, gone: &[Target], now: Instant) -> Vec<Change> {
+    fn add(
+        &mut self,
+        new: Vec<(u64, Arc<Probed>)>,
+        gone: &[Target],
+        now: Instant,
+    ) -> Vec<HealthChange> {
         let gone: HashMap<_, _> =
             gone.iter().map(|target| (target.probed.what(), target)).collect();
         let mut changes = Vec::new();
@@ -80,7 +85,7 @@ impl Schedule {
             if let Some(before) = gone.get(&probed.what()) {
                 target.follow(before);
             }
-            changes.extend((!target.standing.is_up()).then(|| target.change()));
+            changes.extend((!target.probe_state.is_up()).then(|| target.change()));
             self.due.push(Reverse((due, number)));
             self.targets.insert(number, target);
         }
@@ -92,7 +97,7 @@ impl Schedule {
         for target in self.targets.values_mut() {
             let Probed { address, health } = &*target.probed;
             if down.contains(&(*address, health.clone())) {
-                target.standing = Standing::down(health.rise, health.fall, now);
+                target.probe_state = ProbeState::down(health.rise, health.fall, now);
             }
         }
     }
@@ -113,7 +118,12 @@ impl Schedule {
 
     /// Records a probe that ended at `now`. The target's next one is due an interval after this one
     /// was due, or at once if that has passed.
-    pub fn finished(&mut self, number: u64, outcome: Outcome, now: Instant) -> Option<Change> {
+    pub fn finished(
+        &mut self,
+        number: u64,
+        outcome: Outcome,
+        now: Instant,
+    ) -> Option<HealthChange> {
         let target = self.targets.get_mut(&number)?;
         let interval = interval(&target.probed);
         let steps = now.saturating_duration_since(target.due).as_nanos() / interval.as_nanos();
@@ -123,7 +133,7 @@ impl Schedule {
         target.passed_count += u64::from(has_passed);
         target.failed_count += u64::from(!has_passed);
         target.last = Some(outcome);
-        target.standing.record(has_passed, now).then(|| target.change())
+        target.probe_state.record(has_passed, now).then(|| target.change())
     }
 
     /// The states of all targets, in the order of their addition.
@@ -144,26 +154,26 @@ impl Schedule {
 
 impl Target {
     fn new(probed: Arc<Probed>, now: Instant, due: Instant) -> Self {
-        let standing = Standing::new(probed.health.rise, probed.health.fall, now);
-        Self { probed, standing, due, last: None, passed_count: 0, failed_count: 0 }
+        let probe_state = ProbeState::new(probed.health.rise, probed.health.fall, now);
+        Self { probed, probe_state, due, last: None, passed_count: 0, failed_count: 0 }
     }
 
     /// Continues the state of `before`.
     fn follow(&mut self, before: &Self) {
         let Health { rise, fall, .. } = self.probed.health;
-        self.standing = Standing::continuing(rise, fall, &before.standing);
+        self.probe_state = ProbeState::continuing(rise, fall, &before.probe_state);
         self.last.clone_from(&before.last);
         (self.passed_count, self.failed_count) = (before.passed_count, before.failed_count);
     }
 
     /// The change to the current state, by its last probe.
-    fn change(&self) -> Change {
+    fn change(&self) -> HealthChange {
         let Probed { address, health } = (*self.probed).clone();
         let why = match &self.last {
             Some(Err(why)) => why.clone(),
             _ => "passed again".into(),
         };
-        Change { address, health, is_up: self.standing.is_up(), why }
+        HealthChange { address, health, is_up: self.probe_state.is_up(), why }
     }
 
     fn state(&self) -> State {
@@ -171,13 +181,13 @@ impl Target {
         State {
             address,
             health,
-            is_up: self.standing.is_up(),
-            since: self.standing.since(),
+            is_up: self.probe_state.is_up(),
+            since: self.probe_state.since(),
             last: self.last.clone(),
             passed_count: self.passed_count,
             failed_count: self.failed_count,
-            contrary_count: self.standing.contrary_count(),
-            needed_count: self.standing.needed_count(),
+            contrary_count: self.probe_state.contrary_count(),
+            needed_count: self.probe_state.needed_count(),
         }
     }
 }
@@ -189,7 +199,7 @@ fn interval(probed: &Probed) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Probe, Via};
+    use crate::settings::{Probe, Via};
     use proptest::prelude::*;
     use std::net::{IpAddr, Ipv4Addr};
 

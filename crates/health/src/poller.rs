@@ -1,8 +1,8 @@
 //! The probes under way, with their sockets and deadlines.
 
-use super::probe::{Exchange, Progress};
-use super::tls::Clients;
-use super::{Outcome, Probed};
+use crate::probe::{Exchange, Progress};
+use crate::tls::Clients;
+use crate::{Outcome, Probed};
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
