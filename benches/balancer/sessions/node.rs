@@ -4,6 +4,7 @@
 use core_affinity::CoreId;
 use hotloop::engine::{Asker, Publisher};
 use hotloop_balancer::balance::Exchange;
+use hotloop_balancer::exception_mover::ExceptionMover;
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::ServiceTable;
 use hotloop_balancer::spec::Balancer;
@@ -12,7 +13,6 @@ use hotloop_cluster::sync::Sync;
 use hotloop_ops::TURN;
 use ipip_lb::config::Config;
 use ipip_lb::control;
-use ipip_lb::exception_mover::Exceptions;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -105,7 +105,7 @@ impl Control {
             move || {
                 core_affinity::set_for_current(core);
                 let cluster = cluster.expect("it is one of a cluster");
-                let node = control::Node::start(&cluster, &balancer, Exceptions::new(asker, 1));
+                let node = control::Node::start(&cluster, &balancer, ExceptionMover::new(asker, 1));
                 let node = node.map_err(|error| error.to_string());
                 let _ = started.send(node.as_ref().map(|_| ()).map_err(Clone::clone));
                 if let Ok(node) = node {

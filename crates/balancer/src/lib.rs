@@ -16,7 +16,8 @@
 //! - [`hashes`]: a flow's worker and backend.
 //! - [`balance`]: the stage itself, from known connections to fragments, ICMP and the return path.
 //! - [`connection`], [`connections`]: the connections that a worker remembers. [`exceptions`]: those on another backend
-//!   than the table chooses, which nodes of a cluster exchange.
+//!   than the table chooses, which nodes of a cluster exchange. [`exception_mover`] moves them between the workers and
+//!   the program.
 //! - [`blocks`]: prefixes that packets are dropped from. [`counts`]: packets and connections per
 //!   backend.
 //! - [`capture_order`]: exact limits in the replay of a capture.
@@ -109,6 +110,7 @@ pub mod classify;
 pub mod connection;
 pub mod connections;
 pub mod counts;
+pub mod exception_mover;
 pub mod exceptions;
 pub mod excerpt;
 pub mod hashes;

@@ -68,7 +68,6 @@ pub mod control;
 pub mod ctl;
 mod dropped;
 pub mod exception;
-pub mod exception_mover;
 pub mod failure;
 mod hugepages;
 pub mod network_function;

@@ -163,7 +163,7 @@ impl NetworkFunction {
 
     /// Makes workers share their exceptions with other nodes, each with room for this many changes
     /// until control takes them. Also returns control's side, for
-    /// [`Exceptions`](crate::exception_mover::Exceptions).
+    /// [`ExceptionMover`](hotloop_balancer::exception_mover::ExceptionMover).
     #[must_use]
     pub fn sharing(self, journal_max: usize) -> (Self, Asker<Exchange, Exchange>) {
         let (asker, mailboxes) = mailbox(self.deployment, 1, 1);

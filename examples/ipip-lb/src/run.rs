@@ -6,7 +6,6 @@ use crate::cli::Run;
 use crate::config::{self, Config, ConfigError};
 use crate::control::{ConfigStore, Control, Handover, JOURNAL_MAX, Keeper, Node, operator_file};
 use crate::exception::{self, KernelInterface};
-use crate::exception_mover::Exceptions;
 use crate::failure::{BadInput, Failure, unless_ended};
 use crate::hugepages::{self, CheckedQueue};
 use crate::network_function::NetworkFunction;
@@ -27,6 +26,7 @@ use hotloop::stage::neighbours::NextHop;
 use hotloop::stage::{Core, Error};
 use hotloop_balancer::balance::{Create, Egress, Egresses, Route};
 use hotloop_balancer::classify::Ports;
+use hotloop_balancer::exception_mover::ExceptionMover;
 use hotloop_balancer::spec::Side;
 use hotloop_cluster::store::layout::Stored;
 use hotloop_kernel::PortOrKernel;
@@ -167,11 +167,11 @@ fn clustered(
     let Some(cluster) = &config.cluster else {
         // Workers keep journals only while another program takes over.
         let (function, asker) = function.sharing(0);
-        let alone = Exceptions::new(asker, worker_count);
+        let alone = ExceptionMover::new(asker, worker_count);
         return Ok((function, None, Handover::new(gate, Some(alone))));
     };
     let (function, asker) = function.sharing(JOURNAL_MAX);
-    let exceptions = Exceptions::new(asker, worker_count);
+    let exceptions = ExceptionMover::new(asker, worker_count);
     let node = Node::start(cluster, &config.balancer, exceptions)?;
     Ok((function, Some(node), Handover::new(gate, None)))
 }

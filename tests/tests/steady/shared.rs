@@ -4,9 +4,9 @@
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::prelude::*;
 use hotloop_balancer::balance::Exchange;
+use hotloop_balancer::exception_mover::{ExceptionMover, Pulled};
 use hotloop_balancer::exceptions::{Change, Record};
 use hotloop_balancer::services::ServiceTable;
-use ipip_lb::exception_mover::{Exceptions, Pulled};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const TURNS_MAX: u64 = 20_000;
 
 /// The control side.
 pub struct Shared {
-    exceptions: Exceptions,
+    exceptions: ExceptionMover,
     publisher: Publisher<ServiceTable>,
     /// The current table, and the next one.
     tables: [Arc<ServiceTable>; 2],
@@ -39,7 +39,7 @@ impl Shared {
         publisher: Publisher<ServiceTable>,
         tables: [Arc<ServiceTable>; 2],
     ) -> Self {
-        let exceptions = Exceptions::new(asker, worker_count);
+        let exceptions = ExceptionMover::new(asker, worker_count);
         Self {
             exceptions,
             publisher,

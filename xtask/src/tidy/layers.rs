@@ -119,6 +119,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "connection counts",
         "connections",
         "balance",
+        "exception_mover",
     ]),
     ("crates/cluster", &["random settings", "store sync"]),
     ("crates/health", &[
@@ -131,7 +132,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ]),
     ("examples/nat44", &["cli drops", "seen", "connections", "nat"]),
     ("examples/ipip-lb", &[
-        "dropped exception_mover failure until",
+        "dropped failure until",
         "config outcome vip_guard",
         "check exception hugepages request",
         "announce ctl next_hops overrides store",

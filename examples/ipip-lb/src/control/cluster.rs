@@ -7,9 +7,9 @@
 mod metrics;
 
 use super::cluster_link::ClusterLink;
-use crate::exception_mover::{Exceptions, Pulled};
 use crate::failure::Failure;
 use crate::replace::successor::Successor;
+use hotloop_balancer::exception_mover::{ExceptionMover, Pulled};
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::ServiceTable;
 use hotloop_balancer::spec::Balancer;
@@ -34,7 +34,7 @@ const AWAY_MAX: Duration = Duration::from_secs(10);
 pub struct Node {
     cluster: Cluster,
     sync: Sync,
-    exceptions: Exceptions,
+    exceptions: ExceptionMover,
     /// Peers' changes that are not yet on their way to workers.
     imports: Vec<Change>,
     /// The snapshot that is being collected.
@@ -55,7 +55,7 @@ impl Node {
     pub fn start(
         cluster: &Cluster,
         balancer: &Balancer,
-        exceptions: Exceptions,
+        exceptions: ExceptionMover,
     ) -> Result<Self, Failure> {
         Ok(Self {
             cluster: cluster.clone(),
@@ -205,7 +205,7 @@ impl Node {
     }
 
     /// The exceptions of the workers.
-    pub(super) const fn exceptions(&mut self) -> &mut Exceptions {
+    pub(super) const fn exceptions(&mut self) -> &mut ExceptionMover {
         &mut self.exceptions
     }
 

@@ -11,13 +11,13 @@ use super::cluster_link::ClusterLink;
 use super::presence::Presence;
 use crate::announce::Announcer;
 use crate::config::Config;
-use crate::exception_mover::Exceptions;
 use crate::replace::gate::Gate;
 use crate::replace::inheritance::{Inheritance, Inherited};
 use crate::replace::machine_time;
 use crate::replace::saved_overrides::SavedOverrides;
 use crate::replace::successor::Successor;
 use crate::request::Candidate;
+use hotloop_balancer::exception_mover::ExceptionMover;
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::ServiceTable;
 use hotloop_ops::{Reply, Stream};
@@ -49,7 +49,7 @@ const LOOK_INTERVAL: Duration = Duration::from_micros(100);
 pub struct Handover {
     gate: Gate,
     /// The exceptions of a balancer without peers, which are only needed in a takeover.
-    alone: Option<Exceptions>,
+    alone: Option<ExceptionMover>,
     /// The program that asks to take over, and the connection to it once the socket has passed it
     /// on.
     asked: Option<(Candidate, Receiver<UnixStream>)>,
@@ -80,7 +80,7 @@ impl Handover {
     /// The handover of a balancer that receives through `gate`. A balancer without peers asks its
     /// workers by `alone`.
     #[must_use]
-    pub fn new(gate: Gate, alone: Option<Exceptions>) -> Self {
+    pub fn new(gate: Gate, alone: Option<ExceptionMover>) -> Self {
         Self { gate, alone, ..Self::default() }
     }
 
@@ -121,7 +121,7 @@ fn answer(mut stream: &UnixStream) -> std::io::Result<()> {
 }
 
 /// Requests the exceptions for the successor from workers, and passes on those found.
-fn share_with(successor: &mut Successor, exceptions: &mut Exceptions) {
+fn share_with(successor: &mut Successor, exceptions: &mut ExceptionMover) {
     successor.follow_walk(exceptions);
     exceptions.turn(|pulled| {
         successor.take(pulled);
@@ -340,7 +340,7 @@ fn since_ms(time: Duration) -> f64 {
 fn exceptions<'a>(
     node: &'a mut Option<super::Node>,
     handover: &'a mut Handover,
-) -> Option<&'a mut Exceptions> {
+) -> Option<&'a mut ExceptionMover> {
     match node {
         Some(node) => Some(node.exceptions()),
         None => handover.alone.as_mut(),

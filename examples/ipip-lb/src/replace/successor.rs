@@ -3,7 +3,7 @@
 use super::channel::{Channel, Message};
 use super::inheritance::Inheritance;
 use super::link::Link;
-use crate::exception_mover::{Exceptions, Pulled};
+use hotloop_balancer::exception_mover::{ExceptionMover, Pulled};
 use hotloop_balancer::exceptions::Change;
 use hotloop_cluster::sync::Walk;
 use std::os::fd::OwnedFd;
@@ -60,7 +60,7 @@ impl Successor {
 
     /// Begins the walk that it needs, and pauses the walk without room: call this before each turn
     /// of `exceptions`.
-    pub fn follow_walk(&mut self, exceptions: &mut Exceptions) {
+    pub fn follow_walk(&mut self, exceptions: &mut ExceptionMover) {
         let room = self.walk.and_then(|walk| self.link.peers.has_room_for(walk));
         if room.is_none() {
             self.walk = self.link.peers.snapshot_wanted(self.link.now_ms());

@@ -17,7 +17,6 @@ use hotloop::testing::{Frame, MemoryPort, PacketPool, PortConfig};
 use hotloop_balancer::balance::{Create, Egress, Egresses, Route};
 use hotloop_balancer::classify::Ports;
 use ipip_lb::config::Config;
-use ipip_lb::exception_mover::Exceptions;
 use ipip_lb::network_function::NetworkFunction;
 use std::fmt::Debug;
 
@@ -120,7 +119,7 @@ fn run_script(
     }
     let has_vlans = receiving.has_vlans();
     let (function, asker) = function.receiving(receiving).sharing(JOURNAL_MAX);
-    let exceptions = Exceptions::new(asker, deployment.cores_in(1));
+    let exceptions = ExceptionMover::new(asker, deployment.cores_in(1));
     let ports = [("clients", CLIENTS), ("backends", BACKENDS)].map(|(name, number)| {
         // Sent packets return to the pool at once, so that few buffers suffice.
         let (id, pool) = (Some(PortId::new(number as u16)), pool.clone());

@@ -9,10 +9,10 @@ use hotloop::testing::MemoryPort;
 use hotloop_balancer::balance::{Filter, Listing, Query, Reply};
 use hotloop_balancer::connection::{Connection, State};
 use hotloop_balancer::counts::WorkerCounts;
+use hotloop_balancer::exception_mover::{ExceptionMover, Pulled};
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::{Found, Removal, TargetName};
 use ipip_lb::config::Config;
-use ipip_lb::exception_mover::{Exceptions, Pulled};
 use ipip_lb::network_function::ControlHandles;
 use ipip_lb::overrides::Overrides;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct Running<'a> {
     pub config: Config,
     pub overrides: Overrides,
     pub handles: ControlHandles,
-    pub exceptions: Exceptions,
+    pub exceptions: ExceptionMover,
 }
 
 impl<'a> Running<'a> {
@@ -41,7 +41,7 @@ impl<'a> Running<'a> {
         deployment: Deployment,
         config: Config,
         handles: ControlHandles,
-        exceptions: Exceptions,
+        exceptions: ExceptionMover,
     ) -> Self {
         let (now, overrides) = (Instant::from_ns(1_000_000_000), Overrides::default());
         Self { assembly, ports, now, deployment, config, overrides, handles, exceptions }

@@ -4,8 +4,8 @@ use super::node::{self, BACKENDS, Node, TURNS, WEB, claims, ends};
 use hotloop::packet::build::{tcp, udp};
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use hotloop_balancer::connection::State;
+use hotloop_balancer::exception_mover::Pulled;
 use hotloop_balancer::exceptions::{Change, Record};
-use ipip_lb::exception_mover::Pulled;
 use std::time::Duration;
 
 /// Clients of connections to the backend whose drain has begun, and the changes reported for them.

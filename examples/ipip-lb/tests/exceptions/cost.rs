@@ -3,9 +3,9 @@
 use super::node::{BACKENDS, Node, WEB};
 use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::SYN;
+use hotloop_balancer::exception_mover::Pulled;
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::TargetName;
-use ipip_lb::exception_mover::Pulled;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 

@@ -5,10 +5,10 @@ use hotloop::packet::build::{PacketBuilder, tcp};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop_balancer::connection::{Connection, State};
+use hotloop_balancer::exception_mover::{ExceptionMover, Pulled};
 use hotloop_balancer::exceptions::{Change, Record};
 use hotloop_balancer::services::TargetName;
 use ipip_lb::config::Config;
-use ipip_lb::exception_mover::{Exceptions, Pulled};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn config(connections_max: usize) -> Config {
 
 pub struct Node {
     pub lb: Lb,
-    pub exceptions: Exceptions,
+    pub exceptions: ExceptionMover,
     /// Changes that came while it took the other nodes' changes.
     heard: Vec<Change>,
 }
@@ -66,7 +66,7 @@ impl Node {
 
     pub fn of_size(connections_max: usize, journal_max: usize) -> Self {
         let (lb, asker) = Lb::sharing(config(connections_max), journal_max);
-        Self { lb, exceptions: Exceptions::new(asker, 1), heard: Vec::new() }
+        Self { lb, exceptions: ExceptionMover::new(asker, 1), heard: Vec::new() }
     }
 
     /// The backend that a packet goes to.

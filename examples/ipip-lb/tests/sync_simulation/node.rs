@@ -4,9 +4,9 @@ use super::Mutant;
 use super::model::{Configuration, client};
 use super::worker::{Known, Worker};
 use hotloop_balancer::connection::State;
+use hotloop_balancer::exception_mover::Pulled;
 use hotloop_balancer::exceptions::{Change, Record};
 use hotloop_cluster::sync::{Local, PeerState, PeerStatus, Peers, Walk, Watermark};
-use ipip_lb::exception_mover::Pulled;
 
 /// Maximum number of control's turns in a step with much to do.
 const TURNS_MAX: usize = 6;

@@ -10,10 +10,10 @@ use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 use hotloop::stage::Instant;
 use hotloop_balancer::connection::{Connection, State};
+use hotloop_balancer::exception_mover::ExceptionMover;
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::{ServiceTable, TargetName};
 use ipip_lb::config::Config;
-use ipip_lb::exception_mover::Exceptions;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
@@ -91,7 +91,7 @@ impl Known {
 
 pub struct Worker {
     lb: Lb,
-    pub exceptions: Exceptions,
+    pub exceptions: ExceptionMover,
     now_ms: u64,
     /// The round after which control has all of its changes.
     heard_round: u64,
@@ -101,7 +101,7 @@ impl Worker {
     /// A worker that begins now, with a configuration.
     pub fn new(configuration: Configuration, now_ms: u64) -> Self {
         let (lb, asker) = Lb::sharing(CONFIG.clone(), 4096);
-        let exceptions = Exceptions::new(asker, 1);
+        let exceptions = ExceptionMover::new(asker, 1);
         let mut worker = Self { lb, exceptions, now_ms: 0, heard_round: 0 };
         worker.advance(now_ms);
         worker.go_by(configuration, None);

@@ -1,12 +1,12 @@
 //! Moves the exceptions of all workers to the other nodes of a cluster, and those of other nodes to
 //! the workers.
 
+use crate::balance::{Changes, Entry, Exchange, Import, Page};
+use crate::classify::worker_of;
+use crate::connections::Journal;
+use crate::exceptions::{Change, Record};
+use crate::services::ServiceTable;
 use hotloop::engine::Asker;
-use hotloop_balancer::balance::{Changes, Entry, Exchange, Import, Page};
-use hotloop_balancer::classify::worker_of;
-use hotloop_balancer::connections::Journal;
-use hotloop_balancer::exceptions::{Change, Record};
-use hotloop_balancer::services::ServiceTable;
 
 /// Number of exceptions that travel to or from a worker at once. This also bounds the exceptions
 /// that wait for control, for each worker and direction.
@@ -18,12 +18,12 @@ const BATCH_MAX: usize = 4096;
 pub enum Pulled<'a> {
     /// Changes of a worker's exceptions.
     Changes(&'a [Change]),
-    /// Some of a worker's exceptions, found in a [walk](Exceptions::begin_walk).
+    /// Some of a worker's exceptions, found in a [walk](ExceptionMover::begin_walk).
     Exceptions {
         /// Exceptions of this node.
         own: &'a [Record],
         /// Connections that were entered for other nodes, exceptions or not: only a [whole
-        /// walk](Exceptions::begin_whole_walk) finds these.
+        /// walk](ExceptionMover::begin_whole_walk) finds these.
         entered: &'a [Record],
     },
 }
@@ -31,7 +31,7 @@ pub enum Pulled<'a> {
 /// Moves exceptions between the workers and control. It never waits for a worker, and allocates all
 /// of its memory at the start.
 #[derive(Debug)]
-pub struct Exceptions {
+pub struct ExceptionMover {
     asker: Asker<Exchange, Exchange>,
     /// A lane for each worker.
     lanes: Vec<Lane>,
@@ -76,7 +76,7 @@ enum Kind {
     Import,
 }
 
-impl Exceptions {
+impl ExceptionMover {
     /// Makes this for `worker_count` workers, which share their exceptions through `asker`.
     #[must_use]
     pub fn new(asker: Asker<Exchange, Exchange>, worker_count: usize) -> Self {
