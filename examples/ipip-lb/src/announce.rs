@@ -57,7 +57,7 @@ impl VipInterface {
             resolves_neighbours: false,
             ..TapConfig::named(&announce.interface)
         };
-        let port = open_or_adopt((&tap, file), PuntLimits::default(), mbufs(eal, config));
+        let port = open_or_adopt(&tap, file, PuntLimits::default(), mbufs(eal, config));
         let port = port.map_err(|error| BadInput::new(format!("announce.interface: {error}")))?;
         Ok(Self(port))
     }

@@ -85,9 +85,9 @@ pub fn open(
         if let Some(name) = &configured.kernel_interface {
             let wrong =
                 |key, problem| BadInput::new(format!("port.{}.{key}: {problem}", configured.name));
-            let file = inherited.as_mut().and_then(|it| it.remove(name));
+            let file = inherited.as_mut().and_then(|files| files.remove(name));
             let inherits = file.is_some();
-            let opened = open_one(eal, config, (index, port), (name, file))
+            let opened = open_one(eal, config, index, port, name, file)
                 .map_err(|problem| wrong("kernel_interface", problem))?;
             let takeover = take_over(configured, name, inherits)
                 .map_err(|error| wrong("takeover", error.to_string()))?;
@@ -104,8 +104,10 @@ pub fn open(
 fn open_one(
     eal: Eal,
     config: &Config,
-    (index, port): (u16, &Port),
-    (name, file): (&str, Option<OwnedFd>),
+    index: u16,
+    port: &Port,
+    name: &str,
+    file: Option<OwnedFd>,
 ) -> Result<KernelInterface, String> {
     let ingress = port.id().map_err(|error| error.to_string())?;
     if ingress.number() >= FROM_KERNEL {
@@ -116,7 +118,7 @@ fn open_one(
     let mbufs = mbufs(eal, config).with_ingress(number);
     let peers = config.ports[usize::from(index)].kernel_peers.clone();
     let limits = PuntLimits::default().with_peers(peers);
-    let port = open_or_adopt((&tap, file), limits, mbufs);
+    let port = open_or_adopt(&tap, file, limits, mbufs);
     let port = port.map_err(|error| error.to_string())?;
     let (route, wire) = (Route::to_kernel(index), Route(index));
     Ok(KernelInterface { takeover: None, port, ingress, number, route, wire })
@@ -124,7 +126,8 @@ fn open_one(
 
 /// Makes an interface, or adopts the one of a file.
 pub fn open_or_adopt(
-    (tap, file): (&TapConfig, Option<OwnedFd>),
+    tap: &TapConfig,
+    file: Option<OwnedFd>,
     limits: PuntLimits,
     mbufs: Mbufs,
 ) -> Result<KernelPort<Mbufs>, TapError> {

@@ -91,8 +91,12 @@ impl KernelExits {
 
 fn destination(frame: &[u8]) -> Option<IpAddr> {
     match ethernet::network_layer(frame)? {
-        (ETHERTYPE_IPV4, at) => frame.get(at + 16..)?.first_chunk::<4>().map(|it| (*it).into()),
-        (ETHERTYPE_IPV6, at) => frame.get(at + 24..)?.first_chunk::<16>().map(|it| (*it).into()),
+        (ETHERTYPE_IPV4, at) => {
+            frame.get(at + 16..)?.first_chunk::<4>().map(|address| (*address).into())
+        }
+        (ETHERTYPE_IPV6, at) => {
+            frame.get(at + 24..)?.first_chunk::<16>().map(|address| (*address).into())
+        }
         _ => None,
     }
 }
@@ -133,14 +137,15 @@ impl<P: PacketBuf> NextHops<Routed<P, Route>> for Onwards<'_> {
 
 /// The ports that use the kernel's next hops, with the numbers of their interfaces.
 pub fn exits(config: &Config, interfaces: &[KernelInterface]) -> Vec<(u32, Exit)> {
-    let by_kernel = interfaces
-        .iter()
-        .filter(|it| config.ports[usize::from(it.wire().0)].next_hop == config::NextHop::Kernel);
-    let exit = by_kernel.map(|it| {
-        let exit = Exit { port: it.wire(), mac: it.port().mac(), kernel: it.route() };
-        (it.port().interface_index(), exit)
+    let by_kernel = interfaces.iter().filter(|interface| {
+        config.ports[usize::from(interface.wire().0)].next_hop == config::NextHop::Kernel
     });
-    exit.collect()
+    let exits = by_kernel.map(|interface| {
+        let port = interface.port();
+        let exit = Exit { port: interface.wire(), mac: port.mac(), kernel: interface.route() };
+        (port.interface_index(), exit)
+    });
+    exits.collect()
 }
 
 /// Follows the kernel's routes by these interfaces, for the workers of a deployment.
@@ -178,37 +183,40 @@ impl NextHopWatch {
     /// Begins to watch.
     #[must_use]
     pub fn new(next_hops: KernelNextHops, config: &Config) -> Self {
-        let ports = config.ports.iter().filter(|it| it.next_hop == config::NextHop::Kernel);
-        let names = ports.filter_map(|it| Some((it.name.clone(), it.kernel_interface.clone()?)));
+        let ports = config.ports.iter().filter(|port| port.next_hop == config::NextHop::Kernel);
+        let names =
+            ports.filter_map(|port| Some((port.name.clone(), port.kernel_interface.clone()?)));
         Self { names: names.collect(), next_hops, config: None, hops: Arc::default() }
     }
 
     /// Follows the configuration and the kernel, and logs changes.
     pub fn turn(&mut self, config: &Arc<Config>) {
-        if !self.config.as_ref().is_some_and(|it| Arc::ptr_eq(it, config)) {
-            let services = config.services.iter();
-            let backends = services.flat_map(|it| it.backends.iter().map(|it| it.address));
-            let backends: BTreeSet<_> = backends.collect();
+        if !self.config.as_ref().is_some_and(|followed| Arc::ptr_eq(followed, config)) {
+            let backends = config.services.iter().flat_map(|service| &service.backends);
+            let backends: BTreeSet<_> = backends.map(|backend| backend.address).collect();
             self.next_hops.keep_resolved(backends.into_iter().collect());
             self.config = Some(Arc::clone(config));
         }
         let hops = self.next_hops.hops();
         if !Arc::ptr_eq(&hops, &self.hops) {
-            self.say(&hops);
+            self.log_changes(&hops);
             self.hops = hops;
         }
     }
 
-    fn say(&self, hops: &Hops) {
+    /// Logs the next hops that are known now, are no longer known or have failed.
+    fn log_changes(&self, hops: &Hops) {
         let before: HashMap<_, _> = self.hops.iter().map(|hop| (&hop.way, hop)).collect();
         for hop in hops.iter().filter(|hop| hop.destination_count > 0) {
             let before = before.get(&hop.way);
-            let (was_known, is_known) = (before.is_some_and(|it| it.is_known()), hop.is_known());
+            let (was_known, is_known) = (before.is_some_and(|hop| hop.is_known()), hop.is_known());
             let (to, state) = (self.to(hop), hop.state());
             match (was_known, is_known) {
                 (false, true) => tracing::info!("next hop {to}: {state}"),
                 (true, false) => tracing::warn!("next hop {to}: {state}; ctl next-hops shows more"),
-                (false, false) if hop.has_failed() && !before.is_some_and(|it| it.has_failed()) => {
+                (false, false)
+                    if hop.has_failed() && !before.is_some_and(|hop| hop.has_failed()) =>
+                {
                     tracing::warn!("next hop {to}: {state}");
                 }
                 _ => {}
@@ -243,8 +251,14 @@ impl NextHopWatch {
                 }
                 _ => (None, None),
             };
-            let mac = hop.neighbour.and_then(|it| it.mac).map(|mac| mac.to_string());
-            row(names.map(|it| &it.0), address, mac, &hop.state(), Some(hop.destination_count))
+            let mac = hop.neighbour.and_then(|neighbour| neighbour.mac).map(|mac| mac.to_string());
+            row(
+                names.map(|(port, _)| port),
+                address,
+                mac,
+                &hop.state(),
+                Some(hop.destination_count),
+            )
         })
     }
 }

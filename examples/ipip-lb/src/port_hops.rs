@@ -21,16 +21,17 @@ pub struct PortHops {
     neighbours: Option<Arc<Neighbours>>,
     /// The next hops with IP addresses, with the names of their ports.
     hops: Vec<(String, NextHop)>,
-    /// The last findings on each of them.
+    /// The last state of each, in the same order.
     found: Vec<Found>,
 }
 
-/// The last findings on a next hop.
+/// The last state of a next hop.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     known: Option<Neighbour>,
-    /// Number of reported claims, modulo 65,536, and the time of the report.
+    /// Number of reported claims, modulo 65,536.
     claim_count: u16,
+    /// The time of the last report of claims.
     claims_at: Option<Instant>,
 }
 
@@ -85,7 +86,7 @@ impl PortHops {
     fn states(&self, now: Instant) -> impl Iterator<Item = (&String, Option<Neighbour>)> {
         self.hops.iter().map(move |(port, hop)| {
             let neighbours = self.neighbours.as_ref();
-            (port, neighbours.and_then(|it| it.get(hop.link(), hop.address(), now)))
+            (port, neighbours.and_then(|known| known.get(hop.link(), hop.address(), now)))
         })
     }
 
@@ -99,7 +100,7 @@ impl PortHops {
         }
     }
 
-    /// The rows of `ctl next-hops`, one for each configured next hop.
+    /// A row of `ctl next-hops` for each next hop in the configuration.
     pub fn rows(&self, config: &Config, now: Instant) -> impl Iterator<Item = Value> {
         let states: HashMap<_, _> = self.states(now).collect();
         config.ports.iter().filter_map(move |port| {
@@ -113,10 +114,12 @@ impl PortHops {
                 config::NextHop::Kernel => return None,
             };
             let known = states.get(&port.name).copied().flatten();
-            let mac = known.map(|it| it.mac.to_string());
-            let state = known.map_or_else(|| "unknown".into(), |it| it.state.to_string());
+            let mac = known.map(|neighbour| neighbour.mac.to_string());
+            let state =
+                known.map_or_else(|| "unknown".into(), |neighbour| neighbour.state.to_string());
             let mut row = row(Some(&port.name), Some(address), mac, &state, None);
-            row["age_s"] = json!(known.map(|it| now.ns_since(it.confirmed) / 1_000_000_000));
+            row["age_s"] =
+                json!(known.map(|neighbour| now.ns_since(neighbour.confirmed) / 1_000_000_000));
             Some(row)
         })
     }
@@ -127,18 +130,19 @@ impl PortHops {
     pub fn known(&self) -> Vec<(String, IpAddr, MacAddress)> {
         let states = self.states(Instant::from_ns(0));
         let known: Vec<_> = states.filter_map(|(port, known)| Some((port, known?))).collect();
-        let latest = known.iter().map(|(_, it)| it.confirmed).max();
-        let lately = known.into_iter().filter(|(_, it)| {
-            latest.is_some_and(|latest| latest.ns_since(it.confirmed) < NEIGHBOUR_NS)
+        let latest = known.iter().map(|(_, neighbour)| neighbour.confirmed).max();
+        let lately = known.into_iter().filter(|(_, neighbour)| {
+            latest.is_some_and(|latest| latest.ns_since(neighbour.confirmed) < NEIGHBOUR_NS)
         });
-        lately.map(|(port, it)| (port.clone(), it.address, it.mac)).collect()
+        lately.map(|(port, neighbour)| (port.clone(), neighbour.address, neighbour.mac)).collect()
     }
 
     /// Begins with the predecessor's knowledge of next hops that are also this program's.
     pub fn inherit(&self, known: &[(String, IpAddr, MacAddress)]) {
         let Some(neighbours) = &self.neighbours else { return };
         for (port, address, mac) in known {
-            let hops = self.hops.iter().filter(|it| it.0 == *port && it.1.address() == *address);
+            let hops =
+                self.hops.iter().filter(|(name, hop)| name == port && hop.address() == *address);
             // A run's time begins at 0.
             hops.for_each(|(_, hop)| {
                 neighbours.learn(hop.link(), *address, *mac, Instant::from_ns(0));

@@ -65,7 +65,7 @@ pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
     let egresses = egresses(&config, devices.mac());
     let function = NetworkFunction::replaying(&config, egresses, followed)
         .map_err(|error| BadInput::new(error.to_string()))?;
-    let (run, waited) = run(&function, &config, (&devices, &order), args.clock, ring_capacity)?;
+    let (run, waited) = run(&function, &config, &devices, &order, args.clock, ring_capacity)?;
     Dropped::default().report(function.summary().workers, Instant::from_ns(0), true);
     let sent_files = devices.close();
     let replayed = Replayed {
@@ -130,7 +130,8 @@ type Ran = (Result<Report, RunError>, Option<Waited>);
 fn run(
     function: &NetworkFunction,
     config: &Config,
-    (devices, order): (&Devices, &CaptureOrder),
+    devices: &Devices,
+    order: &CaptureOrder,
     clock: Clock,
     ring_capacity: usize,
 ) -> Result<Ran, Failure> {
