@@ -101,7 +101,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "next_hops port vip_guard",
     ]),
     ("crates/ops", &[
-        "hangup idle links notify path port_settings queue request seconds table unix",
+        "deployment hangup idle links notify path port_settings queue request seconds table unix",
         "ask cpus devices diagnostics load output socket",
         "arguments common failure privileges",
         "live metrics watch",
@@ -160,10 +160,10 @@ const FLOORS: &[(&str, &[&str])] = &[
         "buffer datagrams engines",
         "forwarder traffic",
         "configuration testpmd",
-        "bed beside_testpmd peers",
+        "bed peers",
     ]),
     ("benches/measure", &[
-        "cpu_time figure hugepages interrupts program random svg watch",
+        "cpu_time figure hugepages program random svg watch",
         "bars cores row",
         "bare_lines table",
         "distance",

@@ -16,6 +16,7 @@ use hotloop::stage::{Core, Error};
 use hotloop::testing::{Frame, MemoryPort, PacketPool, PortConfig};
 use hotloop_balancer::balance::{Create, Egress, Egresses, Route};
 use hotloop_balancer::classify::Ports;
+use hotloop_balancer::exception_mover::ExceptionMover;
 use ipip_lb::config::Config;
 use ipip_lb::network_function::NetworkFunction;
 use std::fmt::Debug;
