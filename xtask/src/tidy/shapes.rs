@@ -1,48 +1,8 @@
 //! Shapes of sentences that a native reader has to read twice, in the comments of Rust files.
 
-use std::path::Path;
-
 use super::Violation;
 use super::files::File;
 use super::source;
-
-/// Folders with checked comments. The rest of the repository is not rewritten yet; once it is, this
-/// list goes.
-const FOLDERS: &[&str] = &[
-    "benches",
-    "crates/arena",
-    "crates/balancer",
-    "crates/cluster",
-    "crates/capture",
-    "crates/doctor",
-    "crates/dpdk",
-    "crates/dpdk-sys",
-    "crates/engine",
-    "crates/files",
-    "crates/flow",
-    "crates/health",
-    "crates/hotloop",
-    "crates/kernel",
-    "crates/machine",
-    "crates/neighbours",
-    "crates/ops",
-    "crates/packet",
-    "crates/privileges",
-    "crates/ring",
-    "crates/stage",
-    "crates/testing",
-    "crates/top",
-    "crates/watch",
-    "examples/hello-forward",
-    "examples/ipip-endpoint",
-    "examples/nat44",
-    "examples/rate-limit",
-    "examples/udp",
-    "fuzz",
-    "packaging",
-    "tests",
-    "xtask",
-];
 
 /// A shape, and how to rewrite it.
 struct Shape {
@@ -105,9 +65,6 @@ struct Paragraph {
 
 /// Checks the comments of one Rust file.
 pub fn check(file: &File) -> Vec<Violation> {
-    if !FOLDERS.iter().any(|folder| file.path.starts_with(Path::new(folder))) {
-        return Vec::new();
-    }
     let mut violations = Vec::new();
     for paragraph in paragraphs(&file.text) {
         for shape in &SHAPES {
@@ -252,10 +209,8 @@ mod tests {
     }
 
     #[test]
-    fn only_comments_of_checked_folders_count() {
+    fn only_comments_count() {
         assert!(found("let text = \"// What is sent.\";\n").is_empty());
         assert_eq!(found("/// ```\n/// // What is sent.\n/// ```\n/// What is sent.\n"), [4]);
-        let elsewhere = File { path: "else/a.rs".into(), text: "// What is sent.".to_owned() };
-        assert!(check(&elsewhere).is_empty());
     }
 }
