@@ -42,7 +42,7 @@
 //!
 //! let health = Health {
 //!     probe: Probe::Tcp,
-//!     port: 1, // where nobody listens
+//!     port: 1, // has no listener
 //!     interval_ms: 1000,
 //!     timeout_ms: 1000,
 //!     rise: 2,
