@@ -1,11 +1,15 @@
-//! The client's side of a control socket.
+//! The client's side of a control socket: the arguments of `ctl`, and requests.
 
+use crate::output::print;
+use crate::path::socket_path;
 use crate::request::{ANSWER_BYTES_MAX, Request, read_answer};
 use crate::unix::{Peer, connected};
+use clap::Args;
 use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// The longest wait for an answer, in all.
@@ -13,6 +17,12 @@ pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
 /// How often to try to connect to a busy program.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Exit code of `ctl` if the program answered with an error.
+pub(crate) const REFUSED: u8 = 1;
+
+/// Exit code of `ctl` if an argument is wrong, or no program answers.
+pub(crate) const WRONG_INPUT: u8 = 2;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +67,45 @@ pub enum AskError {
     /// The program answered with this error.
     #[error("{0}")]
     Refused(String),
+}
+
+/// Arguments of `ctl`, before or after its command.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CtlArgs {
+    /// The running program's control socket; by default, the program's own default path.
+    #[arg(long, value_name = "PATH", global = true)]
+    pub control: Option<PathBuf>,
+    /// Write the answer as one line of JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+impl CtlArgs {
+    /// Sends `request` to the running program `name`, and prints its answer to standard output: as
+    /// JSON if the arguments ask for that, otherwise formatted by `text`. Errors go to standard
+    /// error.
+    ///
+    /// Returns the exit code: 0 for an answer, 1 if the program answers with an error, 2 if there
+    /// is no answer.
+    pub fn ask(&self, name: &str, request: &Request, text: &dyn Fn(&Value) -> String) -> ExitCode {
+        let path = self.control.clone().unwrap_or_else(|| socket_path(name));
+        let answer = match ask(&path, request) {
+            Ok(answer) if self.json => answer.to_string(),
+            Ok(answer) => text(&answer),
+            Err(error) => {
+                tracing::error!("{error}");
+                let is_refused = matches!(error, AskError::Refused(_));
+                return ExitCode::from(if is_refused { REFUSED } else { WRONG_INPUT });
+            }
+        };
+        match print(&format!("{answer}\n")) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                tracing::error!("standard output: {error}");
+                ExitCode::from(WRONG_INPUT)
+            }
+        }
+    }
 }
 
 /// Sends a request to the program that listens at the socket at `path`, and waits at most

@@ -1,6 +1,6 @@
 //! The commands of every program's `ctl`.
 
-use crate::arguments::CtlArgs;
+use crate::ask::CtlArgs;
 use crate::common::{counters_text, status_text, xstats_text};
 use crate::failure::{exit_code, usage};
 use crate::live::{self, CaptureArgs};

@@ -89,7 +89,6 @@
 //! who may connect may do everything.
 #![deny(unsafe_code)]
 
-mod arguments;
 mod ask;
 mod common;
 mod cpus;
@@ -125,8 +124,7 @@ mod table;
 mod unix;
 mod watch;
 
-pub use arguments::{ControlArgs, CtlArgs};
-pub use ask::{ANSWER_WAIT, AskError, ask, ask_within};
+pub use ask::{ANSWER_WAIT, AskError, CtlArgs, ask, ask_within};
 pub use common::{status, status_text};
 pub use cpus::{give_back_cpus, place};
 pub use ctl::{CommonCommand, ctl, ctl_command};
@@ -154,7 +152,7 @@ pub use request::{Answerer, Promise, Reply, Request, Stream};
 #[cfg(feature = "dpdk")]
 pub use run_args::{ReportFormat, RunArgs};
 pub use seconds::seconds;
-pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, Socket, SocketError};
+pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, ControlArgs, Socket, SocketError};
 pub use stall_args::StallArgs;
 pub use table::Table;
 pub use watch::{

@@ -1,6 +1,5 @@
 //! The arguments of a program that runs one graph, and the run itself.
 
-use crate::arguments::ControlArgs;
 use crate::devices::DeviceArgs;
 use crate::diagnostics::LogArgs;
 use crate::failure::Failure;
@@ -11,7 +10,7 @@ use crate::output::print_in_time;
 use crate::privileges::CONTROL;
 use crate::request::Request;
 use crate::seconds::seconds;
-use crate::socket::Socket;
+use crate::socket::{ControlArgs, Socket};
 use crate::stall_args::StallArgs;
 use crate::watch::{Watching, run_watched};
 use clap::{Args, ValueEnum};

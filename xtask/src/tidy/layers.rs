@@ -102,8 +102,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ]),
     ("crates/ops", &[
         "deployment hangup idle links notify path port_settings queue request seconds table unix",
-        "ask cpus devices diagnostics load output socket",
-        "arguments common failure privileges",
+        "cpus devices diagnostics load output socket",
+        "ask common failure privileges",
         "live metrics watch",
         "ctl operation stall_args",
         "program run_args",

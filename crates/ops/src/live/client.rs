@@ -1,8 +1,7 @@
 //! The client's side of a capture, which writes the file.
 
 use super::{PIECE_BYTES_MAX, Summary, Wanted};
-use crate::arguments::{CtlArgs, REFUSED, WRONG_INPUT};
-use crate::ask::{AskError, Stream, open};
+use crate::ask::{AskError, CtlArgs, REFUSED, Stream, WRONG_INPUT, open};
 use crate::output::{print, stdout};
 use crate::path::socket_path;
 use crate::request::Request;

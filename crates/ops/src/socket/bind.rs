@@ -1,6 +1,9 @@
-//! Binds a socket at its path, and removes it in the end.
+//! Binds a socket at its path, which an argument may set, and removes it in the end.
 
+use super::Socket;
+use crate::path::socket_path;
 use crate::unix::{Peer, connected, stream};
+use clap::Args;
 use rustix::fs::{Mode, fchmod};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, bind, listen};
@@ -19,6 +22,52 @@ const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// How often to try the lock meanwhile.
 const LOCK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Arguments of a program with a control socket. Flattened into its own arguments:
+///
+/// ```
+/// use clap::Parser;
+/// use hotloop_ops::ControlArgs;
+///
+/// #[derive(Parser)]
+/// struct Cli {
+///     #[arg(long)]
+///     port: String,
+///     #[command(flatten)]
+///     control: ControlArgs,
+/// }
+///
+/// let cli = Cli::parse_from(["nf", "--port", "net_null0", "--control", "/run/nf/one.sock"]);
+/// assert_eq!(cli.control.control.unwrap(), std::path::Path::new("/run/nf/one.sock"));
+/// ```
+#[derive(Args, Clone, Debug, Default)]
+pub struct ControlArgs {
+    /// The path of the control socket, which `ctl` connects to; by default,
+    /// $XDG_RUNTIME_DIR/hotloop/NAME.sock, or /run/hotloop/NAME.sock.
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+}
+
+impl ControlArgs {
+    /// Binds the control socket at the given path, or else at the [default path](socket_path) of
+    /// the program `name`. If the default path is taken, for example by a second instance, the
+    /// problem is logged and the program runs without a control socket.
+    ///
+    /// # Errors
+    /// The given path can't be bound.
+    pub fn bind(&self, name: &str) -> Result<Option<Socket>, SocketError> {
+        if let Some(path) = &self.control {
+            return Socket::bind(path).map(Some);
+        }
+        match Socket::bind(&socket_path(name)) {
+            Ok(socket) => Ok(Some(socket)),
+            Err(error) => {
+                tracing::warn!("runs without a control socket: {error}");
+                Ok(None)
+            }
+        }
+    }
+}
 
 /// Why there is no control socket at a path.
 #[derive(Debug, thiserror::Error)]
