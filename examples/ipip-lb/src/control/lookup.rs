@@ -1,8 +1,8 @@
 //! The route of a flow's packets, and the reason. Pure functions of a configuration and its service
 //! table, for [`questions`](super::questions).
 
-use super::connections::{named, protocol_number, state_name};
 use super::publisher::InForce;
+use super::questions::{named, protocol_number, state_name};
 use crate::request::Flow;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop_balancer::connection::Connection;

@@ -26,7 +26,6 @@ mod build;
 mod cluster;
 mod cluster_link;
 mod config_store;
-mod connections;
 mod departure;
 mod drains;
 mod handover;

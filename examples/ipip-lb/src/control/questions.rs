@@ -4,16 +4,20 @@
 //! worker are queued, and a worker that hangs only delays the queries for itself.
 
 use super::Control;
-use super::connections::{self, LIMIT_DEFAULT, Rows};
 use super::lookup;
 use super::publisher::InForce;
 use crate::request::Flow;
 use hotloop::engine::Asker;
 use hotloop::packet::flow_key::FlowKey;
-use hotloop_balancer::balance::{Filter, Listing, Query, Reply};
+use hotloop::packet::ip::protocol;
+use hotloop_balancer::balance::{Filter, Listing, Query, Reply, TargetSet};
 use hotloop_balancer::classify::worker_of;
+use hotloop_balancer::connection::Connection;
+use hotloop_balancer::services::{Found, ServiceTable, TargetId};
 use hotloop_ops::Answerer;
-use std::collections::{BTreeMap, VecDeque};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// How long a client waits for a worker without an answer.
@@ -22,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The maximum time between two turns that counts as waiting. In a longer pause control itself did
 /// not run, which is no reason to give up on a worker.
 const TURN_MAX: Duration = Duration::from_millis(100);
+
+/// Number of connections to list by default.
+const LIMIT_DEFAULT: u64 = 100;
 
 /// The open questions, and the clients that wait for their answers.
 #[derive(Debug)]
@@ -171,7 +178,7 @@ impl Control {
         filter: Option<&str>,
         limit: Option<u64>,
     ) -> Result<hotloop_ops::Reply, String> {
-        let filter = connections::parse_filter(filter.unwrap_or_default(), &self.publisher.table)?;
+        let filter = parse_filter(filter.unwrap_or_default(), &self.publisher.table)?;
         let (answerer, reply) = hotloop_ops::Reply::later();
         self.questions.list(&filter, limit.unwrap_or(LIMIT_DEFAULT) as usize, answerer);
         Ok(reply)
@@ -194,144 +201,143 @@ fn refuse(open: &mut BTreeMap<Number, Question>, number: Number, why: &str) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Config;
-    use hotloop::engine::{Deployment, Mailbox, mailbox};
-    use hotloop::stage::Core;
-    use hotloop_balancer::services::{Builder, ServiceTable, Standing};
-    use hotloop_ops::{Request, Socket};
-    use std::io::{ErrorKind, Read, Write};
-    use std::os::unix::net::UnixStream;
+/// The connections found so far, as text. As JSON values, the largest listing would take many times
+/// the memory, and converting it would block the control thread for too long.
+#[derive(Debug)]
+struct Rows {
+    text: String,
+    count: usize,
+    limit: usize,
+    matching_count: u64,
+}
 
-    /// Two workers, whose part the test plays, and clients.
-    struct Lab {
-        questions: Questions,
-        workers: Vec<Mailbox<Query, Reply>>,
-        socket: Socket,
-        config: Config,
-        table: ServiceTable,
-        now: Instant,
-        // Dropped last.
-        _folder: tempfile::TempDir,
+impl Rows {
+    /// An empty listing for up to `limit` connections.
+    fn new(limit: usize) -> Self {
+        Self { text: String::new(), count: 0, limit, matching_count: 0 }
     }
 
-    fn key() -> FlowKey {
-        let (client, vip) = ("198.51.100.7:4000", "203.0.113.10:80");
-        FlowKey::new(client.parse().unwrap(), vip.parse().unwrap(), 6).unwrap()
+    /// Number of connections that may still be added.
+    const fn wanted(&self) -> usize {
+        self.limit - self.count
     }
 
-    impl Lab {
-        fn new() -> Self {
-            let deployment = Deployment::run_to_completion(2);
-            let (asker, mailboxes) = mailbox(deployment, 0, 1);
-            let workers = (0..2).map(|it| mailboxes.take(&Core::new(it, 2)).unwrap()).collect();
-            let folder = tempfile::tempdir().unwrap();
-            let socket = Socket::bind(&folder.path().join("lb.sock")).unwrap();
-            let text = include_str!("../../tests/bench/lb.toml");
-            let config = Config::parse("lb.toml", text).unwrap();
-            let table =
-                Builder::new(&config.services).build(&config.spec(), &Standing::default()).unwrap();
-            let (questions, now) = (Questions::new(asker, 2), Instant::now());
-            Self { questions, workers, socket, config, table, now, _folder: folder }
-        }
-
-        /// A client that asks for connections, or looks up a flow at this worker.
-        fn client(&mut self, worker: Option<usize>) -> UnixStream {
-            let mut client = UnixStream::connect(self.socket.path()).unwrap();
-            client.set_nonblocking(true).unwrap();
-            client.write_all(b"{\"command\": \"ask\"}\n").unwrap();
-            let Self { questions, socket, .. } = self;
-            socket.serve(&mut |_: &Request| {
-                let (answerer, reply) = hotloop_ops::Reply::later();
-                match worker {
-                    Some(worker) => questions.look_up(worker, key(), answerer),
-                    None => questions.list(&Filter::default(), 10, answerer),
-                }
-                reply
-            });
-            client
-        }
-
-        fn turn(&mut self) {
-            self.socket.serve(&mut |_: &Request| unreachable!("nobody asks"));
-            self.questions.turn(InForce { config: &self.config, table: &self.table }, self.now);
-            self.socket.serve(&mut |_: &Request| unreachable!("nobody asks"));
-        }
-
-        /// Lets time pass, in turns.
-        fn pass(&mut self, time: Duration) {
-            for _ in 0..100 {
-                self.now += time / 100;
-                self.turn();
-            }
-        }
-
-        /// Has a worker answer a lookup without a connection.
-        fn answer_lookup(&mut self, worker: usize) {
-            let Some(Query::Connection(_)) = self.workers[worker].request() else {
-                panic!("worker {worker} is asked nothing")
-            };
-            self.workers[worker].answer(Reply::Connection(None));
+    /// Adds a worker's findings, up to the limit.
+    fn add(&mut self, worker: usize, page: &Listing, table: &ServiceTable) {
+        self.matching_count += page.matching_count;
+        for (key, connection) in page.found.iter().take(self.wanted()) {
+            let comma = if self.count > 0 { "," } else { "" };
+            self.text += comma;
+            self.text += &row(table, worker, key, connection).to_string();
+            self.count += 1;
         }
     }
 
-    /// A client's answer; empty if there is none yet.
-    fn got(mut client: &UnixStream) -> String {
-        let mut bytes = [0; 1024];
-        match client.read(&mut bytes) {
-            Ok(count) => String::from_utf8(bytes[..count].to_vec()).unwrap(),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => String::new(),
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    #[test]
-    fn a_worker_that_answers_nothing_holds_up_those_alone_that_ask_it() {
-        let mut lab = Lab::new();
-        let clients =
-            [lab.client(Some(0)), lab.client(Some(1)), lab.client(None), lab.client(Some(1))];
-        // Each worker has one query; the others are queued.
-        lab.answer_lookup(1);
-        lab.turn();
-        assert!(got(&clients[1]).contains("\"worker\":1"));
-        let Some(Query::Connections(page)) = lab.workers[1].request() else { panic!("no page") };
-        // Control does not run for an hour; only a moment of that counts.
-        lab.now += Duration::from_secs(3600);
-        lab.turn();
-        lab.pass(PATIENCE - TURN_MAX);
-        // The page is not over: the rest is queued last.
-        lab.workers[1].answer(Reply::Connections(page));
-        lab.turn();
-        lab.answer_lookup(1);
-        lab.turn();
-        assert!(got(&clients[3]).contains("\"worker\":1"));
-        assert_eq!([got(&clients[0]), got(&clients[2])], [const { String::new() }; 2]);
-        lab.pass(Duration::from_millis(1));
-        for client in [&clients[0], &clients[2]] {
-            assert!(got(client).contains("worker 0 did not answer within 10 s"));
-        }
-        assert!(lab.questions.open.is_empty());
-        // The late answer is dropped, and the worker gets queries again.
-        lab.answer_lookup(0);
-        let next = lab.client(Some(0));
-        lab.turn();
-        lab.answer_lookup(0);
-        lab.turn();
-        assert!(got(&next).contains("\"worker\":0"));
-    }
-
-    #[test]
-    fn a_client_that_goes_away_ends_its_listing() {
-        let mut lab = Lab::new();
-        let client = lab.client(None);
-        let Some(Query::Connections(page)) = lab.workers[0].request() else { panic!("no page") };
-        drop(client);
-        lab.turn();
-        assert!(lab.questions.open.is_empty());
-        lab.workers[0].answer(Reply::Connections(page));
-        lab.turn();
-        assert!(lab.workers[0].request().is_none(), "it is asked for the next page");
+    /// The answer, as text of JSON.
+    fn answer(&self) -> String {
+        format!(r#"{{"matching":{},"connections":[{}]}}"#, self.matching_count, self.text)
     }
 }
+
+fn row(table: &ServiceTable, worker: usize, key: &FlowKey, connection: &Connection) -> Value {
+    let (service, backend) = named(table, connection.target);
+    json!({
+        "protocol": protocol_name(key.protocol()),
+        "client": SocketAddr::new(key.source(), key.source_port()).to_string(),
+        "vip": SocketAddr::new(key.destination(), key.destination_port()).to_string(),
+        "worker": worker,
+        "state": state_name(connection),
+        "service": service,
+        "backend": backend,
+    })
+}
+
+/// The service and the backend of a target; `None` for each if the target is gone.
+pub(super) fn named(table: &ServiceTable, id: TargetId) -> (Option<&str>, Option<String>) {
+    match table.target(id) {
+        Found::Active(target) => {
+            let service = target.service.map(|index| &table.all()[index as usize]);
+            (service.map(|service| &*service.name), Some(target.address().to_string()))
+        }
+        Found::Removed | Found::Flushed => (None, None),
+    }
+}
+
+/// The word for a connection's state.
+pub(super) fn state_name(connection: &Connection) -> String {
+    format!("{:?}", connection.state()).to_lowercase()
+}
+
+/// A protocol's name, or its number.
+fn protocol_name(number: u8) -> String {
+    match number {
+        protocol::TCP => "tcp".to_owned(),
+        protocol::UDP => "udp".to_owned(),
+        protocol::ICMP => "icmp".to_owned(),
+        protocol::ICMPV6 => "icmpv6".to_owned(),
+        number => number.to_string(),
+    }
+}
+
+/// A protocol's number, by its name or number.
+pub(super) fn protocol_number(text: &str) -> Result<u8, String> {
+    match text {
+        "tcp" => Ok(protocol::TCP),
+        "udp" => Ok(protocol::UDP),
+        "icmp" => Ok(protocol::ICMP),
+        "icmpv6" => Ok(protocol::ICMPV6),
+        text => text.parse().map_err(|_| {
+            format!("{text:?} is not a protocol; write tcp, udp, icmp, icmpv6 or a number")
+        }),
+    }
+}
+
+/// Parses a filter such as `client=198.51.100.0/24,port=80`.
+fn parse_filter(text: &str, table: &ServiceTable) -> Result<Filter, String> {
+    let mut filter = Filter::default();
+    let mut targets: Option<HashSet<TargetId>> = None;
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let wrong = || {
+            format!(
+                "{part:?} is no filter; write client=PREFIX, vip=PREFIX, port=N, protocol=NAME, \
+                 service=NAME or backend=ADDRESS, with commas between"
+            )
+        };
+        let (key, value) = part.split_once('=').ok_or_else(wrong)?;
+        match key {
+            "client" => filter.client = Some(value.parse().map_err(|_| wrong())?),
+            "vip" => filter.vip = Some(value.parse().map_err(|_| wrong())?),
+            "port" => filter.port = Some(value.parse().map_err(|_| wrong())?),
+            "protocol" => filter.protocol = Some(protocol_number(value)?),
+            "service" | "backend" => {
+                let found = targets_of(key, value, table)?;
+                targets = Some(match targets {
+                    Some(others) => others.intersection(&found).copied().collect(),
+                    None => found,
+                });
+            }
+            _ => return Err(wrong()),
+        }
+    }
+    filter.targets = targets.map(TargetSet::new);
+    Ok(filter)
+}
+
+/// The targets of a service, or of a backend in all services.
+fn targets_of(key: &str, value: &str, table: &ServiceTable) -> Result<HashSet<TargetId>, String> {
+    let address: Option<IpAddr> = value.parse().ok();
+    let fits = |service: u32, of: IpAddr| match key {
+        "service" => &*table.all()[service as usize].name == value,
+        _ => Some(of) == address,
+    };
+    let targets = table.targets().iter().enumerate();
+    let targets = targets.filter(|(_, it)| it.service.is_some_and(|of| fits(of, it.address())));
+    let targets: HashSet<_> = targets.filter_map(|(slot, target)| target.id(slot)).collect();
+    if targets.is_empty() {
+        return Err(format!("there is no {key} {value:?} with backends; ctl {key}s lists them"));
+    }
+    Ok(targets)
+}
+
+#[cfg(test)]
+mod tests;
