@@ -10,9 +10,8 @@ use hotloop_ops::{CaptureArgs, CommonCommand, CtlArgs};
 use serde_json::Value;
 use std::process::ExitCode;
 use text::{
-    announced_text, backends_text, blocked_text, cluster_text, connections_text, drained_text,
-    leaving_text, lookup_text, overview_text, reloaded_text, removed_text, services_text, table,
-    weighed_text, with_warning, withdrawn_text,
+    backends_text, cell, cluster_text, counted, leave_text, listed, overview_text, removal_text,
+    services_text, table,
 };
 
 /// `ipip-lb ctl`.
@@ -92,4 +91,70 @@ fn text_of(request: &Request, answer: &Value) -> String {
         // The command line has neither.
         Request::Replace(_) | Request::Unknown => answer.to_string(),
     }
+}
+
+/// The text, with a warning if a restart would undo the change.
+fn with_warning(text: String, answer: &Value) -> String {
+    match answer["unsaved"].as_str() {
+        Some(why) => {
+            format!("{text}\nwarning: this is in force, but a restart of the node undoes it: {why}")
+        }
+        None => text,
+    }
+}
+
+fn blocked_text(prefix: &str, answer: &Value) -> String {
+    match answer["for_s"].as_u64() {
+        Some(seconds) => format!("{prefix} is blocked for {seconds} s"),
+        None => format!("{prefix} is blocked until it is unblocked"),
+    }
+}
+
+fn removed_text(backend: &str, answer: &Value) -> String {
+    let services = counted(&answer["removed"], "service");
+    let end = if answer["flush"] == true { ", and its connections end" } else { "" };
+    format!("{backend} is taken out of {services}{end}")
+}
+
+fn reloaded_text(answer: &Value) -> String {
+    let services = counted(&answer["services"], "service");
+    format!("reloaded: {services} with {}", counted(&answer["backends"], "backend"))
+}
+
+fn drained_text(backend: &str, answer: &Value) -> String {
+    let services = counted(&answer["changed"], "service");
+    let end = removal_text(&answer["draining"]);
+    format!("{backend} gets no new connections in {services}{end}")
+}
+
+fn weighed_text(backend: &str, weight: u32, answer: &Value) -> String {
+    format!("{backend} has weight {weight} in {}", counted(&answer["changed"], "service"))
+}
+
+fn withdrawn_text(answer: &Value) -> String {
+    format!("withdrawn: {}", listed(&answer["withdrawn"]))
+}
+
+fn leaving_text(answer: &Value) -> String {
+    let (withdrawn, left) = (withdrawn_text(answer), counted(&answer["connections"], "connection"));
+    format!("{withdrawn}\nthe program ends {}: {left} now", leave_text(&answer["leaving"]))
+}
+
+fn announced_text(answer: &Value) -> String {
+    format!("announced again: {}", listed(&answer["ready"]))
+}
+
+fn connections_text(answer: &Value) -> String {
+    let rows = &answer["connections"];
+    let columns = ["protocol", "client", "vip", "worker", "state", "service", "backend"];
+    let listed = rows.as_array().map_or(0, Vec::len);
+    format!("{}\n{listed} of {} connections", table(rows, &columns), cell(&answer["matching"]))
+}
+
+fn lookup_text(answer: &Value) -> String {
+    let lines = ["worker", "service", "rule", "backend", "why"].map(|key| {
+        let value = cell(&answer[key]);
+        format!("{key:<8} {value}")
+    });
+    lines.join("\n")
 }

@@ -1,4 +1,5 @@
-//! Clients' questions about single connections, which workers answer.
+//! Clients' questions about single connections, which workers answer: listings with their filter, and
+//! [lookups](super::lookup).
 //!
 //! Uses the configuration and the table in use. Nothing waits for a worker here: queries for a busy
 //! worker are queued, and a worker that hangs only delays the queries for itself.

@@ -1,4 +1,4 @@
-//! The text form of a balancer's answers.
+//! The longer texts of a balancer's answers, and the parts that all texts share.
 
 use hotloop_ops::{Table, status_text};
 use serde_json::Value;
@@ -32,46 +32,8 @@ fn held_text(vip: &Value, left_s: &Value) -> String {
     format!("{}: held for {} s, as it was withdrawn", cell(vip), cell(left_s))
 }
 
-/// The text, with a warning if a restart would undo the change.
-pub fn with_warning(text: String, answer: &Value) -> String {
-    match answer["unsaved"].as_str() {
-        Some(why) => {
-            format!("{text}\nwarning: this is in force, but a restart of the node undoes it: {why}")
-        }
-        None => text,
-    }
-}
-
-pub fn blocked_text(prefix: &str, answer: &Value) -> String {
-    match answer["for_s"].as_u64() {
-        Some(seconds) => format!("{prefix} is blocked for {seconds} s"),
-        None => format!("{prefix} is blocked until it is unblocked"),
-    }
-}
-
-pub fn removed_text(backend: &str, answer: &Value) -> String {
-    let services = counted(&answer["removed"], "service");
-    let end = if answer["flush"] == true { ", and its connections end" } else { "" };
-    format!("{backend} is taken out of {services}{end}")
-}
-
-pub fn reloaded_text(answer: &Value) -> String {
-    let services = counted(&answer["services"], "service");
-    format!("reloaded: {services} with {}", counted(&answer["backends"], "backend"))
-}
-
-pub fn drained_text(backend: &str, answer: &Value) -> String {
-    let services = counted(&answer["changed"], "service");
-    let end = removal_text(&answer["draining"]);
-    format!("{backend} gets no new connections in {services}{end}")
-}
-
-pub fn weighed_text(backend: &str, weight: u32, answer: &Value) -> String {
-    format!("{backend} has weight {weight} in {}", counted(&answer["changed"], "service"))
-}
-
 /// The planned removal of a drained backend, as the end of a sentence.
-fn removal_text(draining: &Value) -> String {
+pub fn removal_text(draining: &Value) -> String {
     let time = draining["left_s"].as_u64().map(|seconds| format!("in {seconds} s"));
     let empty = (draining["until_empty"] == true).then(|| "once it has no connections".to_owned());
     let when: Vec<_> = time.into_iter().chain(empty).collect();
@@ -79,7 +41,7 @@ fn removal_text(draining: &Value) -> String {
 }
 
 /// A count with its noun.
-fn counted(count: &Value, noun: &str) -> String {
+pub fn counted(count: &Value, noun: &str) -> String {
     format!("{} {noun}{}", cell(count), if count.as_u64() == Some(1) { "" } else { "s" })
 }
 
@@ -204,32 +166,19 @@ fn certificate_text(not_after: &Value) -> String {
     }
 }
 
-pub fn withdrawn_text(answer: &Value) -> String {
-    format!("withdrawn: {}", listed(&answer["withdrawn"]))
-}
-
-pub fn leaving_text(answer: &Value) -> String {
-    let (withdrawn, left) = (withdrawn_text(answer), counted(&answer["connections"], "connection"));
-    format!("{withdrawn}\nthe program ends {}: {left} now", leave_text(&answer["leaving"]))
-}
-
 /// The end of a balancer that leaves.
-fn leave_text(leaving: &Value) -> String {
+pub fn leave_text(leaving: &Value) -> String {
     let time = leaving["left_s"].as_u64().map(|seconds| format!("in {seconds} s, or "));
     format!("{}once no connection is left", time.unwrap_or_default())
 }
 
-pub fn announced_text(answer: &Value) -> String {
-    format!("announced again: {}", listed(&answer["ready"]))
-}
-
 /// A list of texts.
-fn listed(texts: &Value) -> String {
+pub fn listed(texts: &Value) -> String {
     let texts: Vec<_> = texts.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
 }
 
-fn cell(value: &Value) -> String {
+pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
@@ -338,19 +287,4 @@ fn store_text(store: &Value) -> String {
         text.push_str(&format!("; no copy: {failure}"));
     }
     text + "\n"
-}
-
-pub fn connections_text(answer: &Value) -> String {
-    let rows = &answer["connections"];
-    let columns = ["protocol", "client", "vip", "worker", "state", "service", "backend"];
-    let listed = rows.as_array().map_or(0, Vec::len);
-    format!("{}\n{listed} of {} connections", table(rows, &columns), cell(&answer["matching"]))
-}
-
-pub fn lookup_text(answer: &Value) -> String {
-    let lines = ["worker", "service", "rule", "backend", "why"].map(|key| {
-        let value = cell(&answer[key]);
-        format!("{key:<8} {value}")
-    });
-    lines.join("\n")
 }
