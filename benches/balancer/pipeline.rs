@@ -51,8 +51,9 @@ pub fn bench(bench: &mut Bench) -> Result<(), String> {
         let round_count = if bench.quick { 1 } else { *round_count };
         let round = || Ok([mpps(PIPELINE, *flow_count)?, mpps(ONE_CORE, *flow_count)?]);
         let rounds = rounds(round_count, KEPT_COUNT, round)?;
-        let name =
-            |it: Distance| format!("pipeline 1 + 1, {} cores, hits, {size} flows", it.name());
+        let name = |distance: Distance| {
+            format!("pipeline 1 + 1, {} cores, hits, {size} flows", distance.name())
+        };
         add_rows(&rounds, &mut bench.table, name, |rounds, name, distance| {
             let [pipeline, one] =
                 [0, 1].map(|side| Figure::of_rounds(rounds.iter().map(|round| round[side])));
@@ -73,7 +74,8 @@ fn mpps(deployment: &str, flow_count: u32) -> Result<f64, String> {
         |core| packets.source(core),
         |core| Ok::<_, Error>(outlets([(Route(0), packets.sink(core)?)])),
     );
-    let plan = Engine::plan(graph, config.engine.deployment()).map_err(|it| it.to_string())?;
+    let plan =
+        Engine::plan(graph, config.engine.deployment()).map_err(|error| error.to_string())?;
     let mut measured = Err("nothing was measured".to_owned());
     let run = plan.run(|control| {
         measured = observe(control, &packets.dial(), &handles.counts[0], flow_count);

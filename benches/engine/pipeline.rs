@@ -93,7 +93,7 @@ pub fn bench(eal: Eal, frames: &Frames, table: &mut Table) -> Result<(), String>
     ] {
         eprintln!("{name}");
         let rounds = rounds(ROUND_COUNT_MAX, KEPT_COUNT, || bed.round(work, peers))?;
-        let row = |it: Distance| format!("{name}, {} cores", it.name());
+        let row = |distance: Distance| format!("{name}, {} cores", distance.name());
         add_rows(&rounds, table, row, |rounds, row, _| {
             let figure = |side: usize| Figure::of_rounds(rounds.iter().map(|round| round[side]));
             let ours = figure(0);

@@ -67,9 +67,10 @@ impl Measured<'_> {
             let first = self.katran_next.get();
             let flow_count = Katran::packets_of(TURN_FLOWS, count) as u32;
             self.katran_next.set(first + flow_count);
-            self.katran.play(TURN_FLOWS, count, |it| it.dial_each(first, SYN))
+            self.katran.play(TURN_FLOWS, count, |katran| katran.dial_each(first, SYN))
         };
-        let driver = |count| self.katran.drive(WARM_COUNT, count, |it| it.dial_each(0, SYN));
+        let driver =
+            |count| self.katran.drive(WARM_COUNT, count, |katran| katran.dial_each(0, SYN));
         contest.with(Side::new(KATRAN, katran).sleeps()).with(Side::new(DRIVER, driver).sleeps())
     }
 

@@ -77,10 +77,13 @@ impl Measured<'_> {
             return contest;
         }
         let katran = move |count| {
-            self.katran.play(pass.min(KATRAN_PASS_MAX), count, |it| it.dial_random(flow_count, ACK))
+            self.katran.play(pass.min(KATRAN_PASS_MAX), count, |katran| {
+                katran.dial_random(flow_count, ACK)
+            })
         };
-        let driver =
-            move |count| self.katran.drive(WARM_COUNT, count, |it| it.dial_random(flow_count, ACK));
+        let driver = move |count| {
+            self.katran.drive(WARM_COUNT, count, |katran| katran.dial_random(flow_count, ACK))
+        };
         contest.with(Side::new(KATRAN, katran).sleeps()).with(Side::new(DRIVER, driver).sleeps())
     }
 

@@ -37,7 +37,8 @@ impl LazyKatran {
 
     fn with<T>(&self, use_it: impl FnOnce(&mut Loaded) -> Result<T, String>) -> T {
         let mut loaded = self.loaded.borrow_mut();
-        let loaded = loaded.get_or_insert_with(|| self.load().unwrap_or_else(|it| panic!("{it}")));
+        let loaded =
+            loaded.get_or_insert_with(|| self.load().unwrap_or_else(|error| panic!("{error}")));
         use_it(loaded).unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -46,18 +47,18 @@ impl LazyKatran {
     /// # Panics
     /// If Katran can't be loaded, or does not send the packets.
     pub fn play(&self, warm_count: u64, count: u64, dial: impl FnOnce(&Katran)) -> Duration {
-        self.with(|it| {
-            dial(&it.katran);
-            it.packet_count += Katran::packets_of(warm_count, count);
-            it.katran.time(warm_count, count, true)
+        self.with(|loaded| {
+            dial(&loaded.katran);
+            loaded.packet_count += Katran::packets_of(warm_count, count);
+            loaded.katran.time(warm_count, count, true)
         })
     }
 
     /// [`play`](Self::play) without Katran: the driver's time.
     pub fn drive(&self, warm_count: u64, count: u64, dial: impl FnOnce(&Katran)) -> Duration {
-        self.with(|it| {
-            dial(&it.katran);
-            it.katran.time(warm_count, count, false)
+        self.with(|loaded| {
+            dial(&loaded.katran);
+            loaded.katran.time(warm_count, count, false)
         })
     }
 

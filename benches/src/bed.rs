@@ -210,7 +210,11 @@ impl Bed {
 
     /// Number of connections in the balancer.
     pub fn connection_count(&self) -> u64 {
-        self.counts.iter().flat_map(|counts| counts.iter()).map(|it| it.connections.count()).sum()
+        self.counts
+            .iter()
+            .flat_map(|counts| counts.iter())
+            .map(|counts| counts.connections.count())
+            .sum()
     }
 
     /// Continues the time from the last turn: no connection falls silent while other sides play.

@@ -100,7 +100,8 @@ impl Program {
     ) -> Result<Self, String> {
         let program = folder.join(name);
         let program = program.to_str().ok_or("the temporary folder has a name that is no text")?;
-        let mut command = namespace.map_or_else(|| Command::new(program), |it| it.command(program));
+        let mut command =
+            namespace.map_or_else(|| Command::new(program), |namespace| namespace.command(program));
         let control = folder.join(format!("{name}.sock"));
         command.args(["--report", "json", "--control"]).arg(&control).args(arguments);
         let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -226,7 +227,8 @@ pub fn measure(
     let source = source.transpose()?;
     sleep(window.warm_up);
     let counts = || {
-        let sent = source.as_ref().map_or_else(|| sink.count("created"), |it| it.count("sent"));
+        let sent =
+            source.as_ref().map_or_else(|| sink.count("created"), |source| source.count("sent"));
         (Instant::now(), sink.count("received"), sent, sink.cpu_ns(), softirq_ns())
     };
     let before = counts();
@@ -248,7 +250,7 @@ pub fn measure(
         received: number(&sink["udp"]["datagrams"]),
         lost: lost
             .map(|(name, count)| (name.clone(), number(count)))
-            .filter(|it| it.1 > 0)
+            .filter(|(_, count)| *count > 0)
             .collect(),
         shares: queues.map(|queue| number(&queue["datagrams"])).collect(),
     })

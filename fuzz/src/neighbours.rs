@@ -142,9 +142,9 @@ impl Lab {
     /// Checks that both know the same neighbours, and no others.
     fn check(&self) {
         let now = Instant::from_ns(self.now_ns);
-        let known = self.neighbours.known(now).into_iter().map(|it| {
-            let port = if it.link == link(0).id() { 0 } else { 1 };
-            ((port, it.address), it.mac.bytes(), it.confirmed.as_ns())
+        let known = self.neighbours.known(now).into_iter().map(|neighbour| {
+            let port = if neighbour.link == link(0).id() { 0 } else { 1 };
+            ((port, neighbour.address), neighbour.mac.bytes(), neighbour.confirmed.as_ns())
         });
         let mut known: Vec<_> = known.collect();
         known.sort_unstable();

@@ -40,7 +40,7 @@ fn of<'a, 'f>(
 
 fn is_for_all(file: &str) -> bool {
     let file = Path::new(file);
-    file.extension().is_some_and(|it| it == "toml" || it == "lock")
+    file.extension().is_some_and(|extension| extension == "toml" || extension == "lock")
 }
 
 #[cfg(test)]
@@ -61,7 +61,8 @@ mod tests {
         );
         let workspace: Workspace = serde_json::from_str(&workspace).unwrap();
         let found = |files: &[&'static str]| {
-            of(&workspace, files.iter().copied()).map(|it| it.into_iter().collect::<Vec<_>>())
+            of(&workspace, files.iter().copied())
+                .map(|packages| packages.into_iter().collect::<Vec<_>>())
         };
         assert_eq!(found(&["benches/src/a.rs"]), Some(vec!["benches"]));
         let both = ["benches/instructions/src/a.rs", "crates/ring/Cargo.toml", "README.md"];

@@ -194,7 +194,8 @@ mod tests {
         let now = counts([("less", 1500), ("new", 6), ("same", 40)]);
         let (table, changed_count) = compare(&kept, &now);
         assert_eq!(changed_count, 3);
-        let rows: Vec<Vec<_>> = table.lines().map(|it| it.split_whitespace().collect()).collect();
+        let rows: Vec<Vec<_>> =
+            table.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[1], ["gone", "0.005", "-", "gone"]);
         assert_eq!(rows[2], ["less", "2.000", "1.500", "-25.00", "%"]);
         assert_eq!(rows[3], ["new", "-", "0.006", "new"]);

@@ -68,7 +68,8 @@ fn links(text: &str) -> Vec<(usize, String)> {
 
 /// Checks that the target exists, relative to the page.
 fn resolve(page: &Path, link: &str) -> Result<(), String> {
-    let (path, anchor) = link.split_once('#').map_or((link, None), |(path, it)| (path, Some(it)));
+    let (path, anchor) =
+        link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor)));
     let target = match path {
         "" => page.to_path_buf(),
         _ => page.parent().map_or_else(|| PathBuf::from(path), |folder| folder.join(path)),

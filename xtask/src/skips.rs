@@ -67,7 +67,7 @@ impl Output {
             (section, _) => section,
         };
         if self.section == Section::Passed {
-            let title = line.strip_prefix("---- ").and_then(|it| it.strip_suffix(" ----"));
+            let title = line.strip_prefix("---- ").and_then(|title| title.strip_suffix(" ----"));
             if let Some(title) = title {
                 title.trim_end_matches(" stdout").clone_into(&mut self.test);
             } else if let Some(why) = line.strip_prefix("skipped") {

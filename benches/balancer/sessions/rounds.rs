@@ -122,7 +122,7 @@ fn slices(bursts_ns: &[u32]) -> Vec<&[u32]> {
 impl Measured {
     /// The longest time of nearly all bursts during a walk, relative to the same without one.
     pub fn row(&self) -> Row {
-        let ratios = self.walks.iter().map(|it| it.walking.most_ns / it.quiet.most_ns);
+        let ratios = self.walks.iter().map(|pair| pair.walking.most_ns / pair.quiet.most_ns);
         let name =
             format!("99.9 % of bursts during a walk, {} connections", short(self.flow_count));
         Row::limit(&name, "times without", &Figure::of_rounds(ratios), RATIO_MAX)

@@ -67,7 +67,7 @@ fn nat(core: &Core) -> hotloop::Result<Nat> {
     };
     // Not AVX2, which not every processor of an architecture has.
     let mut backends = Backend::ALL.into_iter().rev();
-    let backend = backends.find(|it| it.is_available() && *it != Backend::Avx2);
+    let backend = backends.find(|backend| backend.is_available() && *backend != Backend::Avx2);
     let backend = backend.expect("a scalar one");
     let table = |arena, config| Table::with_backend(arena, config, 42, backend);
     Ok(Nat::of(settings, Connections::new(core, table)?))

@@ -141,8 +141,11 @@ impl<'a> Contest<'a> {
     fn into_played(self) -> Vec<Played> {
         let contest = &self.name;
         let sides = self.sides.into_iter();
-        let played =
-            sides.map(|it| Played { contest: contest.clone(), side: it.name, slices: it.slices });
+        let played = sides.map(|side| Played {
+            contest: contest.clone(),
+            side: side.name,
+            slices: side.slices,
+        });
         played.collect()
     }
 
@@ -218,17 +221,18 @@ pub fn run_all(contests: Vec<Contest<'_>>, instrument: &mut Instrument) -> Vec<O
     let mut selected: Vec<_> = selected.collect();
     if instrument.is_counting() {
         // Between cores, instruction counts mean nothing.
-        let of_one_core = selected.iter_mut().flatten().filter(|it| it.lines.is_none());
+        let of_one_core = selected.iter_mut().flatten().filter(|contest| contest.lines.is_none());
         of_one_core.for_each(|contest| contest.count(instrument));
         return nothing;
     }
     let visit_count = VISIT_COUNT * instrument.processes_a_quarter();
-    let visits_a_turn_max = selected.iter().flatten().map(|it| it.visits_a_turn).max().unwrap_or(0);
+    let visits_a_turn_max =
+        selected.iter().flatten().map(|contest| contest.visits_a_turn).max().unwrap_or(0);
     for visit in instrument.share_of(visit_count) {
         let quarter = visit * QUARTER_COUNT / visit_count;
         for again in 0..visits_a_turn_max {
             let contests = selected.iter_mut().flatten();
-            for contest in contests.filter(|it| again < it.visits_a_turn) {
+            for contest in contests.filter(|contest| again < contest.visits_a_turn) {
                 eprintln!("{}, visit {} of {visit_count}", contest.name, visit + 1);
                 contest.visit(VISIT, quarter);
             }
@@ -236,10 +240,10 @@ pub fn run_all(contests: Vec<Contest<'_>>, instrument: &mut Instrument) -> Vec<O
     }
     if instrument.is_part() {
         let played = selected.into_iter().flatten().flat_map(Contest::into_played);
-        played.for_each(|it| instrument.hand_over(&it));
+        played.for_each(|played| instrument.hand_over(&played));
         return nothing;
     }
-    selected.into_iter().map(|contest| contest.map(|it| it.end(instrument))).collect()
+    selected.into_iter().map(|contest| contest.map(|contest| contest.end(instrument))).collect()
 }
 
 impl Outcome {
@@ -322,12 +326,12 @@ impl Outcome {
     pub fn burst_time(&self, side: &str, share: f64) -> Figure {
         let slices = &self.sides[self.index(side)].1;
         let of = |quarter: usize| {
-            let kept = self.kept(slices).filter(|it| it.quarter == quarter);
+            let kept = self.kept(slices).filter(|slice| slice.quarter == quarter);
             let mut kept: Vec<_> = kept.collect();
             kept.sort_by(|a, b| a.op_ns.total_cmp(&b.op_ns));
             let faster = kept[..kept.len().div_ceil(2)].iter();
             let mut bursts_ns: Vec<_> =
-                faster.flat_map(|it| it.bursts_ns.iter().copied()).collect();
+                faster.flat_map(|slice| slice.bursts_ns.iter().copied()).collect();
             bursts_ns.sort_unstable();
             let place = (bursts_ns.len() as f64 * share) as usize;
             bursts_ns.get(place).map_or(f64::NAN, |&ns| f64::from(ns))
@@ -339,7 +343,8 @@ impl Outcome {
     fn kept<'s>(&self, slices: &'s [Slice]) -> impl Iterator<Item = &'s Slice> + use<'s> {
         let (level_ns, distance) = (self.level_ns, self.distance);
         slices.iter().filter(move |slice| {
-            slice.is_kept(level_ns) && distance.is_none_or(|it| slice.distance == Some(it))
+            slice.is_kept(level_ns)
+                && distance.is_none_or(|distance| slice.distance == Some(distance))
         })
     }
 
@@ -377,7 +382,7 @@ mod tests {
         };
         let mut contest = Contest::new("test").side("only", play);
         (0..QUARTER_COUNT).for_each(|quarter| contest.visit(Duration::ZERO, quarter));
-        let quarters: Vec<_> = contest.sides[0].slices.iter().map(|it| it.quarter).collect();
+        let quarters: Vec<_> = contest.sides[0].slices.iter().map(|slice| slice.quarter).collect();
         assert_eq!(quarters, [0, 1, 2, 3]);
         let outcome = contest.outcome();
         assert!((outcome.sides[0].1[0].op_ns - 100.0).abs() < 1e-6);
@@ -425,6 +430,6 @@ mod tests {
         contest.play_turn(0, &Switches::of_this_thread(), 0);
         assert_eq!((reset_count.get(), ops.get()), (2, 9_000 + 2 * 4_000));
         let slices = &contest.outcome().sides[0].1;
-        assert!(slices.iter().all(|it| (it.op_ns - 100.0).abs() < 1e-6), "{slices:?}");
+        assert!(slices.iter().all(|slice| (slice.op_ns - 100.0).abs() < 1e-6), "{slices:?}");
     }
 }

@@ -119,7 +119,7 @@ impl Figure {
 }
 
 fn values(figures: impl IntoIterator<Item: Borrow<f64>>) -> Vec<f64> {
-    figures.into_iter().map(|it| *it.borrow()).collect()
+    figures.into_iter().map(|figure| *figure.borrow()).collect()
 }
 
 /// The lower quartile; NaN if there are no figures.

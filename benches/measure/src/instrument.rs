@@ -163,9 +163,9 @@ impl Instrument {
         contest: &'i str,
         side: &'i str,
     ) -> impl Iterator<Item = Slice> + 'i {
-        let is_of = move |it: &&Played| it.contest == contest && it.side == side;
+        let is_of = move |played: &&Played| played.contest == contest && played.side == side;
         let played = self.earlier.iter().filter(is_of);
-        played.flat_map(|it| it.slices.iter().cloned())
+        played.flat_map(|played| played.slices.iter().cloned())
     }
 
     /// Hands slices to the process that started this one.
@@ -230,8 +230,8 @@ impl Instrument {
     /// A side's instructions per operation, if counted.
     pub(crate) fn instructions(&self, contest: &str, side: &str) -> Option<f64> {
         let name = format!("{contest}/{side}");
-        let counts = self.counted.iter().filter(|it| it.side == name);
-        counts.map(|it| it.instructions).reduce(f64::min)
+        let counts = self.counted.iter().filter(|counted| counted.side == name);
+        counts.map(|counted| counted.instructions).reduce(f64::min)
     }
 }
 

@@ -40,13 +40,13 @@ impl Slice {
 /// enough kept slices, or the maximum possible number.
 pub(crate) fn level_ns(sides: &[&[Slice]], kept_min: KeptMin) -> f64 {
     let best = [enough(kept_min), kept_min, KeptMin { each_quarter: 0, ..kept_min }];
-    let level = best.into_iter().find_map(|it| fastest_level_ns(sides, it));
+    let level = best.into_iter().find_map(|kept_min| fastest_level_ns(sides, kept_min));
     level.unwrap_or_else(|| fastest_ns(sides))
 }
 
 /// The figure of kept slices.
 pub(crate) fn figure<'s>(kept: impl Iterator<Item = &'s Slice>, kept_min: KeptMin) -> Figure {
-    let kept: Vec<_> = kept.map(|it| (it.quarter, it.op_ns)).collect();
+    let kept: Vec<_> = kept.map(|slice| (slice.quarter, slice.op_ns)).collect();
     Figure::of_slices(&kept, kept_min)
 }
 
@@ -101,7 +101,7 @@ pub(crate) mod tests {
     fn a_moment_of_a_faster_clock_is_not_the_level() {
         let fast = Slice { calibration_ns: 90.0, ..QUIET };
         let slow = Slice { calibration_ns: 130.0, ..QUIET };
-        let [quiet, slow] = [QUIET, slow].map(|it| in_each_quarter(&it));
+        let [quiet, slow] = [QUIET, slow].map(|slice| in_each_quarter(&slice));
         let slices = [vec![fast; 3], quiet, slow].concat();
         let level_ns = level_ns(&[&slices], KeptMin::SLICES);
         let kept_count = slices.iter().filter(|slice| slice.is_kept(level_ns)).count();

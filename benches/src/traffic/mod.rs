@@ -145,7 +145,7 @@ impl Source for Generator {
         let count = home.pop_into(room.min(left), burst);
         let buffers = &mut burst.as_mut_slice()[first..];
         if is_random {
-            buffers.iter_mut().for_each(|it| writer.write(it, random.below(end), flags));
+            buffers.iter_mut().for_each(|buffer| writer.write(buffer, random.below(end), flags));
             return count;
         }
         for buffer in buffers {

@@ -151,8 +151,8 @@ impl Measured {
         let name = |what| format!("flow/{what}/{}/{}", self.size.name, super::short(self.pages));
         let contest = match kind {
             Kind::Hit if self.size.is_largest() => {
-                let floor = side("floor", (set, pass, Set::hits), |it, keys| {
-                    it.floor.as_ref().expect("beside the largest").read(keys)
+                let floor = side("floor", (set, pass, Set::hits), |set, keys| {
+                    set.floor.as_ref().expect("beside the largest").read(keys)
                 });
                 contest(&name("hit"), set, pass, Set::hits).with(floor)
             }
@@ -219,18 +219,18 @@ fn side<'a>(
 fn contest<'a>(name: &str, set: &'a LazySet, pass: u64, of: Of) -> Contest<'a> {
     let set = (set, pass, of);
     Contest::new(name)
-        .with(side("hotloop", set, |it, keys| it.ours.find(keys, &mut it.now_ns, 0)))
-        .with(side("hashbrown", set, |it, keys| it.hashbrown.find(keys)))
-        .with(side(RTE, set, |it, keys| it.rte_hash.find(keys)))
+        .with(side("hotloop", set, |set, keys| set.ours.find(keys, &mut set.now_ns, 0)))
+        .with(side("hashbrown", set, |set, keys| set.hashbrown.find(keys)))
+        .with(side(RTE, set, |set, keys| set.rte_hash.find(keys)))
 }
 
 /// Time advances by a step from burst to burst: every table writes it into each flow that is found.
 fn seen<'a>(name: &str, set: &'a LazySet, pass: u64) -> Contest<'a> {
     let set = (set, pass, Set::hits as Of);
     Contest::new(name)
-        .with(side("hotloop", set, |it, keys| it.ours.find(keys, &mut it.now_ns, STEP_NS)))
-        .with(side(RTE, set, |it, keys| it.rte_hash.find_at(keys, it.now_ns, STEP_NS)))
-        .with(side("hashbrown", set, |it, keys| it.hashbrown.find_at(keys, it.now_ns, STEP_NS)))
+        .with(side("hotloop", set, |set, keys| set.ours.find(keys, &mut set.now_ns, STEP_NS)))
+        .with(side(RTE, set, |set, keys| set.rte_hash.find_at(keys, set.now_ns, STEP_NS)))
+        .with(side("hashbrown", set, |set, keys| set.hashbrown.find_at(keys, set.now_ns, STEP_NS)))
 }
 
 impl Set {

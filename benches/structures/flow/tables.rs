@@ -110,7 +110,7 @@ impl Hashbrown {
     #[inline]
     pub fn insert(&mut self, key: Key) {
         let new = Entry { key, value: [1; 5], seen_ns: START_NS };
-        let place = self.0.entry(hash(&key), |it| it.key == key, |it| hash(&it.key));
+        let place = self.0.entry(hash(&key), |entry| entry.key == key, |entry| hash(&entry.key));
         place.insert(new);
     }
 
@@ -124,7 +124,7 @@ impl Hashbrown {
     /// Looks up keys one by one, as its interface requires. Returns the sum of the first words
     /// found.
     pub fn find(&self, keys: &[Key]) -> u64 {
-        let found = keys.iter().filter_map(|key| self.0.find(hash(key), |it| it.key == *key));
+        let found = keys.iter().filter_map(|key| self.0.find(hash(key), |entry| entry.key == *key));
         found.map(|entry| entry.value[0]).sum()
     }
 
@@ -133,7 +133,7 @@ impl Hashbrown {
         let mut sum = 0;
         for burst in keys.chunks(BURST) {
             for key in burst {
-                if let Some(entry) = self.0.find_mut(hash(key), |it| it.key == *key) {
+                if let Some(entry) = self.0.find_mut(hash(key), |entry| entry.key == *key) {
                     sum += entry.value[0];
                     entry.seen_ns = now_ns;
                 }

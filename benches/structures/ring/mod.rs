@@ -41,7 +41,7 @@ pub fn bench(bench: &mut Bench, pair: Pair) -> Result<(), String> {
             .side(PEERS[2], ringbuf(pair, batch))
             .between(pair);
         let Some(outcome) = contest.run(&mut bench.instrument) else { continue };
-        let name = |it: Distance| format!("ring, {} cores, batch {batch}", it.name());
+        let name = |distance: Distance| format!("ring, {} cores, batch {batch}", distance.name());
         outcome.add_by_distance(&mut bench.table, name, |outcome, name, distance| {
             let aim = |peer| if peer == PEERS[0] { aims[distance as usize] } else { OTHERS_AIM };
             let row = |peer| outcome.row(name, "ns an item", ("hotloop", peer), aim(peer));

@@ -61,12 +61,18 @@ pub fn rows(bed: &Bed) -> Result<Vec<Row>, String> {
         }
     }
     let figures: Vec<_> = rates.iter().map(Figure::of_rounds).collect();
-    let row = |it: &Comparison| {
+    let row = |comparison: &Comparison| {
         let value = |peer: &&usize| figures[**peer].value;
-        let best = it.peers.iter().max_by(|a, b| value(a).total_cmp(&value(b)));
+        let best = comparison.peers.iter().max_by(|a, b| value(a).total_cmp(&value(b)));
         let best = *best.expect("each has a peer");
-        let names = (&forms[it.form].name, &forms[best].name);
-        Row::rate(names.0, names.1, "Mpps", (&figures[it.form], &figures[best]), it.aim)
+        let names = (&forms[comparison.form].name, &forms[best].name);
+        Row::rate(
+            names.0,
+            names.1,
+            "Mpps",
+            (&figures[comparison.form], &figures[best]),
+            comparison.aim,
+        )
     };
     Ok(comparisons.iter().map(row).collect())
 }

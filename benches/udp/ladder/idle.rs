@@ -127,12 +127,12 @@ fn full_mpps(folder: &Path) -> Result<Full, String> {
             }
             runs_ns.extend(is_near.then_some(ns));
         }
-        if runs_ns.iter().all(|it| it.len() >= FULL_COUNT) {
+        if runs_ns.iter().all(|runs| runs.len() >= FULL_COUNT) {
             break;
         }
     }
     // Disturbances make a run slower, never faster.
-    let near = runs_ns.iter().all(|it| it.len() >= QUARTER_COUNT).then(|| {
+    let near = runs_ns.iter().all(|runs| runs.len() >= QUARTER_COUNT).then(|| {
         runs_ns.map(|runs_ns| {
             let quarter = |index| index * QUARTER_COUNT / runs_ns.len();
             let rounds: Vec<_> =

@@ -28,7 +28,8 @@ struct Climbed<'r> {
 impl Climbed<'_> {
     fn name(&self) -> String {
         let name = self.rung.name;
-        self.distance.map_or(name.to_owned(), |it| format!("{name}, {} cores", it.name()))
+        self.distance
+            .map_or(name.to_owned(), |distance| format!("{name}, {} cores", distance.name()))
     }
 
     /// A figure of all rounds.
@@ -38,9 +39,9 @@ impl Climbed<'_> {
 
     /// The median round.
     fn middle(&self) -> Option<&Measured> {
-        let rates: Vec<_> = self.rounds.iter().map(|it| it.received_pps).collect();
+        let rates: Vec<_> = self.rounds.iter().map(|measured| measured.received_pps).collect();
         let middle = if rates.is_empty() { 0.0 } else { median(rates) };
-        let distance = |it: &&Measured| (it.received_pps - middle).abs();
+        let distance = |measured: &&Measured| (measured.received_pps - middle).abs();
         self.rounds.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))
     }
 }
@@ -58,14 +59,14 @@ pub fn run(bed: &Bed) -> Result<(), String> {
             eprintln!("{}, round {} of {ROUND_COUNT}", rung.name, round + 1);
             let climbed = climb(bed, rung);
             let distance = climbed.as_ref().map_or(None, |(_, distance)| *distance);
-            let mut of_rung = all.iter_mut().filter(|it| std::ptr::eq(it.rung, rung));
+            let mut of_rung = all.iter_mut().filter(|climbed| std::ptr::eq(climbed.rung, rung));
             match climbed {
                 // If the distance of the cores changed, the round counts for neither.
                 Ok((measured, _)) => of_rung
-                    .find(|it| it.distance == distance)
+                    .find(|climbed| climbed.distance == distance)
                     .into_iter()
-                    .for_each(|it| it.rounds.push(measured.clone())),
-                Err(error) => of_rung.for_each(|it| it.failure = Some(error.clone())),
+                    .for_each(|climbed| climbed.rounds.push(measured.clone())),
+                Err(error) => of_rung.for_each(|climbed| climbed.failure = Some(error.clone())),
             }
         }
     }

@@ -27,8 +27,10 @@ pub fn publish(all: &[Climbed<'_>], more: Vec<Row>, unshown: Vec<String>) -> Res
     table.print();
     let rungs = rungs(all);
     println!("\n{rungs}");
-    let rate = |it: &Climbed<'_>| (it.name(), it.figure(|measured| measured.received_pps).value);
-    let rates: Vec<_> = all.iter().filter(|it| !it.rounds.is_empty()).map(rate).collect();
+    let rate = |climbed: &Climbed<'_>| {
+        (climbed.name(), climbed.figure(|measured| measured.received_pps).value)
+    };
+    let rates: Vec<_> = all.iter().filter(|climbed| !climbed.rounds.is_empty()).map(rate).collect();
     let picture = "![Datagrams a second on each rung](udp.svg)";
     let page = format!("{picture}\n\n{}\n{rungs}", markdown(&table));
     write("udp", "json", &table.json())?;
@@ -38,14 +40,16 @@ pub fn publish(all: &[Climbed<'_>], more: Vec<Row>, unshown: Vec<String>) -> Res
 
 /// The rung of these parts with the highest received rate.
 fn best<'a, 'r>(all: &'a [Climbed<'r>], parts: &[Part]) -> Option<&'a Climbed<'r>> {
-    let of_parts = all.iter().filter(|it| parts.contains(&it.rung.part) && !it.rounds.is_empty());
-    let rate = |it: &Climbed<'_>| it.figure(|measured| measured.received_pps).value;
+    let of_parts = all
+        .iter()
+        .filter(|climbed| parts.contains(&climbed.rung.part) && !climbed.rounds.is_empty());
+    let rate = |climbed: &Climbed<'_>| climbed.figure(|measured| measured.received_pps).value;
     of_parts.max_by(|a, b| rate(a).total_cmp(&rate(b)))
 }
 
 fn comparisons(all: &[Climbed<'_>]) -> Table {
     let mut table = Table::default();
-    let mpps = |it: &Climbed<'_>| it.figure(|measured| measured.received_pps / 1e6);
+    let mpps = |climbed: &Climbed<'_>| climbed.figure(|measured| measured.received_pps / 1e6);
     let mut compare = |ours: Option<&Climbed<'_>>, theirs: Option<&Climbed<'_>>, aim| {
         if let Some((ours, theirs)) = ours.zip(theirs) {
             let (name, peer) = (ours.name(), theirs.name());
@@ -56,8 +60,9 @@ fn comparisons(all: &[Climbed<'_>]) -> Table {
     compare(best(all, &[Part::Poll]), best(all, &[Part::KernelFedByPoll]), POLL_AIM);
     compare(best(all, &[Part::Memory]), best(all, &kernel), MEMORY_AIM);
     table.unshown.extend(UNSHOWN.map(str::to_owned));
-    let failed =
-        all.iter().filter_map(|it| it.failure.as_ref().map(|why| format!("{}: {why}", it.name())));
+    let failed = all.iter().filter_map(|climbed| {
+        climbed.failure.as_ref().map(|why| format!("{}: {why}", climbed.name()))
+    });
     table.unshown.extend(failed);
     table
 }

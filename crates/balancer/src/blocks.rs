@@ -74,7 +74,7 @@ mod tests {
     use hotloop::testing::Rng;
 
     fn blocks(prefixes: &[&str]) -> Blocks {
-        Blocks::new(prefixes.iter().map(|it| it.parse().unwrap()))
+        Blocks::new(prefixes.iter().map(|prefix| prefix.parse().unwrap()))
     }
 
     #[test]

@@ -46,7 +46,10 @@ impl CaptureOrder {
     /// If a worker is not below `worker_count`.
     #[must_use]
     pub fn new(workers: Vec<u8>, worker_count: usize) -> Self {
-        assert!(workers.iter().all(|it| usize::from(*it) < worker_count), "{worker_count} workers");
+        assert!(
+            workers.iter().all(|worker| usize::from(*worker) < worker_count),
+            "{worker_count} workers"
+        );
         let done = (0..worker_count).map(|_| Done::default()).collect();
         Self { workers, done, is_given_up: AtomicBool::new(false) }
     }
@@ -84,7 +87,9 @@ impl InOrder {
     pub fn wait_for(&mut self, index: usize) {
         let number = self.done + index as u64;
         self.publish(number);
-        while let Some(worker) = self.order.workers.get(self.ahead).map(|it| usize::from(*it)) {
+        while let Some(worker) =
+            self.order.workers.get(self.ahead).map(|worker| usize::from(*worker))
+        {
             if worker == self.worker && self.ahead_by_worker[worker] == number {
                 break;
             }
@@ -93,14 +98,11 @@ impl InOrder {
         }
         let mut tries = 0;
         // Acquire: makes visible what others took from buckets.
-        while self
-            .order
-            .done
-            .iter()
-            .zip(&self.ahead_by_worker)
-            .enumerate()
-            .any(|(worker, it)| worker != self.worker && it.0.0.load(Ordering::Acquire) < *it.1)
-            && !self.order.is_given_up.load(Ordering::Relaxed)
+        while self.order.done.iter().zip(&self.ahead_by_worker).enumerate().any(
+            |(worker, (done, ahead))| {
+                worker != self.worker && done.0.load(Ordering::Acquire) < *ahead
+            },
+        ) && !self.order.is_given_up.load(Ordering::Relaxed)
         {
             wait_a_little(tries);
             tries += 1;
@@ -152,11 +154,14 @@ mod tests {
             for worker in 0..worker_count {
                 let (mut place, noted, waits) =
                     (InOrder::new(Arc::clone(&order), worker), &noted, &waits);
-                let own: Vec<_> =
-                    (0..workers.len()).filter(|it| usize::from(workers[*it]) == worker).collect();
+                let own: Vec<_> = (0..workers.len())
+                    .filter(|frame| usize::from(workers[*frame]) == worker)
+                    .collect();
                 scope.spawn(move || {
                     for burst in own.chunks(1 + worker * 7) {
-                        for (index, frame) in burst.iter().enumerate().filter(|it| waits(*it.1)) {
+                        for (index, frame) in
+                            burst.iter().enumerate().filter(|(_, frame)| waits(**frame))
+                        {
                             place.wait_for(index);
                             noted.lock().unwrap().push(*frame);
                         }
@@ -171,9 +176,9 @@ mod tests {
     #[test]
     fn whatever_waits_is_done_in_the_order_of_the_capture() {
         // Runs of frames of one worker, and a worker without any.
-        let workers: Vec<u8> = (0..3000_u32).map(|it| (it * it / 7 % 3) as u8).collect();
+        let workers: Vec<u8> = (0..3000_u32).map(|frame| (frame * frame / 7 % 3) as u8).collect();
         for waits in [|_| true, |frame| frame % 5 == 0, |frame| frame > 2000] {
-            let expected: Vec<_> = (0..workers.len()).filter(|it| waits(*it)).collect();
+            let expected: Vec<_> = (0..workers.len()).filter(|frame| waits(*frame)).collect();
             assert_eq!(noted(&workers, 4, waits), expected);
         }
     }

@@ -137,11 +137,15 @@ impl Connections {
         match key {
             FlowKey::V4(key) => {
                 let found = self.v4.table.get_silent(*key, Hint::default(), now.as_ns());
-                found.map(|(it, silent_ns)| (Position::V4(it), silent_ns)).map_err(Vacancy::V4)
+                found
+                    .map(|(handle, silent_ns)| (Position::V4(handle), silent_ns))
+                    .map_err(Vacancy::V4)
             }
             FlowKey::V6(key) => {
                 let found = self.v6.table.get_silent(*key, Hint::default(), now.as_ns());
-                found.map(|(it, silent_ns)| (Position::V6(it), silent_ns)).map_err(Vacancy::V6)
+                found
+                    .map(|(handle, silent_ns)| (Position::V6(handle), silent_ns))
+                    .map_err(Vacancy::V6)
             }
         }
     }
@@ -175,8 +179,8 @@ impl Connections {
     #[must_use]
     pub fn connection(&self, position: Position) -> Option<Connection> {
         match position {
-            Position::V4(handle) => self.v4.table.value(handle).map(|it| it.0),
-            Position::V6(handle) => self.v6.table.value(handle).map(|it| it.0),
+            Position::V4(handle) => self.v4.table.value(handle).map(|value| value.0),
+            Position::V6(handle) => self.v6.table.value(handle).map(|value| value.0),
         }
     }
 
@@ -233,16 +237,16 @@ impl Connections {
     ) -> Option<Walk> {
         match walk {
             Walk::V4(cursor) if !self.v4.table.is_empty() => {
-                let next = self.v4.table.scan(cursor, budget, |key, (it, kept)| {
-                    visit(FlowKey::V4(*key), *it, Some(kept.flow_hash()));
+                let next = self.v4.table.scan(cursor, budget, |key, (connection, kept)| {
+                    visit(FlowKey::V4(*key), *connection, Some(kept.flow_hash()));
                 });
                 Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
             }
             Walk::V4(_) => Some(Walk::V6(Cursor::default())),
             Walk::V6(_) if self.v6.table.is_empty() => None,
             Walk::V6(cursor) => {
-                let next = self.v6.table.scan(cursor, budget, |key, (it, ())| {
-                    visit(FlowKey::V6(*key), *it, None);
+                let next = self.v6.table.scan(cursor, budget, |key, (connection, ())| {
+                    visit(FlowKey::V6(*key), *connection, None);
                 });
                 next.map(Walk::V6)
             }
@@ -251,8 +255,8 @@ impl Connections {
 
     /// All connections, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (FlowKey, Connection)> {
-        let v4 = self.v4.table.iter().map(|(key, it)| (FlowKey::V4(*key), it.0));
-        v4.chain(self.v6.table.iter().map(|(key, it)| (FlowKey::V6(*key), it.0)))
+        let v4 = self.v4.table.iter().map(|(key, value)| (FlowKey::V4(*key), value.0));
+        v4.chain(self.v6.table.iter().map(|(key, value)| (FlowKey::V6(*key), value.0)))
     }
 }
 
@@ -359,8 +363,8 @@ impl<K: Copy + Into<FlowKey>, H, F: FnMut(TargetId)> Eviction<K, (Connection, H)
     for Leaving<'_, F>
 {
     #[inline(always)]
-    fn rank(&mut self, (it, _): &(Connection, H), _: Class, silent_ns: u64) -> Option<u8> {
-        let rank = it.rank(silent_ns, self.now, self.opening_ns);
+    fn rank(&mut self, (connection, _): &(Connection, H), _: Class, silent_ns: u64) -> Option<u8> {
+        let rank = connection.rank(silent_ns, self.now, self.opening_ns);
         if rank.is_none() {
             self.protected_count += 1;
         }

@@ -201,12 +201,12 @@ impl Summary<'_> {
     #[must_use]
     pub fn sums_json(&self) -> Value {
         json!({
-            "admitted": self.sum(|it| &it.admitted),
-            "stateless": self.sum(|it| &it.stateless),
-            "to_clients": self.sum(|it| &it.to_clients),
-            "replies_known": self.sum(|it| &it.replies_known),
-            "answered": self.sum(|it| &it.answered),
-            "connections": self.workers.iter().map(|it| it.connections.count()).collect::<Vec<_>>(),
+            "admitted": self.sum(|counts| &counts.admitted),
+            "stateless": self.sum(|counts| &counts.stateless),
+            "to_clients": self.sum(|counts| &counts.to_clients),
+            "replies_known": self.sum(|counts| &counts.replies_known),
+            "answered": self.sum(|counts| &counts.answered),
+            "connections": self.workers.iter().map(|counts| counts.connections.count()).collect::<Vec<_>>(),
         })
     }
 
@@ -270,9 +270,10 @@ impl fmt::Display for Summary<'_> {
         for sent in self.backends() {
             writeln!(f, "{sent}")?;
         }
-        writeln!(f, "to clients: {} packets", self.sum(|it| &it.to_clients))?;
-        writeln!(f, "answered by ICMP: {} packets", self.sum(|it| &it.answered))?;
-        let (admitted, stateless) = (self.sum(|it| &it.admitted), self.sum(|it| &it.stateless));
+        writeln!(f, "to clients: {} packets", self.sum(|counts| &counts.to_clients))?;
+        writeln!(f, "answered by ICMP: {} packets", self.sum(|counts| &counts.answered))?;
+        let (admitted, stateless) =
+            (self.sum(|counts| &counts.admitted), self.sum(|counts| &counts.stateless));
         writeln!(f, "connections: {admitted} new, {stateless} of them not remembered")?;
         for (index, worker) in self.workers.iter().enumerate() {
             writeln!(f, "  worker {index} remembers {}", worker.connections.count())?;

@@ -135,17 +135,17 @@ mod tests {
         ];
         let mut rng = Rng::seeded(7);
         for hash in kinds {
-            let aimed = (0..200_000).map(|it| (client(it), flow(it)));
-            let aimed: Vec<_> = aimed.filter(|it| hash(&public, *it) >> 26 == 5).collect();
+            let aimed = (0..200_000).map(|index| (client(index), flow(index)));
+            let aimed: Vec<_> = aimed.filter(|pair| hash(&public, *pair) >> 26 == 5).collect();
             assert!(aimed.len() > 2_000, "{}", aimed.len());
             for bit in 0..128 {
                 let key = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
                 let keyed = [key, key ^ 1 << bit].map(|key| Hashes::new(Some(HashKey(key))));
-                let hit = |it: &&(IpAddr, FlowKey)| hash(&keyed[0], **it) >> 26 == 5;
+                let hit = |pair: &&(IpAddr, FlowKey)| hash(&keyed[0], **pair) >> 26 == 5;
                 let share = aimed.iter().filter(hit).count() as f64 / aimed.len() as f64;
                 assert!((0.004..0.03).contains(&share), "{share}");
-                let same = |it: &&(IpAddr, FlowKey)| {
-                    hash(&keyed[0], **it) >> 26 == hash(&keyed[1], **it) >> 26
+                let same = |pair: &&(IpAddr, FlowKey)| {
+                    hash(&keyed[0], **pair) >> 26 == hash(&keyed[1], **pair) >> 26
                 };
                 let share = aimed.iter().filter(same).count() as f64 / aimed.len() as f64;
                 assert!((0.004..0.03).contains(&share), "bit {bit}: {share}");

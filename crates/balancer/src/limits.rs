@@ -147,7 +147,7 @@ impl SourceLimit {
     #[must_use]
     pub fn admits(&self, source: IpAddr, now: Instant) -> bool {
         let buckets = self.sketch.of(self.key(source));
-        let full = buckets.iter().map(|it| it.load(Ordering::Relaxed)).min().unwrap_or(0);
+        let full = buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).min().unwrap_or(0);
         let Some(next) = self.rate.next(full, now) else { return false };
         for bucket in buckets {
             bucket.fetch_max(next, Ordering::Relaxed);
@@ -257,7 +257,7 @@ mod tests {
         let passed: usize = thread::scope(|scope| {
             let worker = || (0..10_000).filter(|_| of.admits(at_ms(0))).count();
             let workers: Vec<_> = (0..4).map(|_| scope.spawn(worker)).collect();
-            workers.into_iter().map(|it| it.join().unwrap()).sum()
+            workers.into_iter().map(|worker| worker.join().unwrap()).sum()
         });
         assert_eq!(passed, 5000);
     }

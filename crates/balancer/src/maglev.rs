@@ -37,7 +37,8 @@ const SLOTS_PER_BACKEND: u32 = 100;
 /// If that exceeds 32 bits.
 #[must_use]
 pub fn slots_for(backend_count: usize) -> u32 {
-    let slots = u32::try_from(backend_count).ok().and_then(|it| it.checked_mul(SLOTS_PER_BACKEND));
+    let slots =
+        u32::try_from(backend_count).ok().and_then(|count| count.checked_mul(SLOTS_PER_BACKEND));
     prime_from(slots.expect("so many backends"))
 }
 

@@ -157,7 +157,8 @@ impl std::str::FromStr for Prefix {
         let (address, len) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
         let address: IpAddr = address.parse().map_err(|_| syntax())?;
         let Some(len) = len else { return Self::host(address).plain(text) };
-        let digits = !len.is_empty() && len.len() <= 3 && len.bytes().all(|it| it.is_ascii_digit());
+        let digits =
+            !len.is_empty() && len.len() <= 3 && len.bytes().all(|byte| byte.is_ascii_digit());
         let len: u16 = digits.then(|| len.parse().ok()).flatten().ok_or_else(syntax)?;
         let width = width(address);
         let len = u8::try_from(len).ok().filter(|len| *len <= width);

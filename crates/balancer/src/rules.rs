@@ -205,7 +205,7 @@ impl PortTables {
             network: services[of_vip[0]].address.network(),
             tcp: self.add(&ranges(Protocol::Tcp)),
             udp: self.add(&ranges(Protocol::Udp)),
-            others: rules.iter().find(takes_others).map_or(ServiceIndex::NONE, |it| it.service),
+            others: rules.iter().find(takes_others).map_or(ServiceIndex::NONE, |rule| rule.service),
             first: rules[0].service,
         }
     }

@@ -174,7 +174,7 @@ mod tests {
         };
         for count in [50, 64, 60, 64, 64, 55].into_iter().cycle().take(100) {
             now_ns += 200_000;
-            let sleep = turn(&mut pace, now_ns, count).map(|it| it.as_micros());
+            let sleep = turn(&mut pace, now_ns, count).map(|sleep| sleep.as_micros());
             assert!(now_ns < 2_000_000 || sleep.is_some_and(|us| us > 150), "{sleep:?}");
         }
         // A burst that comes at once was not foreseen.

@@ -125,7 +125,7 @@ fn a_panic_in_an_exit_is_its_own_and_strands_no_packet() {
         crate::common::assert_adds_up(&report);
         let names = (0..deployment.cores_in(0)).map(|index| core_name(deployment, (0, index)));
         let findings: Vec<_> =
-            names.map(|it| format!("answers sink on {it} panicked: boom")).collect();
+            names.map(|name| format!("answers sink on {name} panicked: boom")).collect();
         assert!(report.findings.iter().all(|finding| findings.contains(finding)), "{report}");
         assert!(!report.findings.is_empty() && report.dropped["panicked"] > 0, "{report}");
     }

@@ -64,7 +64,11 @@ fn threads_have_names_of_their_own_that_the_kernel_keeps_whole() {
         for (role, count) in roles {
             for index in 0..count {
                 let name = format!("{role}-{index}");
-                assert_eq!(found.iter().filter(|it| **it == name).count(), 1, "{name}: {found:?}");
+                assert_eq!(
+                    found.iter().filter(|found| **found == name).count(),
+                    1,
+                    "{name}: {found:?}"
+                );
             }
         }
     }

@@ -132,7 +132,8 @@ mod tests {
     /// The verdict, by the names of each node's findings. The first node is this one.
     fn counts(quorum: Option<u32>, nodes: &[&[&str]]) -> Vec<String> {
         let probed = probed();
-        let ways = probed.iter().flat_map(|(address, it)| it.ways().map(|way| (*address, way)));
+        let ways =
+            probed.iter().flat_map(|(address, health)| health.ways().map(|way| (*address, way)));
         let is_own = |(address, health): &(IpAddr, Health)| {
             nodes[0].contains(&name(*address, health).as_str())
         };
@@ -141,7 +142,8 @@ mod tests {
         let others: Vec<HashSet<String>> = nodes[1..].iter().map(finding).collect();
         let probed = probed.iter().map(|(address, health)| (*address, health));
         let down = verdict(&own, &others.iter().collect::<Vec<_>>(), quorum, probed);
-        let mut names: Vec<_> = down.iter().map(|(address, it)| name(*address, it)).collect();
+        let mut names: Vec<_> =
+            down.iter().map(|(address, health)| name(*address, health)).collect();
         names.sort();
         names
     }

@@ -49,7 +49,9 @@ impl Learn {
         for link in self.links.iter().filter(|link| Some(link.port) == ingress) {
             let lesson = self.neighbours.learn_from(link, packet.data(), now);
             let counts = LESSONS.iter().zip(&self.counts);
-            counts.filter(|((it, _), _)| *it == lesson).for_each(|(_, count)| count.add(1));
+            counts
+                .filter(|((counted, _), _)| *counted == lesson)
+                .for_each(|(_, count)| count.add(1));
         }
     }
 }

@@ -115,7 +115,8 @@ fn a_neighbour_is_asked_again_while_it_is_used_and_forgotten_after_a_minute() {
     // Only this neighbour is asked, and its answer keeps it valid for another half a minute.
     let mut reply = out.packets().iter().find(|p| is_request(p, host(7))).unwrap().clone();
     assert_eq!(reply.data()[..6], mac(7).bytes());
-    let state = |now| neighbours.get(LINK.id(), host(7).into(), now).map(|it| it.state);
+    let state =
+        |now| neighbours.get(LINK.id(), host(7).into(), now).map(|neighbour| neighbour.state);
     assert_eq!(state(second(30)), Some(NeighbourState::Probing));
     assert!(arp::reply(&mut reply, mac(7)));
     let lesson = neighbours.learn_from(&LINK.into(), reply.data(), second(31));
@@ -161,7 +162,7 @@ fn what_the_system_says_holds_until_it_says_something_else() {
     assert_eq!(known(), Some(mac(7)));
     neighbours.set(address, mac(8));
     assert_eq!(known(), Some(mac(8)));
-    let state = neighbours.get(LinkId::SYSTEM, address, second(1)).map(|it| it.state);
+    let state = neighbours.get(LinkId::SYSTEM, address, second(1)).map(|neighbour| neighbour.state);
     assert_eq!(state, Some(NeighbourState::System));
     neighbours.forget(address);
     assert_eq!(known(), None);
@@ -266,7 +267,7 @@ fn the_station_that_claimed_a_neighbour_is_kept_with_the_number_of_claims() {
     for number in 100..120 {
         neighbours.learn(LINK.id(), host(number).into(), mac(number), second(100));
     }
-    assert!(neighbours.known(second(100)).iter().all(|it| it.claimed_by.is_none()));
+    assert!(neighbours.known(second(100)).iter().all(|neighbour| neighbour.claimed_by.is_none()));
 }
 
 #[test]

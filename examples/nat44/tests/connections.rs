@@ -141,8 +141,9 @@ fn ports_that_are_used_up_are_had_again_after_their_time() {
     let mut lab = Lab::on(&Core::new(5, 127));
     let packets =
         |count: u16| (0..count).map(|n| udp().from(HOST).to(format!("192.0.2.1:{}", 1000 + n)));
-    let frames =
-        |count| packets(count).map(|it| it.macs(crate::lab::HOST_MAC, crate::lab::LAN_MAC).build());
+    let frames = |count| {
+        packets(count).map(|packet| packet.macs(crate::lab::HOST_MAC, crate::lab::LAN_MAC).build())
+    };
     let out = lab.feed(Side::Lan, frames(600));
     let port_count = (1024..=65_535).filter(|port| port % 127 == 5).count();
     assert_eq!(out.packets().len(), port_count);

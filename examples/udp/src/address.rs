@@ -41,7 +41,9 @@ mod tests {
 
     #[test]
     fn a_port_may_be_left_out() {
-        let read = |text: &str| text.parse::<Address>().map(|it| (it.ip.to_string(), it.port));
+        let read = |text: &str| {
+            text.parse::<Address>().map(|address| (address.ip.to_string(), address.port))
+        };
         for (text, ip, port) in [
             ("192.0.2.1", "192.0.2.1", None),
             ("192.0.2.1:53", "192.0.2.1", Some(53)),

@@ -85,10 +85,10 @@ impl Findings {
     #[must_use]
     pub fn found(&self) -> Found {
         let inspections = self.inspections.lock().unwrap_or_else(PoisonError::into_inner);
-        let verifiers = inspections.iter().filter_map(|it| it.verifier.as_ref());
+        let verifiers = inspections.iter().filter_map(|inspection| inspection.verifier.as_ref());
         let verified = self.questions.verified_flows.map(|_| Verifier::sum(verifiers));
         let latency = self.questions.latency.then(|| {
-            let all = inspections.iter().filter_map(|it| it.latency.as_ref());
+            let all = inspections.iter().filter_map(|inspection| inspection.latency.as_ref());
             all.fold(empty(), |sum, one| sum + one)
         });
         Found { verified, latency }

@@ -24,7 +24,7 @@ pub fn of(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<Arc<Local>> {
 
 /// The devices of these interfaces, and the sockets.
 pub fn and_sockets(interfaces: &[Arc<Local>], sockets: Arc<dyn Device>) -> Vec<Arc<dyn Device>> {
-    let interfaces = interfaces.iter().map(|it| Arc::clone(it) as Arc<dyn Device>);
+    let interfaces = interfaces.iter().map(|interface| Arc::clone(interface) as Arc<dyn Device>);
     interfaces.chain([sockets]).collect()
 }
 
@@ -33,8 +33,8 @@ fn state(address: IpAddr) -> Option<LinkState> {
     let mut all = getifaddrs().ok()?;
     let found = all.find(|one| {
         let Some(of_interface) = &one.address else { return false };
-        let v4 = of_interface.as_sockaddr_in().map(|it| IpAddr::V4(it.ip()));
-        let v6 = of_interface.as_sockaddr_in6().map(|it| IpAddr::V6(it.ip()));
+        let v4 = of_interface.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+        let v6 = of_interface.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip()));
         v4.or(v6) == Some(address)
     });
     Some(match found {

@@ -33,8 +33,8 @@ pub fn run(
     }
     let mut metrics = common.run.metrics.bind()?;
     let mut counted = Ok(Duration::ZERO);
-    let result = hotloop_ops::run_watched(plan, CONTROL, common.run.watching(), |it| {
-        counted = control(it, &output, metrics.as_mut());
+    let result = hotloop_ops::run_watched(plan, CONTROL, common.run.watching(), |running| {
+        counted = control(running, &output, metrics.as_mut());
     });
     let report = match &result {
         Ok(report) => Some(report),

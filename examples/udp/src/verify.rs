@@ -83,17 +83,18 @@ impl Verifier {
     #[must_use]
     pub fn sum<'a>(verifiers: impl IntoIterator<Item = &'a Self>) -> Verified {
         let verifiers: Vec<_> = verifiers.into_iter().collect();
-        let flow_count = verifiers.iter().map(|it| it.flows.len()).max().unwrap_or(0);
+        let flow_count = verifiers.iter().map(|verifier| verifier.flows.len()).max().unwrap_or(0);
         let of_flow = |index: usize| {
-            let flows: Vec<_> = verifiers.iter().filter_map(|it| it.flows.get(index)).collect();
+            let flows: Vec<_> =
+                verifiers.iter().filter_map(|verifier| verifier.flows.get(index)).collect();
             let mut sum: Verified = flows.iter().map(|flow| flow.verified()).sum();
             let expected = flows.iter().map(|flow| flow.next).max().unwrap_or(0);
             sum.lost = expected.saturating_sub(sum.received - sum.duplicated);
             sum
         };
         let mut all: Verified = (0..flow_count).map(of_flow).sum();
-        all.unstamped = verifiers.iter().map(|it| it.unstamped).sum();
-        all.unknown_flow = verifiers.iter().map(|it| it.unknown_flow).sum();
+        all.unstamped = verifiers.iter().map(|verifier| verifier.unstamped).sum();
+        all.unknown_flow = verifiers.iter().map(|verifier| verifier.unknown_flow).sum();
         all
     }
 }

@@ -32,7 +32,7 @@ fn outage(program: Program) -> (serde_json::Value, String) {
     let is = |state: &str| {
         let status = program.ask("status").unwrap();
         let devices = status["devices"].as_array().unwrap().iter();
-        devices.clone().any(|it| it["name"] == "192.0.2.1" && it["link"] == state)
+        devices.clone().any(|device| device["name"] == "192.0.2.1" && device["link"] == state)
     };
     assert!(is("up"), "{:?}", program.ask("status"));
     for (word, state) in [("down", "down"), ("up", "up")] {
@@ -79,7 +79,7 @@ fn a_source_keeps_its_counts_when_its_interface_goes() {
     let (report, errors) = outage(program);
     let count = |what: &str| report[what].as_u64().unwrap();
     let dropped: u64 =
-        report["dropped"].as_object().unwrap().values().filter_map(|it| it.as_u64()).sum();
+        report["dropped"].as_object().unwrap().values().filter_map(|count| count.as_u64()).sum();
     assert_eq!(count("created"), count("sent") + dropped, "{report}");
     assert!(count("sent") > 100, "{report}");
     assert!(errors.contains("sends nothing"), "{errors}");

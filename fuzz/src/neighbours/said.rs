@@ -60,8 +60,10 @@ pub fn said(link: Link, frame: &[u8]) -> Heard {
 /// Whether an address is neither unspecified, nor a group's, nor for use within a host.
 fn is_one_station(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(it) => (1..224).contains(&it.octets()[0]) && it.octets()[0] != 127,
-        IpAddr::V6(it) => it.octets()[0] != 0xff && it.to_bits() > 1,
+        IpAddr::V4(address) => {
+            (1..224).contains(&address.octets()[0]) && address.octets()[0] != 127
+        }
+        IpAddr::V6(address) => address.octets()[0] != 0xff && address.to_bits() > 1,
     }
 }
 

@@ -76,7 +76,8 @@ pub fn run(workspace: &Workspace, deployment: &Deployment) -> Result<Vec<Vec<u8>
     print_backends(&packets)?;
     println!("\n  dropped, by reason");
     for (reason, count) in report.dropped.iter().filter(|(_, count)| **count > 0) {
-        let meaning = REASONS.iter().find(|(name, _)| name == reason).map_or("", |(_, it)| it);
+        let meaning =
+            REASONS.iter().find(|(name, _)| name == reason).map_or("", |(_, meaning)| meaning);
         println!("  {count:>8}  {reason:<11} {meaning}");
     }
     println!(

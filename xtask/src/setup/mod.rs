@@ -95,7 +95,8 @@ fn list(missing: &[(&Part, String)]) -> String {
 
 impl Manager {
     fn of_this_system() -> Result<&'static Self, Failure> {
-        let found = MANAGERS.iter().find(|it| process::find_program(it.program).is_some());
+        let found =
+            MANAGERS.iter().find(|manager| process::find_program(manager.program).is_some());
         let why = "there is no apt-get, dnf, pacman or zypper. Install these parts by hand";
         found.ok_or_else(|| Failure::refused(why))
     }
@@ -169,7 +170,8 @@ mod tests {
 
     #[test]
     fn one_command_names_each_package_once() {
-        let missing: Vec<_> = parts::PARTS.iter().take(4).map(|it| (it, String::new())).collect();
+        let missing: Vec<_> =
+            parts::PARTS.iter().take(4).map(|part| (part, String::new())).collect();
         let line = MANAGERS[2].install_line(&missing);
         assert_eq!(line, "pacman -S --needed --noconfirm pkgconf gcc glibc dpdk");
     }

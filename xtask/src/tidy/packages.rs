@@ -54,8 +54,10 @@ fn graph(packages: &[Package], architecture: &str) -> Vec<Violation> {
             violations.push(Violation::new(&package.name, what));
             continue;
         };
-        let normal =
-            package.dependencies.iter().filter(|it| it.kind.is_none() && it.path.is_some());
+        let normal = package
+            .dependencies
+            .iter()
+            .filter(|dependency| dependency.kind.is_none() && dependency.path.is_some());
         for dependency in normal {
             if rows.get(&*short(&dependency.name)).is_none_or(|lower| lower >= row) {
                 let name = &dependency.name;

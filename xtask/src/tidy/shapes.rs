@@ -138,7 +138,7 @@ fn paragraphs(text: &str) -> Vec<Paragraph> {
             paragraph.push(item.unwrap_or(body), line_index);
         }
     }
-    all.into_iter().filter(|it| !it.text.is_empty()).map(Paragraph::finish).collect()
+    all.into_iter().filter(|paragraph| !paragraph.text.is_empty()).map(Paragraph::finish).collect()
 }
 
 /// Whether a sentence begins here that is no question.

@@ -85,7 +85,7 @@ pub fn check_pages(files: &[File]) -> Vec<Violation> {
         let root = sources.join("lib.rs");
         let page = files.iter().find(|file| file.path == root);
         let section = page.map_or("", |page| section(&page.text));
-        for file in files.iter().filter(|it| it.is_rust() && it.path.starts_with(&sources)) {
+        for file in files.iter().filter(|file| file.is_rust() && file.path.starts_with(&sources)) {
             let code = source::code_only(&file.text);
             let has_claim =
                 source::word_positions(&code, "unsafe").any(|at| needs_reason(&code[at..]));

@@ -39,7 +39,8 @@ fn is_frame_blocked(services: &ServiceTable, frame: &[u8], layout: Layout) -> bo
         return is_blocked(services, key.source().into(), key.destination().into());
     }
     layout.is_ip()
-        && OwnHeader::of(frame).is_some_and(|it| is_blocked(services, it.source, it.destination))
+        && OwnHeader::of(frame)
+            .is_some_and(|header| is_blocked(services, header.source, header.destination))
 }
 
 /// Whether a packet with these addresses is to a service from a blocked prefix. Packets to the

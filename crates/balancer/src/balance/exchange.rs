@@ -195,7 +195,7 @@ pub(super) struct Exchanges {
 
 impl Exchanges {
     pub(super) fn new(sharing: Option<Sharing>) -> Self {
-        Self { mailbox: sharing.map(|it| it.mailbox), current: None }
+        Self { mailbox: sharing.map(|sharing| sharing.mailbox), current: None }
     }
 
     /// Whether this worker shares exceptions.
@@ -281,10 +281,12 @@ impl<P> Worker<P> {
             let is_exception = found.is_some_and(|(connection, _)| connection.is_own_exception());
             // Other nodes don't know the connection that began here in the place of a peer's. Its
             // claim replaces the peer's there, too, and only then can an end follow.
-            let is_another = |it: &Connection| it.has_seen_syn() && it.moves() != 0;
-            let claimed = found.filter(|(it, _)| is_exception || is_another(it));
-            let claim =
-                claimed.and_then(|(it, silent_ns)| claim(services, &key, (&it, silent_ns), now));
+            let is_another =
+                |connection: &Connection| connection.has_seen_syn() && connection.moves() != 0;
+            let claimed = found.filter(|(connection, _)| is_exception || is_another(connection));
+            let claim = claimed.and_then(|(connection, silent_ns)| {
+                claim(services, &key, (&connection, silent_ns), now)
+            });
             changes.found.extend(claim.map(Change::Claim));
             if !is_exception || claim.is_none() {
                 changes.found.push(Change::End(key));
@@ -316,7 +318,9 @@ impl<P> Worker<P> {
                 records.extend(claim(services, &key, (&connection, silent_ns), now));
             }
         });
-        let is_full = [found, entered].iter().any(|it| it.capacity() - it.len() < SLOTS_A_TURN);
+        let is_full = [found, entered]
+            .iter()
+            .any(|records| records.capacity() - records.len() < SLOTS_A_TURN);
         walk.is_none() || is_full || now.ns_since(begin) >= PAGE_NS_MAX
     }
 }

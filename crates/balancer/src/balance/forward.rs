@@ -73,7 +73,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         let Worker { connections, ports, .. } = &mut self.state;
         let seen_at = connections.seen_at(cx.now());
         let any_v6 = if self.classifies && !has_blocked {
-            let classify = |it: &mut Classified<P>| ports.classify(&mut it.packet);
+            let classify = |classified: &mut Classified<P>| ports.classify(&mut classified.packet);
             // This core has received them, so they are not cold: `Burst::iter_mut` would take 20 instructions more a packet.
             connections.hint_burst(input.as_mut_slice().iter_mut(), classify)
         } else {
@@ -83,7 +83,9 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
             if has_blocked {
                 self.drop_blocked(cx, input);
             }
-            let key = |it: &mut Classified<P>| it.tag().fast_key_v4(it.packet.data());
+            let key = |classified: &mut Classified<P>| {
+                classified.tag().fast_key_v4(classified.packet.data())
+            };
             self.state.connections.hint_burst(input.iter_mut(), key)
         };
         if any_v6 {

@@ -70,13 +70,13 @@ impl<P> Fragments<P> {
         let is_full = self.waiting.len() >= WAITING_MAX;
         let oldest = if is_full { self.waiting.pop_front() } else { None };
         self.waiting.push_back(Waiting { datagram, since: now, hash, packet });
-        oldest.map(|it| it.packet)
+        oldest.map(|waiting| waiting.packet)
     }
 
     /// Removes and returns the next fragment that waits for this datagram's first, with its hash.
     pub fn released(&mut self, datagram: Datagram) -> Option<(P, u32)> {
-        let index = self.waiting.iter().position(|it| it.datagram == datagram)?;
-        self.waiting.remove(index).map(|it| (it.packet, it.hash))
+        let index = self.waiting.iter().position(|waiting| waiting.datagram == datagram)?;
+        self.waiting.remove(index).map(|waiting| (waiting.packet, waiting.hash))
     }
 
     /// Removes and returns the next fragment that has waited too long; without a time, at the end
@@ -86,7 +86,7 @@ impl<P> Fragments<P> {
         if now.is_some_and(|now| now.ns_since(oldest.since) < WAIT_NS) {
             return None;
         }
-        self.waiting.pop_front().map(|it| it.packet)
+        self.waiting.pop_front().map(|waiting| waiting.packet)
     }
 
     /// Number of waiting fragments.

@@ -46,8 +46,8 @@ impl<P> Worker<P> {
         };
         let existing = self.existing(services, (&here, silent_ns), record, now);
         // A connection without a backend is about to get another one.
-        let verdict = existing.map_or(Verdict::Replace, |it| merge(&it, record));
-        let is_established = existing.is_some_and(|it| it.is_established_by(record));
+        let verdict = existing.map_or(Verdict::Replace, |existing| merge(&existing, record));
+        let is_established = existing.is_some_and(|existing| existing.is_established_by(record));
         match verdict {
             Verdict::Known if !is_established => Imported::Taken,
             Verdict::Stale => Imported::Stale,
@@ -85,7 +85,7 @@ impl<P> Worker<P> {
         now: Instant,
     ) -> Imported {
         let found = self.connections.peek_silent(key, now);
-        if !found.is_some_and(|(_, it, _)| it.is_remote()) {
+        if !found.is_some_and(|(_, connection, _)| connection.is_remote()) {
             return Imported::Stale;
         }
         if let Some(ended) = self.connections.remove(key) {

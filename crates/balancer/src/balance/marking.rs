@@ -196,32 +196,32 @@ impl<P> Worker<P> {
         let idle_ns = &services.settings.idle_ns;
         let (mut connection_count, has_found) = (0, &mut pass.has_found);
         let mut refresh = |key: &FlowKey,
-                           (it, silent_ns): (&mut Connection, u64),
+                           (connection, silent_ns): (&mut Connection, u64),
                            journal: &mut Journal,
                            is_news| {
             connection_count += 1;
-            *has_found |= it.is_own_exception();
-            let idle_ns = idle_ns[it.state() as usize];
+            *has_found |= connection.is_own_exception();
+            let idle_ns = idle_ns[connection.state() as usize];
             let seen = now.earlier_by(silent_ns);
-            let is_due = || it.is_own_exception() && it.is_due(idle_ns, seen, now);
+            let is_due = || connection.is_own_exception() && connection.is_due(idle_ns, seen, now);
             if journal.is_kept() && (is_news || is_due()) && journal.note(*key) {
-                it.set_journalled(idle_ns, seen);
+                connection.set_journalled(idle_ns, seen);
             }
         };
         let places = (pass.walk, SLOTS_A_STEP);
         let next = match pass.purpose {
-            Purpose::Refresh => connections.walk(places, now, |key, it, journal| {
-                refresh(key, it, journal, false);
+            Purpose::Refresh => connections.walk(places, now, |key, connection, journal| {
+                refresh(key, connection, journal, false);
             }),
             Purpose::Mark { .. } => {
                 let pairs = pairs(services, seed, connections, pass.walk);
                 let mut pairs = pairs.iter();
-                connections.walk(places, now, |key, (it, silent_ns), journal| {
-                    let was_own_exception = it.is_own_exception();
+                connections.walk(places, now, |key, (connection, silent_ns), journal| {
+                    let was_own_exception = connection.is_own_exception();
                     let pair = pairs.next().copied().unwrap_or_default();
-                    it.set_exception(is_exception(services, &pair, key, it.target));
-                    let is_news = was_own_exception != it.is_own_exception();
-                    refresh(key, (it, silent_ns), journal, is_news);
+                    connection.set_exception(is_exception(services, &pair, key, connection.target));
+                    let is_news = was_own_exception != connection.is_own_exception();
+                    refresh(key, (connection, silent_ns), journal, is_news);
                 })
             }
         };

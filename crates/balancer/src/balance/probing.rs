@@ -106,7 +106,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
     pub(super) fn take_reply(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P) {
         let is_whole = packet.len_bytes() == packet.data().len();
         let probing = self.probing.as_mut().filter(|_| is_whole);
-        let is_taken = probing.is_some_and(|it| it.hand_over(packet.data()));
+        let is_taken = probing.is_some_and(|probing| probing.hand_over(packet.data()));
         let taken = if is_taken { BalanceDrop::ProbeReply } else { BalanceDrop::ProbeReplyLost };
         turn.reject(packet, taken);
     }

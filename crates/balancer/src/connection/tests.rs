@@ -33,7 +33,7 @@ const STATES: [State; 5] =
 
 /// Another node's connection, with this number of moves.
 fn remote(state: State, (age_ms, now_ms): (u32, u64), moves: u8) -> Connection {
-    let [client, vip] = ["198.51.100.7:4000", "203.0.113.10:80"].map(|it| it.parse().unwrap());
+    let [client, vip] = ["198.51.100.7:4000", "203.0.113.10:80"].map(|text| text.parse().unwrap());
     let (key, backend) = (FlowKey::new(client, vip, 6).unwrap(), [10, 0, 0, 1].into());
     let claim = Record { key, backend, state, age_ms, left_ms: 0, moves, wins_ties: false };
     Connection::remote(TARGET, &claim, at(now_ms))
@@ -234,7 +234,8 @@ fn a_connection_that_another_node_has_seen_later_is_that_ones() {
 #[test]
 fn the_first_packet_of_another_nodes_connection_is_a_move() {
     assert_eq!((tcp(ACK).moves(), tcp(SYN).moves()), (0, 0));
-    for (state, moves) in STATES.into_iter().flat_map(|state| (0..MOVES).map(move |it| (state, it)))
+    for (state, moves) in
+        STATES.into_iter().flat_map(|state| (0..MOVES).map(move |moves| (state, moves)))
     {
         let claimed = remote(state, (500, 60_000), moves);
         assert_eq!((claimed.state(), claimed.moves()), (state, moves));
@@ -247,8 +248,8 @@ fn the_first_packet_of_another_nodes_connection_is_a_move() {
             by_client.client(ACK);
             by_server.follow_server(ACK);
             by_syn.client(SYN);
-            for it in [by_client, by_server, by_syn, anew] {
-                assert_eq!(it.moves(), (moves + 1) % MOVES, "{state:?}");
+            for next in [by_client, by_server, by_syn, anew] {
+                assert_eq!(next.moves(), (moves + 1) % MOVES, "{state:?}");
             }
         }
         assert_eq!(by_server.state(), state);

@@ -145,9 +145,12 @@ impl Connections {
         seen: Instant,
     ) {
         let Some(before) = self.connection(position) else { return };
-        let said =
-            |it: &Connection| it.is_own_exception().then(|| (it.target, it.state(), it.moves()));
-        let is_news = said(&before) != said(after) || before.is_remote() && !after.is_remote();
+        let claim = |connection: &Connection| {
+            connection
+                .is_own_exception()
+                .then(|| (connection.target, connection.state(), connection.moves()))
+        };
+        let is_news = claim(&before) != claim(after) || before.is_remote() && !after.is_remote();
         if is_news && self.journal.note(*key) {
             after.set_journalled(self.idle_ns(after), seen);
         }
@@ -208,8 +211,8 @@ impl Connections {
     /// Removes and returns the connection of a key.
     pub fn remove(&mut self, key: &FlowKey) -> Option<Connection> {
         match key {
-            FlowKey::V4(key) => self.v4.table.remove(key).map(|(it, _)| it),
-            FlowKey::V6(key) => self.v6.table.remove(key).map(|(it, ())| it),
+            FlowKey::V4(key) => self.v4.table.remove(key).map(|(connection, _)| connection),
+            FlowKey::V6(key) => self.v6.table.remove(key).map(|(connection, ())| connection),
         }
     }
 
@@ -226,19 +229,27 @@ impl Connections {
         let Self { v4, v6, journal, .. } = self;
         match walk {
             Walk::V4(cursor) if !v4.table.is_empty() => {
-                let next =
-                    v4.table.scan_mut(now.as_ns(), cursor, budget, |key, (it, _), silent_ns| {
-                        visit(&FlowKey::V4(*key), (it, silent_ns), journal);
-                    });
+                let next = v4.table.scan_mut(
+                    now.as_ns(),
+                    cursor,
+                    budget,
+                    |key, (connection, _), silent_ns| {
+                        visit(&FlowKey::V4(*key), (connection, silent_ns), journal);
+                    },
+                );
                 Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
             }
             Walk::V4(_) => Some(Walk::V6(Cursor::default())),
             Walk::V6(_) if v6.table.is_empty() => None,
             Walk::V6(cursor) => {
-                let next =
-                    v6.table.scan_mut(now.as_ns(), cursor, budget, |key, (it, ()), silent_ns| {
-                        visit(&FlowKey::V6(*key), (it, silent_ns), journal);
-                    });
+                let next = v6.table.scan_mut(
+                    now.as_ns(),
+                    cursor,
+                    budget,
+                    |key, (connection, ()), silent_ns| {
+                        visit(&FlowKey::V6(*key), (connection, silent_ns), journal);
+                    },
+                );
                 next.map(Walk::V6)
             }
         }

@@ -59,7 +59,8 @@ mod tests {
         let event = Event::default();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                (1..=COUNT).for_each(|it| event.note(u128::from(it) << 64 | u128::from(!it)))
+                (1..=COUNT)
+                    .for_each(|number| event.note(u128::from(number) << 64 | u128::from(!number)))
             });
             let mut last = 0;
             while last < COUNT {

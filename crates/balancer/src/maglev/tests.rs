@@ -84,7 +84,8 @@ fn moved_percent(all: &[(IpAddr, u32)], before: &Maglev, index: usize) -> f64 {
     let mut rest = all.to_vec();
     rest.remove(index);
     let after = Maglev::new(&rest, SLOT_COUNT);
-    let kept = before.slots.iter().zip(&after.slots).filter(|(it, _)| usize::from(**it) != index);
+    let kept =
+        before.slots.iter().zip(&after.slots).filter(|(before, _)| usize::from(**before) != index);
     let (mut kept_count, mut moved_count) = (0_usize, 0_usize);
     for (before, after) in kept {
         let after = if usize::from(*after) < index { *after } else { after + 1 };

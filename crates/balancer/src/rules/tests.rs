@@ -110,8 +110,13 @@ fn takes(service: &ServiceSpec, protocol: u8, port: Option<u16>) -> bool {
 /// The most specific of the services that `fits` accepts, found by a linear search.
 fn naive(services: &[ServiceSpec], fits: impl Fn(&ServiceSpec) -> bool) -> Option<usize> {
     let fitting = services.iter().enumerate().filter(|(_, service)| fits(service));
-    let best = fitting.min_by_key(|(index, it)| {
-        (Reverse(it.address.len()), it.protocol == Protocol::Any, it.ports.count(), *index)
+    let best = fitting.min_by_key(|(index, service)| {
+        (
+            Reverse(service.address.len()),
+            service.protocol == Protocol::Any,
+            service.ports.count(),
+            *index,
+        )
     });
     best.map(|(index, _)| index)
 }
@@ -120,12 +125,15 @@ fn naive(services: &[ServiceSpec], fits: impl Fn(&ServiceSpec) -> bool) -> Optio
 fn assert_agree(services: &[ServiceSpec], rules: &Rules, address: IpAddr, ports: &[u16]) {
     let holds = |service: &ServiceSpec| service.address.contains(address);
     assert_eq!(rules.is_vip(address), services.iter().any(holds), "{address}");
-    let longest = services.iter().filter(|it| holds(it)).map(|it| it.address.len()).max();
-    let of_longest = |it: &ServiceSpec| holds(it) && Some(it.address.len()) == longest;
+    let longest =
+        services.iter().filter(|service| holds(service)).map(|service| service.address.len()).max();
+    let of_longest =
+        |service: &ServiceSpec| holds(service) && Some(service.address.len()) == longest;
     assert_eq!(rules.any_of(address), naive(services, of_longest), "{address}");
     for protocol in [1, TCP, UDP, 132] {
         for port in ports.iter().map(|port| Some(*port)).chain([None]) {
-            let expected = naive(services, |it| holds(it) && takes(it, protocol, port));
+            let expected =
+                naive(services, |service| holds(service) && takes(service, protocol, port));
             let found = rules.find(address, protocol, port);
             assert_eq!(found, expected, "{address} {protocol} {port:?}");
             if let (IpAddr::V4(address), TCP | UDP, Some(port)) = (address, protocol, port) {
@@ -249,7 +257,8 @@ fn ipv6_addresses_spread_by_either_half() {
             })
             .collect();
         let rules = Rules::new(&services);
-        let probe_count: usize = (0..20_000).map(|it| rules.v6[0].probe_count(network(it))).sum();
+        let probe_count: usize =
+            (0..20_000).map(|index| rules.v6[0].probe_count(network(index))).sum();
         assert!(probe_count < 40_000, "{probe_count} slots looked at, shifted by {shift}");
     }
 }

@@ -122,7 +122,7 @@ impl Builder {
         spec: &Spec<'_>,
         standing: &Standing,
     ) -> Result<ServiceTable, TooManyTargets> {
-        let ids: Vec<_> = spec.services.iter().map(|it| self.service_id(it)).collect();
+        let ids: Vec<_> = spec.services.iter().map(|service| self.service_id(service)).collect();
         let view = View::new(standing);
         let staying = staying(spec, &ids, &view);
         let newcomer_count = staying.iter().filter(|owner| !self.slots.has(owner)).count();
@@ -133,7 +133,7 @@ impl Builder {
         let mut services = Vec::with_capacity(spec.services.len());
         let mut arranged_services = Vec::with_capacity(spec.services.len());
         for (service, &id) in spec.services.iter().zip(&ids) {
-            let stays = |it: &&Backend| !view.is_removed(service, it.address);
+            let stays = |backend: &&Backend| !view.is_removed(service, backend.address);
             let members = service.backends.iter().filter(stays).map(|backend| {
                 let (address, (weight, is_up)) = (backend.address, view.of(service, backend));
                 Member { target: self.slots.take((id, address)), address, weight, is_up }
@@ -149,7 +149,7 @@ impl Builder {
                 persistence_ns: u64::from(service.persistence_s) * 1_000_000_000,
                 limit: limit.map(|limit| self.buckets.service(id, limit)),
                 choices: Arc::clone(&arranged.choices),
-                targets: members.iter().map(|it| it.target).collect(),
+                targets: members.iter().map(|member| member.target).collect(),
                 maglev: Arc::clone(&arranged.maglev),
                 configured_digest: digest::of_configured(service),
                 digest: 0,
@@ -195,8 +195,9 @@ impl Builder {
         let mut flushed_owners = HashSet::new();
         if !flushed.is_empty() {
             for (service, &id) in spec.services.iter().zip(ids) {
-                let backends = service.backends.iter().map(|it| it.address);
-                let backends = backends.filter(|it| flushed.contains(&(&*service.name, *it)));
+                let backends = service.backends.iter().map(|backend| backend.address);
+                let backends =
+                    backends.filter(|address| flushed.contains(&(&*service.name, *address)));
                 flushed_owners.extend(backends.map(|address| (id, address)));
             }
         }
@@ -240,7 +241,8 @@ impl Builder {
             digest: 0,
             targets_serial: super::next_serial(),
             rules: Rules::new(spec.services),
-            has_limits: source_limit.is_some() || services.iter().any(|it| it.limit.is_some()),
+            has_limits: source_limit.is_some()
+                || services.iter().any(|service| service.limit.is_some()),
             other: None,
             source_limit,
             blocked,
@@ -250,8 +252,8 @@ impl Builder {
             source_v4: balancer.source_v4.mask_and_network_v4(),
             source_v6: balancer.source_v6,
             own: sorted(balancer.decapsulate.clone()),
-            own_v4: balancer.decapsulate.iter().filter_map(|it| u32::of(*it)).collect(),
-            backends: sorted(members().map(|it| it.address).collect()),
+            own_v4: balancer.decapsulate.iter().filter_map(|address| u32::of(*address)).collect(),
+            backends: sorted(members().map(|member| member.address).collect()),
             peers: balancer.tunnel_peers.clone(),
             settings: settings(spec),
         };
@@ -266,8 +268,8 @@ impl Builder {
 fn staying(spec: &Spec<'_>, ids: &[u32], view: &View<'_>) -> HashSet<Owner> {
     let mut staying = HashSet::new();
     for (service, &id) in spec.services.iter().zip(ids) {
-        let addresses = service.backends.iter().map(|it| it.address);
-        let addresses = addresses.filter(|it| !view.is_removed(service, *it));
+        let addresses = service.backends.iter().map(|backend| backend.address);
+        let addresses = addresses.filter(|address| !view.is_removed(service, *address));
         staying.extend(addresses.map(|address| (id, address)));
     }
     staying
@@ -305,7 +307,7 @@ fn tunnel(balancer: &Balancer, backend: IpAddr) -> Tunnel {
 
 fn settings(spec: &Spec<'_>) -> Settings {
     let balancer = &spec.balancer;
-    let persistence_s = spec.services.iter().map(|it| it.persistence_s).max();
+    let persistence_s = spec.services.iter().map(|service| service.persistence_s).max();
     Settings {
         hashes: Hashes::new(balancer.hash_key),
         mtu_bytes: balancer.mtu,

@@ -295,12 +295,13 @@ impl ServiceTable {
     pub fn memory_bytes(&self) -> usize {
         let Self { rules, services, targets, backends, .. } = self;
         let of_all = size_of_val(&**services) + size_of_val(&**targets) + size_of_val(&**backends);
-        let of_each = |it: &Service| size_of_val(&*it.choices) + size_of_val(&*it.targets);
+        let of_each =
+            |service: &Service| size_of_val(&*service.choices) + size_of_val(&*service.targets);
         let of_each: usize = services.iter().map(of_each).sum();
         let mut seen = HashSet::new();
-        let maglevs = services.iter().map(|it| &it.maglev);
-        let maglevs = maglevs.filter(|it| seen.insert(Arc::as_ptr(it)));
-        let of_maglevs: usize = maglevs.map(|it| it.memory_bytes()).sum();
+        let maglevs = services.iter().map(|service| &service.maglev);
+        let maglevs = maglevs.filter(|maglev| seen.insert(Arc::as_ptr(maglev)));
+        let of_maglevs: usize = maglevs.map(|maglev| maglev.memory_bytes()).sum();
         rules.memory_bytes() + of_all + of_each + of_maglevs
     }
 
@@ -351,15 +352,15 @@ impl ServiceTable {
     #[cold]
     #[inline(never)]
     fn other_choice(&self, service: &Service, client: IpAddr, hash: u32) -> Option<TargetId> {
-        let others = || service.choices.iter().filter(|it| !self.is_at(it.target, client));
-        let sum: u64 = others().map(|it| u64::from(it.weight)).sum();
+        let others = || service.choices.iter().filter(|choice| !self.is_at(choice.target, client));
+        let sum: u64 = others().map(|choice| u64::from(choice.weight)).sum();
         let mut point = (u64::from(hash) * sum) >> 32;
-        let other = others().find(|it| {
-            let is_there = point < u64::from(it.weight);
-            point = point.saturating_sub(it.weight.into());
+        let other = others().find(|choice| {
+            let is_there = point < u64::from(choice.weight);
+            point = point.saturating_sub(choice.weight.into());
             is_there
         });
-        other.map(|it| it.target)
+        other.map(|choice| choice.target)
     }
 
     /// Whether tunnels begin or end at `address` here.

@@ -22,7 +22,7 @@ impl ServiceTable {
     #[inline(always)]
     #[must_use]
     pub fn other(&self) -> Option<&Arc<Self>> {
-        self.other.as_ref().map(|it| &it.table)
+        self.other.as_ref().map(|other| &other.table)
     }
 
     /// This table with an `other`, without the other table's own `other`. The result has a serial
@@ -47,18 +47,18 @@ impl ServiceTable {
         // address could be read only after all of its parts were stored, and a walk would wait for
         // that at each slot.
         let (service, other) = match key {
-            FlowKey::V4(it) => {
-                self.services_of(it.destination().into(), it.protocol(), it.destination_port())
+            FlowKey::V4(key) => {
+                self.services_of(key.destination().into(), key.protocol(), key.destination_port())
             }
-            FlowKey::V6(it) => {
-                self.services_of(it.destination().into(), it.protocol(), it.destination_port())
+            FlowKey::V6(key) => {
+                self.services_of(key.destination().into(), key.protocol(), key.destination_port())
             }
         };
         if !is_echo(key.protocol()) {
             return (service, other);
         }
         let address = key.destination();
-        let of_echo = || self.other().and_then(|it| it.service_of_echo(address));
+        let of_echo = || self.other().and_then(|other| other.service_of_echo(address));
         (service.or_else(|| self.service_of_echo(address)), other.or_else(of_echo))
     }
 

@@ -34,13 +34,15 @@ impl Arranged {
         maglevs: &Maglevs,
         slot_count: u32,
     ) -> Self {
-        let any_up = members.iter().any(|it| it.weight > 0 && it.is_up);
+        let any_up = members.iter().any(|member| member.weight > 0 && member.is_up);
         let all_down_forwards = !any_up && service.all_down == AllDown::Forward;
-        let is_usable = |it: &Member| it.weight > 0 && (it.is_up || all_down_forwards);
-        let usable = members.iter().filter(|it| is_usable(it));
-        let weights = usable.clone().map(|it| (it.address, it.weight)).collect();
+        let is_usable = |member: &Member| member.weight > 0 && (member.is_up || all_down_forwards);
+        let usable = members.iter().filter(|member| is_usable(member));
+        let weights = usable.clone().map(|member| (member.address, member.weight)).collect();
         Self {
-            choices: usable.map(|it| Choice { target: it.target, weight: it.weight }).collect(),
+            choices: usable
+                .map(|member| Choice { target: member.target, weight: member.weight })
+                .collect(),
             usable: members.iter().map(is_usable).collect(),
             maglev: maglevs.table(weights, slot_count),
         }
@@ -114,7 +116,7 @@ impl ServiceTable {
             let mut backends = service.backends.iter();
             self.services[index].targets.iter().filter_map(move |id| {
                 let target = &self.targets[id.slot()];
-                let backend = backends.find(|it| it.address == target.address())?;
+                let backend = backends.find(|backend| backend.address == target.address())?;
                 let (weight, is_up) = view.of(service, backend);
                 Some((target, Member { target: *id, address: backend.address, weight, is_up }))
             })

@@ -91,8 +91,8 @@ impl Etcd {
         conditions: &[Condition<'_>],
         operations: &[Operation<'_>],
     ) -> Result<(bool, i64), StoreError> {
-        let compare: Vec<_> = conditions.iter().map(|it| it.to_json()).collect();
-        let success: Vec<_> = operations.iter().map(|it| it.to_json()).collect();
+        let compare: Vec<_> = conditions.iter().map(|condition| condition.to_json()).collect();
+        let success: Vec<_> = operations.iter().map(|operation| operation.to_json()).collect();
         let answer = self.call("/v3/kv/txn", &json!({ "compare": compare, "success": success }))?;
         let revision = gateway::revision(&answer).ok_or_else(|| self.nonsense(&answer))?;
         Ok((answer["succeeded"].as_bool().unwrap_or(false), revision))

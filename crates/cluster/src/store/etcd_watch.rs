@@ -52,7 +52,7 @@ impl EtcdWatch {
         let message: Value = serde_json::from_slice(&line)
             .map_err(|_| self.lost(&format!("no message: {}", String::from_utf8_lossy(&line))))?;
         let result = &message["result"];
-        if gateway::number(&result["compact_revision"]).is_some_and(|it| it > 0) {
+        if gateway::number(&result["compact_revision"]).is_some_and(|revision| revision > 0) {
             let problem = "the revision that the watch began at was compacted; read the newest one";
             return Err(StoreError::new(StoreErrorKind::Compacted, &self.address, problem));
         }

@@ -181,7 +181,7 @@ fn warn_of(key: &str) {
 /// value.
 fn parse(text: &str) -> Option<Option<HashSet<String>>> {
     let value: Value = serde_json::from_str(text).ok()?;
-    let name = |it: &Value| it.as_str().map(str::to_owned);
+    let name = |name: &Value| name.as_str().map(str::to_owned);
     match value.get("down")? {
         Value::Null => Some(None),
         names => Some(Some(names.as_array()?.iter().map(name).collect::<Option<_>>()?)),
@@ -194,7 +194,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     fn down(count: u32) -> HashSet<String> {
-        (1..=count).map(|it| format!("{} tcp 80", Ipv4Addr::from(0x0a00_0000 + it))).collect()
+        (1..=count).map(|host| format!("{} tcp 80", Ipv4Addr::from(0x0a00_0000 + host))).collect()
     }
 
     #[test]

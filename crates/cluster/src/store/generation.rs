@@ -59,7 +59,9 @@ impl Generation {
     /// The store's error.
     pub fn delete(&self, store: &impl Store, seen: &Snapshot) -> Result<(), StoreError> {
         let pointer = self.pointer();
-        if seen.current().1 == pointer || seen.proposed().is_some_and(|(_, it)| it == pointer) {
+        if seen.current().1 == pointer
+            || seen.proposed().is_some_and(|(_, proposed)| proposed == pointer)
+        {
             return Ok(());
         }
         let (own, own_end) = self.0.parts_range();

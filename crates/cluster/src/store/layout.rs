@@ -168,7 +168,8 @@ impl Pointer {
 
     fn read(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
-        let number = |key: &str| value[key].as_u64().and_then(|it| usize::try_from(it).ok());
+        let number =
+            |key: &str| value[key].as_u64().and_then(|number| usize::try_from(number).ok());
         let generation = value["generation"].as_str()?.to_owned();
         // The name becomes a part of keys.
         let is_sound = generation.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -224,10 +224,12 @@ impl PhaseThread {
             }
             Action::Adopt { revision, is_prepared, .. } => {
                 // A copy ends with a line end.
-                let same_text =
-                    self.in_force.as_ref().filter(|it| it.text.trim_end() == text.trim_end());
+                let same_text = self
+                    .in_force
+                    .as_ref()
+                    .filter(|stored| stored.text.trim_end() == text.trim_end());
                 let is_prepared = is_prepared || same_text.is_some();
-                if same_text.is_none_or(|it| it.revision != revision) {
+                if same_text.is_none_or(|stored| stored.revision != revision) {
                     let stored = Arc::new(Stored { name, revision, text });
                     self.in_force = Some(Arc::clone(&stored));
                     let mut found = lock(&self.found);

@@ -123,7 +123,7 @@ impl Connection {
             Stage::Session(session) => Some(session),
             _ => None,
         };
-        let peer = session.map(|it| it.peer).or(self.expected).or(self.claimed);
+        let peer = session.map(|session| session.peer).or(self.expected).or(self.claimed);
         Over { peer, session, why }
     }
 

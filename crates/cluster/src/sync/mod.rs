@@ -279,7 +279,7 @@ fn digest(balancer: &Balancer) -> [u8; 16] {
 /// The first half of a text's SHA-256.
 #[must_use]
 pub fn sha256(text: &str) -> [u8; 16] {
-    let sha256 = TLS13_AES_128_GCM_SHA256.tls13().map(|it| it.common.hash_provider);
-    let digest = sha256.map(|it| it.hash(text.as_bytes()));
-    digest.and_then(|it| it.as_ref().first_chunk().copied()).unwrap_or_default()
+    let sha256 = TLS13_AES_128_GCM_SHA256.tls13().map(|suite| suite.common.hash_provider);
+    let digest = sha256.map(|hash| hash.hash(text.as_bytes()));
+    digest.and_then(|digest| digest.as_ref().first_chunk().copied()).unwrap_or_default()
 }

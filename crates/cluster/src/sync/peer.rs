@@ -205,7 +205,9 @@ impl Peer {
     pub fn entered(&mut self) {
         self.entered_count = self.taken_count;
         let entered_count = self.entered_count;
-        while let Some(frame) = self.received.pop_front_if(|it| it.import_count <= entered_count) {
+        while let Some(frame) =
+            self.received.pop_front_if(|frame| frame.import_count <= entered_count)
+        {
             self.entered_sequence = frame.sequence;
             self.has_its_snapshot |= frame.ends_snapshot;
         }
@@ -238,11 +240,13 @@ impl Peer {
     pub fn status(&self, now_ms: u64) -> PeerStatus {
         let session = self.session.as_ref();
         let mut counts = self.counts;
-        counts.sent += session.map_or(0, |it| it.sent_count);
+        counts.sent += session.map_or(0, |session| session.sent_count);
         let is_caught_up = session.is_some_and(Session::is_caught_up);
         let state = match session {
             None => PeerState::Away,
-            Some(it) if it.snapshot() == SnapshotStage::Gathered && self.has_its_snapshot => {
+            Some(session)
+                if session.snapshot() == SnapshotStage::Gathered && self.has_its_snapshot =>
+            {
                 PeerState::InSync
             }
             Some(_) => PeerState::Joining,
@@ -256,7 +260,7 @@ impl Peer {
             has_its_snapshot: self.has_its_snapshot,
             is_caught_up,
             lag_records: session.map_or(0, Session::lag_records),
-            lag_ms: session.map_or(0, |it| it.lag_ms(now_ms)),
+            lag_ms: session.map_or(0, |session| session.lag_ms(now_ms)),
             import_count: self.import_count(),
             counts,
             last_error: self.last_error.clone(),

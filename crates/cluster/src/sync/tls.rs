@@ -88,7 +88,7 @@ impl Tls {
     /// Like [`load`](Self::load); and if no peer with the same authorities would accept the
     /// certificate, with the reason.
     pub fn renewed(&self, cluster: &Cluster) -> Result<Option<Self>, String> {
-        let read = Self::load(&cluster.security)?.filter(|it| it.files != self.files);
+        let read = Self::load(&cluster.security)?.filter(|read| read.files != self.files);
         if let (Some(tls), Security::Tls { certificate, .. }) = (&read, &cluster.security) {
             tls.check_own(&cluster.node).map_err(|why| {
                 format!("{}: {why}; write a certificate that peers accept", shown(certificate))

@@ -176,7 +176,7 @@ impl Transport {
 
     /// Ends the oldest unidentified connection, if there are too many.
     fn evict(&mut self, peers: &Mutex<Peers>) {
-        let mut unknown = self.connections.iter().filter(|(_, it)| it.is_unknown());
+        let mut unknown = self.connections.iter().filter(|(_, connection)| connection.is_unknown());
         if unknown.clone().count() > UNKNOWN_MAX
             && let Some((&oldest, _)) = unknown.next()
             && let Some(connection) = self.connections.remove(&oldest)

@@ -143,7 +143,7 @@ fn message(kind: u8, mut reader: Reader<'_>) -> Result<Message<'_>, Malformed> {
     let message = match kind {
         0 => return hello(reader).map(Message::Hello),
         1 => {
-            let reason = text(reader.0).filter(|it| it.len() <= REASON_BYTES_MAX);
+            let reason = text(reader.0).filter(|reason| reason.len() <= REASON_BYTES_MAX);
             return reason.map(Message::Refusal).ok_or(Malformed::Body);
         }
         2 => Message::SnapshotBegin,
@@ -355,7 +355,9 @@ fn put_name(out: &mut Vec<u8>, name: &str) {
 }
 
 fn put_reason(out: &mut Vec<u8>, reason: &str) {
-    let plain = reason.chars().map(|it| if (' '..='~').contains(&it) { it as u8 } else { b'?' });
+    let plain = reason
+        .chars()
+        .map(|character| if (' '..='~').contains(&character) { character as u8 } else { b'?' });
     out.extend(plain.take(REASON_BYTES_MAX));
 }
 

@@ -132,8 +132,9 @@ impl<R: Eq, S: Sink<Item: Carries>> Node<Routed<S::Item, R>> for OutletsNode<R, 
             let sink = self.sinks.iter_mut().find(|(its, _)| *its == route);
             first = if let Some((_, sink)) = sink {
                 sink.burst.push(packet);
-                let in_run =
-                    |it: Routed<_, _>| if it.route == route { Ok(it.packet) } else { Err(it) };
+                let in_run = |routed: Routed<_, _>| {
+                    if routed.route == route { Ok(routed.packet) } else { Err(routed) }
+                };
                 burst.map_until(&mut sink.burst, in_run)
             } else {
                 self.unrouted.drop_one(context.now, packet);

@@ -262,14 +262,14 @@ fn that_teach(
     of: impl Fn() -> Net,
     forged: Vec<(&'static str, bool, Vec<u8>)>,
 ) -> Vec<&'static str> {
-    let teaches = |it: &(&str, bool, Vec<u8>)| {
+    let teaches = |frame: &(&str, bool, Vec<u8>)| {
         let mut net = of();
         net.gateway = NOBODY;
         net.run(Duration::from_millis(100));
-        net.receive(it.1, &it.2);
+        net.receive(frame.1, &frame.2);
         net.known().is_some()
     };
-    forged.iter().filter(|it| teaches(it)).map(|it| it.0).collect()
+    forged.iter().filter(|frame| teaches(frame)).map(|frame| frame.0).collect()
 }
 
 #[test]

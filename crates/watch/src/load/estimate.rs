@@ -130,15 +130,16 @@ impl CoreLoad {
         available_ns: f64,
     ) -> Self {
         let since = |of: fn(&LoadCounts) -> u64| float(of(now).saturating_sub(of(before)));
-        let (turns, empty) = (since(|it| it.turns), since(|it| it.empty_turns));
-        let (packets, burst_max) = (since(|it| it.packets), float(now.packets_per_turn_max.max(1)));
+        let (turns, empty) = (since(|counts| counts.turns), since(|counts| counts.empty_turns));
+        let (packets, burst_max) =
+            (since(|counts| counts.packets), float(now.packets_per_turn_max.max(1)));
         let share = |packet_ns: f64| ratio(packets * packet_ns * 100.0, available_ns);
         let load_percent = if packets == 0.0 {
             Some(0.0)
         } else {
             costs.packet_ns(burst_max).and_then(share).map(|percent| percent.min(100.0))
         };
-        let by_place = since(|it| it.timed.by_place_packets);
+        let by_place = since(|counts| counts.timed.by_place_packets);
         let earlier = |index: usize| before.places.get(index).map_or(0, |place| place.ns);
         let place = |(index, place): (usize, &PlaceLoad)| PlaceTime {
             place: place.place.clone(),
@@ -154,8 +155,11 @@ impl CoreLoad {
             empty_percent: ratio(empty * 100.0, turns),
             packets_per_second: ratio(packets * 1e9, passed_ns).unwrap_or(0.0),
             burst_percent: ratio(packets * 100.0, (turns - empty).max(0.0) * burst_max),
-            ns_per_packet: ratio(since(|it| it.timed.ns), since(|it| it.timed.packets)),
-            tick_ns_per_packet: ratio(since(|it| it.timed.ticks_ns), by_place),
+            ns_per_packet: ratio(
+                since(|counts| counts.timed.ns),
+                since(|counts| counts.timed.packets),
+            ),
+            tick_ns_per_packet: ratio(since(|counts| counts.timed.ticks_ns), by_place),
             places: now.places.iter().enumerate().map(place).collect(),
         }
     }
@@ -230,17 +234,17 @@ impl TimedTurns {
     fn since(&self, before: &Self) -> Self {
         let since = |of: fn(&Self) -> u64| of(self).wrapping_sub(of(before));
         Self {
-            outliers: since(|it| it.outliers),
-            empty_count: since(|it| it.empty_count),
-            empty_ns: since(|it| it.empty_ns),
-            busy_count: since(|it| it.busy_count),
-            packets: since(|it| it.packets),
-            packets_squared: since(|it| it.packets_squared),
-            ns: since(|it| it.ns),
-            ns_squared: since(|it| it.ns_squared),
-            packets_ns: since(|it| it.packets_ns),
-            by_place_packets: since(|it| it.by_place_packets),
-            ticks_ns: since(|it| it.ticks_ns),
+            outliers: since(|turns| turns.outliers),
+            empty_count: since(|turns| turns.empty_count),
+            empty_ns: since(|turns| turns.empty_ns),
+            busy_count: since(|turns| turns.busy_count),
+            packets: since(|turns| turns.packets),
+            packets_squared: since(|turns| turns.packets_squared),
+            ns: since(|turns| turns.ns),
+            ns_squared: since(|turns| turns.ns_squared),
+            packets_ns: since(|turns| turns.packets_ns),
+            by_place_packets: since(|turns| turns.by_place_packets),
+            ticks_ns: since(|turns| turns.ticks_ns),
         }
     }
 }

@@ -96,7 +96,8 @@ impl<T> Delivery<T> {
     #[must_use]
     pub fn new(core: &Core, counts: &Arc<Counts>, findings: &Arc<Findings>) -> Self {
         assert!(core.index() < counts.0.len(), "no counters for core {}", core.index());
-        let inspection = findings.inspection().map(|it| (Box::new(it), Arc::clone(findings)));
+        let inspection =
+            findings.inspection().map(|inspection| (Box::new(inspection), Arc::clone(findings)));
         let counts = Arc::clone(counts);
         Self { counts, core_index: core.index(), inspection, datagram: PhantomData }
     }

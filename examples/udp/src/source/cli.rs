@@ -78,8 +78,11 @@ impl Cli {
     pub fn flows(&self) -> Result<(Way<'_>, Flows), Failure> {
         let way = self.common.way()?;
         let wrong = |message: String| Err(Failure::Input(message));
-        let to: Vec<_> =
-            self.to.iter().map(|it| SocketAddr::new(it.ip, it.port.unwrap_or(PORT))).collect();
+        let to: Vec<_> = self
+            .to
+            .iter()
+            .map(|address| SocketAddr::new(address.ip, address.port.unwrap_or(PORT)))
+            .collect();
         let to = match (to.is_empty(), way) {
             (false, _) => to,
             (true, Way::Dpdk(_)) => vec![SocketAddr::new(TO, PORT)],
@@ -102,7 +105,7 @@ impl Cli {
             .map(SocketAddr::ip)
             .chain([from])
             .chain(next_hop)
-            .find(|it| it.is_ipv4() != is_v4)
+            .find(|address| address.is_ipv4() != is_v4)
         {
             return wrong(format!(
                 "{} and {other}: give all addresses in IPv4 or all in IPv6",

@@ -152,7 +152,10 @@ mod tests {
             assert_eq!(burst.len(), count);
             let stamp = |payload: &Payload| Stamp::read(&payload.stamp).unwrap();
             seen.extend(
-                burst.as_slice().iter().map(|it| (it.place, stamp(it).flow, stamp(it).number)),
+                burst
+                    .as_slice()
+                    .iter()
+                    .map(|payload| (payload.place, stamp(payload).flow, stamp(payload).number)),
             );
             burst.clear();
         }

@@ -80,7 +80,9 @@ impl Asking {
             }
             for (address, mac) in self.answers() {
                 let places = neighbours.iter().zip(&mut known);
-                places.filter(|(it, _)| **it == address).for_each(|(_, known)| *known = Some(mac));
+                places
+                    .filter(|(neighbour, _)| **neighbour == address)
+                    .for_each(|(_, known)| *known = Some(mac));
             }
             if started.elapsed() >= wait || Control::signal_came() {
                 break;

@@ -150,7 +150,8 @@ impl Coordinator {
         let own = [(CURRENT, self.change.replaces), (PREPARED, at)];
         let members = [(MEMBERS, seen.changed_at(MEMBERS))];
         let fixed = own.into_iter().chain(members).map(|(key, at)| (key.to_owned(), at));
-        let nodes = seen.nodes().map(|(name, it)| (format!("{NODES}{name}"), it.changed_at));
+        let nodes =
+            seen.nodes().map(|(name, report)| (format!("{NODES}{name}"), report.changed_at));
         let writes = [
             Write::Put(CURRENT.into(), self.change.pointer.clone()),
             Write::Delete(PREPARED.into()),

@@ -67,19 +67,19 @@ impl Snapshot {
     /// The configuration in force: its revision, and the key's value; 0 if none.
     #[must_use]
     pub fn current(&self) -> (i64, &str) {
-        self.get(CURRENT).map_or((0, ""), |it| (it.changed_at, &it.value))
+        self.get(CURRENT).map_or((0, ""), |current| (current.changed_at, &current.value))
     }
 
     /// The proposal, with its revision.
     #[must_use]
     pub fn proposed(&self) -> Option<(i64, &str)> {
-        self.get(PREPARED).map(|it| (it.changed_at, it.value.as_str()))
+        self.get(PREPARED).map(|prepared| (prepared.changed_at, prepared.value.as_str()))
     }
 
     /// The present nodes, each with its name and its state; `None` if the entry was not written by
     /// a node.
     pub fn states(&self) -> impl Iterator<Item = (&str, Option<NodeReport>)> {
-        self.nodes().map(|(name, it)| (name, NodeReport::read(&it.value)))
+        self.nodes().map(|(name, report)| (name, NodeReport::read(&report.value)))
     }
 
     /// The conditions of a transaction that the configuration in force and the proposal are
@@ -89,17 +89,17 @@ impl Snapshot {
     }
 
     fn get(&self, key: &str) -> Option<&KeyValue> {
-        self.0.iter().find(|it| it.key == key)
+        self.0.iter().find(|value| value.key == key)
     }
 
     /// The revision that last changed a key: 0 if the key doesn't exist.
     fn changed_at(&self, key: &str) -> i64 {
-        self.get(key).map_or(0, |it| it.changed_at)
+        self.get(key).map_or(0, |value| value.changed_at)
     }
 
     /// The present nodes, each with its name.
     fn nodes(&self) -> impl Iterator<Item = (&str, &KeyValue)> {
-        self.0.iter().filter_map(|it| Some((it.key.strip_prefix(NODES)?, it)))
+        self.0.iter().filter_map(|value| Some((value.key.strip_prefix(NODES)?, value)))
     }
 }
 
@@ -163,9 +163,9 @@ impl Store for Etcd {
         // One key per node, and a transaction could not handle more nodes.
         let phases = self.page(Key::From(&from, &end), current.revision, 1000)?;
         let all = current.values.into_iter().chain(phases.values);
-        let without_prefix = |it: KeyValue| {
-            let key = it.key.strip_prefix(prefix).map(str::to_owned);
-            KeyValue { key: key.unwrap_or_default(), ..it }
+        let without_prefix = |value: KeyValue| {
+            let key = value.key.strip_prefix(prefix).map(str::to_owned);
+            KeyValue { key: key.unwrap_or_default(), ..value }
         };
         Ok(Snapshot::new(all.map(without_prefix).collect()))
     }

@@ -114,7 +114,7 @@ impl Peers {
             }
             Message::Ack => {
                 let session = self.peers[peer.0].session.as_mut();
-                let done = session.map_or(Ok(()), |it| it.acknowledge(frame.sequence));
+                let done = session.map_or(Ok(()), |session| session.acknowledge(frame.sequence));
                 return done.map_err(Into::into);
             }
             _ => self.peers[peer.0].check_order(frame.sequence)?,
@@ -226,7 +226,7 @@ impl Peers {
             let is_claimed = || {
                 self.owners
                     .of(&record.key)
-                    .is_some_and(|(it, is_named)| is_named && !is_gone(&self.peers, it))
+                    .is_some_and(|(owner, is_named)| is_named && !is_gone(&self.peers, owner))
             };
             if is_known_better || is_claimed() {
                 self.peers[from.0].counts.superseded += 1;

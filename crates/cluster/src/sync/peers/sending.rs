@@ -362,7 +362,8 @@ impl Peers {
 
     /// The walk that a peer needs the next page of now, if any.
     pub fn snapshot_wanted(&mut self, now_ms: u64) -> Option<Walk> {
-        let wants = |peer: &Peer| peer.session.as_ref().is_some_and(|it| it.has_room_for_page());
+        let wants =
+            |peer: &Peer| peer.session.as_ref().is_some_and(|session| session.has_room_for_page());
         let peer = PeerId(self.peers.iter().position(wants)?);
         let session = self.peers[peer.0].session.as_mut()?;
         if session.snapshot() == SnapshotStage::Due {

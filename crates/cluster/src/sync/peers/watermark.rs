@@ -20,8 +20,9 @@ pub struct Entered {
 impl Peers {
     /// The mark after everything offered up to now, for each peer.
     pub fn watermark(&self) -> Watermark {
-        let of =
-            |peer: &Peer| peer.session.as_ref().map(|it| (peer.session_number, it.queued_count()));
+        let of = |peer: &Peer| {
+            peer.session.as_ref().map(|session| (peer.session_number, session.queued_count()))
+        };
         Watermark(self.peers.iter().map(of).collect())
     }
 

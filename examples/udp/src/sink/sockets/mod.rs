@@ -137,7 +137,8 @@ mod tests {
     fn open(count: usize, options: &SocketOptions) -> (Arc<Sockets>, Vec<SocketAddr>) {
         let any: Vec<SocketAddr> = vec!["127.0.0.1:0".parse().unwrap(); count];
         let sockets = Sockets::open(&any, 1, options).unwrap();
-        let addresses = sockets.threads[0].sockets.iter().map(|it| it.local_addr().unwrap());
+        let addresses =
+            sockets.threads[0].sockets.iter().map(|socket| socket.local_addr().unwrap());
         let addresses = addresses.collect();
         (Arc::new(sockets), addresses)
     }
