@@ -14,7 +14,7 @@ use hotloop::engine::Graph;
 use hotloop::stage::Instant;
 use hotloop_benches::engines::assembled;
 use hotloop_benches::forwarder::{self, Case, Forwarder, Mode};
-use hotloop_benches::peers::forward::{From, Loop};
+use hotloop_benches::peers::forward::{From, OneWay};
 use hotloop_benches::testpmd::{Settings, Testpmd};
 use hotloop_measure::alternate::Rates;
 use hotloop_measure::contest::Contest;
@@ -101,7 +101,7 @@ fn in_process(instrument: &mut Instrument, table: &mut Table) -> hotloop::Result
         for burst in [32, 64] {
             let (lan, wan) = (open(eal, 0)?, open(eal, 1)?);
             let (lan_c, wan_c) = (open(eal, 2)?, open(eal, 3)?);
-            let mut theirs = Loop::new(&lan_c, &wan_c)?;
+            let mut theirs = OneWay::new(&lan_c, &wan_c)?;
             let contest = Contest::new(&format!("forward/{name}/{burst}"));
             let contest = match swaps {
                 false => contest.side("hotloop", play(forwarder::graph(&lan, &wan, burst))?),

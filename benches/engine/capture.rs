@@ -34,7 +34,7 @@ const FLOW_COUNTS: [u32; 2] = [1_000, 1_000_000];
 const SERVICE_COUNT: u32 = 10;
 
 /// One core, whose traffic is played by a closure.
-struct Played<'a> {
+struct PlayedCore<'a> {
     taps: Taps,
     play: Box<dyn FnMut(u64) -> Duration + 'a>,
 }
@@ -50,12 +50,12 @@ pub fn bench(
         let mut sink =
             Receiver::new(eal, first_device + index).map_err(|error| error.to_string())?;
         let (taps, play) = (sink.taps(), Box::new(move |count| sink.play(count)));
-        Ok::<_, String>(Played { taps, play })
+        Ok::<_, String>(PlayedCore { taps, play })
     };
     let balancer = |flow_count| {
         let mut bed = Bed::balancer(&Setup::hits(SERVICE_COUNT, flow_count))?;
         let (taps, play) = (bed.taps(), Box::new(move |count| bed.play(count)));
-        Ok::<_, String>(Played { taps, play })
+        Ok::<_, String>(PlayedCore { taps, play })
     };
     let balancers = |count| Ok::<_, String>([balancer(count)?, balancer(count)?, balancer(count)?]);
     let sinks = [sink(0)?, sink(1)?, sink(2)?];
@@ -84,7 +84,7 @@ pub fn bench(
 fn contest<'a>(
     name: &str,
     eal: Eal,
-    [never, mut over, mut filtered]: [Played<'a>; 3],
+    [never, mut over, mut filtered]: [PlayedCore<'a>; 3],
     points: &Points,
     captures: &mut Vec<Capture>,
 ) -> Result<Contest<'a>, String> {

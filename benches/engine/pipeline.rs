@@ -71,7 +71,7 @@ const IN_C: &str = "loops in C, rte_ring";
 const IN_C_RETURNED: &str = "loops in C, mbufs returned";
 
 /// A pair of cores for pipelines, and their input.
-struct Bed<'a> {
+struct CorePair<'a> {
     eal: Eal,
     cpus: [CoreId; 2],
     frames: &'a Frames,
@@ -84,7 +84,7 @@ pub fn bench(eal: Eal, frames: &Frames, table: &mut Table) -> Result<(), String>
         table.unshown.push("pipelines of two cores: there is one CPU".to_owned());
         return Ok(());
     };
-    let bed = Bed { eal, cpus: [first, second], frames };
+    let pair = CorePair { eal, cpus: [first, second], frames };
     let (by_worker, by_receiver) = ((IN_C, Freeing::Worker), (IN_C_RETURNED, Freeing::Receiver));
     for (name, work, peers) in [
         ("pipeline 1 + 1, io", Work::Io, &[by_worker][..]),
@@ -92,7 +92,7 @@ pub fn bench(eal: Eal, frames: &Frames, table: &mut Table) -> Result<(), String>
         ("UDP sink 1 + 1", Work::Sink, &[by_worker, by_receiver]),
     ] {
         eprintln!("{name}");
-        let rounds = rounds(ROUND_COUNT_MAX, KEPT_COUNT, || bed.round(work, peers))?;
+        let rounds = rounds(ROUND_COUNT_MAX, KEPT_COUNT, || pair.round(work, peers))?;
         let row = |distance: Distance| format!("{name}, {} cores", distance.name());
         add_rows(&rounds, table, row, |rounds, row, _| {
             let figure = |side: usize| Figure::of_rounds(rounds.iter().map(|round| round[side]));
@@ -111,7 +111,7 @@ pub fn bench(eal: Eal, frames: &Frames, table: &mut Table) -> Result<(), String>
     Ok(())
 }
 
-impl Bed<'_> {
+impl CorePair<'_> {
     /// Millions of packets a second, for the engine and for each peer.
     fn round(&self, work: Work, peers: &[(&str, Freeing)]) -> Result<Vec<f64>, String> {
         let text = |error: hotloop::Error| error.to_string();

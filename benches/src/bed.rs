@@ -102,7 +102,7 @@ pub struct Bed {
 
 /// The memory of a balancer's tables.
 #[derive(Clone, Copy, Debug)]
-pub struct Memory {
+pub struct TableMemory {
     /// Memory of the connection tables, for both IP versions.
     pub connections: Obtained,
     /// Size of the service table and its targets' counts.
@@ -200,12 +200,12 @@ impl Bed {
     }
 
     /// The memory of the balancer's tables; `None` for hello-forward.
-    pub fn memory(&self) -> Option<Memory> {
+    pub fn memory(&self) -> Option<TableMemory> {
         let (services, counts) = (self.services.as_ref()?, self.counts.as_ref()?);
         let [worker] = &counts[..] else { return None };
         let [(_, connections), _] = *worker.tables.get()?;
         let services_bytes = services.memory_bytes() + size_of_val(worker.targets());
-        Some(Memory { connections, services_bytes, target_count: services.targets().len() })
+        Some(TableMemory { connections, services_bytes, target_count: services.targets().len() })
     }
 
     /// Number of connections in the balancer.

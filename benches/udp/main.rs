@@ -25,12 +25,12 @@ use tempfile::TempDir;
 use wire::Wire;
 
 /// The environment of a group: the programs in a folder, and a wire.
-pub struct Bed {
+pub struct UdpBed {
     folder: TempDir,
     wire: Wire,
 }
 
-impl Bed {
+impl UdpBed {
     fn new() -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -60,6 +60,6 @@ fn main() -> ExitCode {
     program::main(|words| {
         let is_deployments = words.contains(&deployments::NAME);
         let run = if is_deployments { deployments::run } else { ladder::run };
-        run(&Bed::new()?)
+        run(&UdpBed::new()?)
     })
 }

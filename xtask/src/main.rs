@@ -191,12 +191,12 @@ enum Task {
     /// Make the packages for shipping
     Package {
         #[command(subcommand)]
-        what: Package,
+        what: Product,
     },
 }
 
 #[derive(Subcommand)]
-enum Package {
+enum Product {
     /// The packages for this release of Debian, in target/debian
     ///
     /// Builds the programs, their manual pages and completions. The .deb of ipip-lb has a systemd
@@ -248,8 +248,8 @@ fn run(task: Task) -> Result<(), Failure> {
         Task::Demo { .. } => demo::run(&workspace),
         Task::Soak { packets } => soak::run(&workspace, packets),
         Task::Lines => lines::run(&workspace),
-        Task::Package { what: Package::Deb } => package::deb(&workspace),
-        Task::Package { what: Package::Pages } => package::pages(&workspace),
+        Task::Package { what: Product::Deb } => package::deb(&workspace),
+        Task::Package { what: Product::Pages } => package::pages(&workspace),
     }
 }
 

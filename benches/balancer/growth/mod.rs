@@ -14,7 +14,7 @@ use hotloop_measure::hugepages::Reserved;
 use hotloop_measure::instrument::Instrument;
 use hotloop_measure::table::{Table, write};
 pub use series::short;
-use series::{Kind, Series};
+use series::{Growth, Series};
 
 /// The name of the group.
 pub const GROUP: &str = "growth";
@@ -25,8 +25,8 @@ const SPARE_BYTES: usize = 2 << 30;
 /// Measures the series named in `words`, or all.
 pub fn run(mut instrument: Instrument, words: &[&str]) -> Result<(), String> {
     let parts: Vec<_> = words.iter().filter(|word| !word.starts_with("--")).collect();
-    let wants = |kind: &Kind| parts.is_empty() || parts.iter().any(|word| **word == kind.name);
-    let mut kinds: Vec<_> = Kind::ALL.into_iter().filter(wants).collect();
+    let wants = |kind: &Growth| parts.is_empty() || parts.iter().any(|word| **word == kind.name);
+    let mut kinds: Vec<_> = Growth::ALL.into_iter().filter(wants).collect();
     let mut table = Table::default();
     let room_bytes = machine::free_bytes().saturating_sub(SPARE_BYTES);
     for kind in &mut kinds {
@@ -35,7 +35,7 @@ pub fn run(mut instrument: Instrument, words: &[&str]) -> Result<(), String> {
         }
         table.unshown.extend(kind.fit(room_bytes));
     }
-    let page_count = kinds.iter().map(Kind::hugepage_count).max().unwrap_or(0);
+    let page_count = kinds.iter().map(Growth::hugepage_count).max().unwrap_or(0);
     let reserved = Reserved::hugepages(page_count);
     if let Err(reason) = &reserved {
         table.unshown.push(format!("all sizes on reserved 2 MiB pages: {reason}"));

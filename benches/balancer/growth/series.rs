@@ -6,7 +6,7 @@ use hotloop::flow::Table;
 use hotloop::packet::flow_key::FlowKeyV4;
 use hotloop_balancer::connection::Connection;
 use hotloop_balancer::counts::TargetCounts;
-use hotloop_benches::bed::{Bed, HUGEPAGE_BYTES, LazyBed, Memory, Setup, to_enter};
+use hotloop_benches::bed::{Bed, HUGEPAGE_BYTES, LazyBed, Setup, TableMemory, to_enter};
 use hotloop_measure::contest::{Contest, Outcome, Side};
 use hotloop_measure::figure::Figure;
 use hotloop_measure::instrument::Instrument;
@@ -32,7 +32,7 @@ const LINE_BYTES: usize = 64;
 
 /// The growing quantity.
 #[derive(Clone, Copy)]
-pub struct Kind {
+pub struct Growth {
     pub name: &'static str,
     pub counts: &'static [u32],
     setup: fn(u32) -> Setup,
@@ -50,7 +50,7 @@ pub struct Point {
     /// Nanoseconds a packet.
     pub figure: Figure,
     pub instructions: Option<f64>,
-    pub memory: Memory,
+    pub memory: TableMemory,
     /// The step from the previous size.
     pub step: Option<Step>,
 }
@@ -62,7 +62,7 @@ pub struct Step {
     pub outgrown: Vec<String>,
 }
 
-impl Kind {
+impl Growth {
     /// All kinds.
     pub const ALL: [Self; 3] = [
         Self {

@@ -35,15 +35,15 @@ pub struct Measured {
 
 /// A round with walks.
 pub struct Walks {
-    pub quiet: Bursts,
-    pub walking: Bursts,
+    pub quiet: BurstTimes,
+    pub walking: BurstTimes,
     /// The mean time of a walk until all exceptions were found and taken.
     pub took_s: f64,
 }
 
 /// The times of bursts.
 #[derive(Clone, Copy)]
-pub struct Bursts {
+pub struct BurstTimes {
     pub median_ns: f64,
     /// The longest time of nearly all bursts.
     pub most_ns: f64,
@@ -78,14 +78,14 @@ impl Notes {
     }
 
     /// Takes the recorded times.
-    fn take(&mut self) -> Bursts {
-        let bursts = Bursts::of(&self.0);
+    fn take(&mut self) -> BurstTimes {
+        let bursts = BurstTimes::of(&self.0);
         self.0.clear();
         bursts
     }
 }
 
-impl Bursts {
+impl BurstTimes {
     /// The times of consecutive bursts. Slices that took much longer than similar ones were not on
     /// the CPU, which is the machine's doing.
     fn of(bursts_ns: &[u32]) -> Self {

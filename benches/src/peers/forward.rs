@@ -63,12 +63,12 @@ impl To {
 
 /// Forwards from one port to another.
 #[derive(Debug)]
-pub struct Loop {
+pub struct OneWay {
     from: From,
     to: To,
 }
 
-impl Loop {
+impl OneWay {
     /// Claims the first queue of each port, and starts both ports.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The same network function in all its forms, on the same wire and without a kernel in between.
 
 use super::reflector::{NAME, PIPELINE_2, PIPELINE_3, RAW, RAW_WHOLE, WHOLE};
-use crate::Bed;
+use crate::UdpBed;
 use crate::programs::Source;
 use crate::wire::{RECEIVER, RECEIVER_CPU, SENDER, SENDER_CPU, Wire, poll_sender};
 use hotloop_benches::datagrams::Frames;
@@ -50,7 +50,7 @@ struct Comparison {
 ///
 /// # Errors
 /// The error message of a program that fails.
-pub fn rows(bed: &Bed) -> Result<Vec<Row>, String> {
+pub fn rows(bed: &UdpBed) -> Result<Vec<Row>, String> {
     let frames = Frames::new()?;
     let (forms, comparisons) = forms(&frames);
     let mut rates = vec![Vec::new(); forms.len()];
@@ -130,7 +130,7 @@ fn forms(frames: &Frames) -> (Vec<Form>, Vec<Comparison>) {
 }
 
 /// Datagrams a second that the form sends back.
-fn measure(bed: &Bed, form: &Form) -> Result<f64, String> {
+fn measure(bed: &UdpBed, form: &Form) -> Result<f64, String> {
     let program = bed.folder().join(NAME);
     let program = program.to_str().ok_or("the temporary folder has a name that is no text")?;
     let mut command = match form.is_on_wire {
@@ -153,7 +153,7 @@ fn measure(bed: &Bed, form: &Form) -> Result<f64, String> {
 }
 
 /// The rate of datagrams that return to the sender's end of the wire.
-fn on_wire(bed: &Bed) -> Result<f64, String> {
+fn on_wire(bed: &UdpBed) -> Result<f64, String> {
     bed.wire.steer(None)?;
     let _source = Source::start(Some(&bed.wire.sender), bed.folder(), &poll_sender())?;
     rate(|| returned(&bed.wire))

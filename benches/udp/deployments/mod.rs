@@ -4,7 +4,7 @@ mod forms;
 mod raw;
 pub mod reflector;
 
-use crate::Bed;
+use crate::UdpBed;
 use hotloop_measure::table::{Table, publish};
 
 /// The name of the group.
@@ -14,6 +14,6 @@ pub const NAME: &str = "deployments";
 ///
 /// # Errors
 /// The error message of a program that fails; and if the tables can't be written.
-pub fn run(bed: &Bed) -> Result<(), String> {
+pub fn run(bed: &UdpBed) -> Result<(), String> {
     publish(NAME, &Table { rows: forms::rows(bed)?, ..Table::default() })
 }

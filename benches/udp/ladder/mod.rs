@@ -6,7 +6,7 @@ mod rates;
 mod rungs;
 mod sleeper;
 
-use crate::Bed;
+use crate::UdpBed;
 use crate::programs::{Measured, Window, measure};
 use hotloop_measure::distance::{Distance, around};
 use hotloop_measure::figure::{Figure, QUARTER_COUNT, median};
@@ -50,7 +50,7 @@ impl Climbed<'_> {
 ///
 /// # Errors
 /// The error message of a program that fails; and if the tables can't be written.
-pub fn run(bed: &Bed) -> Result<(), String> {
+pub fn run(bed: &UdpBed) -> Result<(), String> {
     let folder = bed.folder().to_str().ok_or("the temporary folder has a name that is no text")?;
     let rungs = rungs::all(folder);
     let mut all: Vec<_> = rungs.iter().flat_map(entries).collect();
@@ -88,8 +88,8 @@ fn entries(rung: &Rung) -> Vec<Climbed<'_>> {
 }
 
 /// The measurement, and the distance of the cores, if that matters and did not change.
-fn climb(bed: &Bed, rung: &Rung) -> Result<(Measured, Option<Distance>), String> {
-    let Bed { wire, .. } = bed;
+fn climb(bed: &UdpBed, rung: &Rung) -> Result<(Measured, Option<Distance>), String> {
+    let UdpBed { wire, .. } = bed;
     if rung.part == Part::Memory {
         let source = rung.source.as_deref().map(|arguments| (None, arguments));
         let (seen, measured) =

@@ -20,7 +20,7 @@ const PORTS_MAX: usize = 256;
 /// The settings of the ports, indexed by the low byte of their numbers. By default all frames of a
 /// port are for the balancer, and tunnels may end there.
 #[derive(Clone, Debug)]
-pub struct Ports {
+pub struct ReceivingPorts {
     stations: Box<[Station; PORTS_MAX]>,
     has_backends: Box<[bool; PORTS_MAX]>,
     /// Route for a port's packets that are not for the balancer.
@@ -30,7 +30,7 @@ pub struct Ports {
     cuts: Box<[u16; PORTS_MAX]>,
 }
 
-impl Default for Ports {
+impl Default for ReceivingPorts {
     fn default() -> Self {
         Self {
             stations: Box::new([Station::ANY; PORTS_MAX]),
@@ -42,7 +42,7 @@ impl Default for Ports {
     }
 }
 
-impl Ports {
+impl ReceivingPorts {
     /// Sets the station that a port is, and the side that it faces.
     ///
     /// # Panics
@@ -189,13 +189,13 @@ pub fn hash(frame: &[u8], layout: Layout, seed: &Seed) -> u32 {
 #[derive(Debug)]
 pub struct Classify {
     /// `None` if the balancer classifies.
-    ports: Option<Ports>,
+    ports: Option<ReceivingPorts>,
 }
 
 impl Classify {
     /// Classifies packets from these ports.
     #[must_use]
-    pub fn new(ports: &Ports) -> Self {
+    pub fn new(ports: &ReceivingPorts) -> Self {
         Self { ports: Some(ports.clone()) }
     }
 

@@ -42,7 +42,7 @@
 //! use hotloop::packet::{build::tcp, ethernet::MacAddress};
 //! use hotloop::prelude::*;
 //! use hotloop::testing::MemoryPort;
-//! use hotloop_balancer::classify::{Classify, Ports, shard};
+//! use hotloop_balancer::classify::{Classify, ReceivingPorts, shard};
 //! use hotloop_balancer::balance::{Balance, BalancerConfig, Egress, Egresses, Route};
 //! use hotloop_balancer::counts::WorkerCounts;
 //! use hotloop_balancer::services::{Builder, Standing};
@@ -83,7 +83,7 @@
 //!
 //! let port = MemoryPort::new("uplink");
 //! let graph = source(|core| port.rx_queue(core))
-//!     .burst_stage(|_| Classify::new(&Ports::default()))
+//!     .burst_stage(|_| Classify::new(&ReceivingPorts::default()))
 //!     .shard_by(move |packet| shard(packet.packet.data(), packet.tag(), &seed))
 //!     .try_burst_stage(balance)
 //!     .sink(|core| Ok::<_, hotloop::Error>(outlets([(Route(0), port.tx_queue(core)?)])));

@@ -1,7 +1,7 @@
 //! Ports that are one VLAN of their device's traffic (802.1Q): tags are removed after the source
 //! and added before the sink. Uses the frame's headroom. Between both stages, frames have no tag.
 
-use crate::classify::Ports;
+use crate::classify::ReceivingPorts;
 use crate::route::Route;
 use hotloop::engine::Routed;
 use hotloop::packet::{PacketBuf, ethernet};
@@ -26,14 +26,14 @@ drop_reasons! {
 /// Removes the tags from packets of ports with a VLAN, and drops packets of other VLANs.
 #[derive(Debug)]
 pub struct Untag<'a> {
-    ports: &'a Ports,
+    ports: &'a ReceivingPorts,
     has_any: bool,
 }
 
 impl<'a> Untag<'a> {
     /// Untags by these ports' settings.
     #[must_use]
-    pub fn new(ports: &'a Ports) -> Self {
+    pub fn new(ports: &'a ReceivingPorts) -> Self {
         Self { ports, has_any: ports.has_vlans() }
     }
 }

@@ -1,6 +1,6 @@
 //! The probes under way, with their sockets and deadlines.
 
-use crate::probe::{Exchange, Progress};
+use crate::probe::{Progress, RunningProbe};
 use crate::tls::Clients;
 use crate::{Outcome, Probed};
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -23,7 +23,7 @@ const READY: Interest = Interest::READABLE.add(Interest::WRITABLE);
 pub struct Poller {
     poll: Poll,
     events: Events,
-    under_way: HashMap<u64, Exchange>,
+    under_way: HashMap<u64, RunningProbe>,
     /// The deadlines, the first on top. Probes that ended earlier are still included.
     deadlines: BinaryHeap<Reverse<(Instant, u64)>>,
     /// Number of sockets that were ready since there was last room for more.
@@ -66,11 +66,11 @@ impl Poller {
         probed: &Probed,
         clients: &mut Clients,
     ) -> Result<(), String> {
-        let mut exchange = Exchange::start(probed, clients)?;
-        let registered = self.poll.registry().register(exchange.source(), token(number), READY);
+        let mut probe = RunningProbe::start(probed, clients)?;
+        let registered = self.poll.registry().register(probe.source(), token(number), READY);
         registered.map_err(|error| format!("{error} when waiting for a socket"))?;
-        self.deadlines.push(Reverse((exchange.end(), number)));
-        self.under_way.insert(number, exchange);
+        self.deadlines.push(Reverse((probe.end(), number)));
+        self.under_way.insert(number, probe);
         Ok(())
     }
 
@@ -83,7 +83,7 @@ impl Poller {
     /// The first deadline, if a probe is under way.
     pub fn next_end(&mut self) -> Option<Instant> {
         while let Some(&Reverse((end, number))) = self.deadlines.peek() {
-            if self.under_way.get(&number).is_some_and(|exchange| exchange.end() == end) {
+            if self.under_way.get(&number).is_some_and(|probe| probe.end() == end) {
                 return Some(end);
             }
             self.deadlines.pop();
@@ -104,13 +104,13 @@ impl Poller {
         for event in &self.events {
             ready_count += 1;
             let number = event.token().0 as u64;
-            let Some(exchange) = self.under_way.get_mut(&number) else { continue };
-            match exchange.advance() {
+            let Some(probe) = self.under_way.get_mut(&number) else { continue };
+            match probe.advance() {
                 Progress::Waits => {}
                 Progress::HasMore => {
                     // A socket that is still ready is reported again, after the others.
                     let registry = self.poll.registry();
-                    let again = registry.reregister(exchange.source(), event.token(), READY);
+                    let again = registry.reregister(probe.source(), event.token(), READY);
                     again.expect("epoll_ctl(2) takes a descriptor that is registered");
                 }
                 Progress::Over(outcome) => {
@@ -133,9 +133,9 @@ impl Poller {
     fn expire(&mut self, now: Instant, mut ended: impl FnMut(u64, Outcome)) {
         while self.next_end().is_some_and(|end| end <= now)
             && let Some(Reverse((_, number))) = self.deadlines.pop()
-            && let Some(exchange) = self.under_way.remove(&number)
+            && let Some(probe) = self.under_way.remove(&number)
         {
-            ended(number, exchange.expire());
+            ended(number, probe.expire());
         }
     }
 }

@@ -18,7 +18,7 @@ use std::time::Instant;
 /// A TCP, HTTP or HTTPS probe ends as soon as its result is known: with the connection, or with the
 /// answer's status line. A UDP probe without an answer passes at the end of its timeout.
 #[derive(Debug)]
-pub struct Exchange {
+pub struct RunningProbe {
     deadline: Deadline,
     talk: Talk,
 }
@@ -41,7 +41,7 @@ pub enum Progress {
     Over(Outcome),
 }
 
-impl Exchange {
+impl RunningProbe {
     /// Begins a probe.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use crate::failure::BadInput;
 use hotloop::dpdk::{Eal, Port};
 use hotloop::packet::PortId;
 use hotloop_balancer::balance::Route;
-use hotloop_balancer::classify::Ports;
+use hotloop_balancer::classify::ReceivingPorts;
 use hotloop_kernel::{
     KernelPort, Mbufs, PuntLimits, Takeover, TakeoverError, TapConfig, TapError, restore,
 };
@@ -60,7 +60,7 @@ impl KernelInterface {
     }
 
     /// Sets the routes of packets that are not for the balancer, in both directions.
-    pub fn set_ways(&self, ports: &mut Ports) {
+    pub fn set_ways(&self, ports: &mut ReceivingPorts) {
         ports.set_punted(self.ingress, self.route);
         ports.set_punted(self.number, self.wire);
     }

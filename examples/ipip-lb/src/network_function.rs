@@ -16,7 +16,7 @@ use hotloop_balancer::balance::{
     Reply, Route, Sharing,
 };
 use hotloop_balancer::capture_order::{CaptureOrder, InOrder};
-use hotloop_balancer::classify::{Classify, Ports, shard};
+use hotloop_balancer::classify::{Classify, ReceivingPorts, shard};
 use hotloop_balancer::counts::{Summary, WorkerCounts};
 use hotloop_balancer::services::{Builder, ServiceTable, Standing};
 use hotloop_balancer::vlan::{Tag, Untag};
@@ -39,7 +39,7 @@ pub struct NetworkFunction {
     exchanges: Option<(PerCore<Mailbox<Exchange, Exchange>>, usize)>,
     deployment: Deployment,
     egresses: Egresses,
-    ports: Ports,
+    ports: ReceivingPorts,
     counts: Arc<[WorkerCounts]>,
     connections_max: usize,
     slot_capacity: usize,
@@ -140,7 +140,7 @@ impl NetworkFunction {
             exchanges: None,
             deployment,
             egresses,
-            ports: Ports::default(),
+            ports: ReceivingPorts::default(),
             counts: Arc::clone(&counts),
             connections_max: config.balancer.connections_max,
             slot_capacity,
@@ -157,7 +157,7 @@ impl NetworkFunction {
     /// Sets the properties of the receiving ports; without them, all frames are for the balancer,
     /// and tunnels may end at any port.
     #[must_use]
-    pub fn receiving(self, ports: Ports) -> Self {
+    pub fn receiving(self, ports: ReceivingPorts) -> Self {
         Self { ports, ..self }
     }
 

@@ -25,7 +25,7 @@ use hotloop::packet::ethernet::Station;
 use hotloop::stage::neighbours::NextHop;
 use hotloop::stage::{Core, Error};
 use hotloop_balancer::balance::{Create, Egress, Egresses, Route};
-use hotloop_balancer::classify::Ports;
+use hotloop_balancer::classify::ReceivingPorts;
 use hotloop_balancer::exception_mover::ExceptionMover;
 use hotloop_balancer::spec::Side;
 use hotloop_cluster::store::layout::Stored;
@@ -321,8 +321,8 @@ fn rx_queues<'a>(
 }
 
 /// The properties of the receiving ports.
-fn receiving(config: &Config, ports: &[OpenPort]) -> Result<Ports, Failure> {
-    let mut receiving = Ports::default();
+fn receiving(config: &Config, ports: &[OpenPort]) -> Result<ReceivingPorts, Failure> {
+    let mut receiving = ReceivingPorts::default();
     for (configured, (_, port)) in config.ports.iter().zip(ports) {
         let takes_all = configured.accept_any_mac || !port.has_own_mac();
         let station = if takes_all { Station::ANY } else { Station::with(port.mac()) };

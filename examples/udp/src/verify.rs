@@ -12,14 +12,14 @@ const WORD_BITS: u64 = u64::BITS as u64;
 /// The datagrams of all flows seen by one core or thread.
 #[derive(Debug)]
 pub struct Verifier {
-    flows: Box<[Flow]>,
+    flows: Box<[FlowState]>,
     unstamped: u64,
     unknown_flow: u64,
 }
 
 /// The state of one flow.
 #[derive(Clone, Debug)]
-struct Flow {
+struct FlowState {
     /// One more than the highest number seen.
     next: u64,
     /// Bit `number % WINDOW` is whether that one of the last `WINDOW` numbers was seen.
@@ -53,7 +53,7 @@ impl Verifier {
     /// A verifier for flows with numbers below `flow_count`, 1 KiB each.
     #[must_use]
     pub fn new(flow_count: usize) -> Self {
-        let flow = Flow {
+        let flow = FlowState {
             next: 0,
             seen: Box::new([0; (WINDOW / WORD_BITS) as usize]),
             received: 0,
@@ -99,7 +99,7 @@ impl Verifier {
     }
 }
 
-impl Flow {
+impl FlowState {
     #[inline]
     fn see(&mut self, number: u64) {
         self.received += 1;

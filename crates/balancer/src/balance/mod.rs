@@ -56,7 +56,7 @@ pub use query::{
 pub use schedule::CLIENTS_MAX;
 
 use crate::capture_order::InOrder;
-use crate::classify::Ports;
+use crate::classify::ReceivingPorts;
 use crate::connections::Connections;
 use crate::counts::WorkerCounts;
 use crate::services::ServiceTable;
@@ -193,7 +193,7 @@ struct Worker<P> {
     schedule: Schedule,
     fragments: Fragments<P>,
     seed: Seed,
-    ports: Ports,
+    ports: ReceivingPorts,
     marking: Marking,
     new_connections: Window,
     /// The budget for packet-too-big errors, which tell hosts the path's MTU.
@@ -231,7 +231,7 @@ impl<P> Balance<P> {
             schedule,
             fragments: Fragments::new(),
             seed: settings.hashes.seed(),
-            ports: Ports::default(),
+            ports: ReceivingPorts::default(),
             marking: Marking::default(),
             new_connections: Window::default(),
             too_big_errors: Budget::new(),
@@ -257,7 +257,7 @@ impl<P> Balance<P> {
 
     /// Sets the properties of the receiving ports.
     #[must_use]
-    pub fn receiving(mut self, ports: Ports) -> Self {
+    pub fn receiving(mut self, ports: ReceivingPorts) -> Self {
         self.state.ports = ports;
         self
     }

@@ -7,7 +7,7 @@
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd_watch::EtcdWatch;
 use super::gateway::{self, Answer, Key};
-pub use super::gateway::{Condition, KeyValue, Operation, Page};
+pub use super::gateway::{Condition, KeyPage, KeyValue, Operation};
 use crate::settings::StoreAddress;
 use hotloop_balancer::excerpt::excerpt;
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ impl Etcd {
     ///
     /// # Errors
     /// [`StoreErrorKind::Compacted`] if the revision is no longer kept, and every error of a call.
-    pub fn page(&self, keys: Key<'_>, revision: i64, limit: usize) -> Result<Page, StoreError> {
+    pub fn page(&self, keys: Key<'_>, revision: i64, limit: usize) -> Result<KeyPage, StoreError> {
         let mut request = keys.to_json();
         // In etcd's JSON, 64-bit numbers are strings.
         request["revision"] = revision.to_string().into();

@@ -97,7 +97,7 @@ pub struct KeyValue {
 
 /// Some keys and their values, in order.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Page {
+pub struct KeyPage {
     /// The store's revision at the time of reading.
     pub revision: i64,
     /// The keys and values.
@@ -148,7 +148,7 @@ pub(super) fn revision(answer: &Value) -> Option<i64> {
 }
 
 /// The keys and values of an answer; `None` if the answer is invalid.
-pub(super) fn page(answer: &Value) -> Option<Page> {
+pub(super) fn page(answer: &Value) -> Option<KeyPage> {
     let none = Vec::new();
     let all = match &answer["kvs"] {
         Value::Null => &none,
@@ -156,7 +156,7 @@ pub(super) fn page(answer: &Value) -> Option<Page> {
     };
     let values = all.iter().map(key_value).collect::<Option<Vec<_>>>()?;
     let has_more = answer["more"].as_bool().unwrap_or(false);
-    Some(Page { revision: revision(answer)?, values, has_more })
+    Some(KeyPage { revision: revision(answer)?, values, has_more })
 }
 
 fn key_value(kv: &Value) -> Option<KeyValue> {

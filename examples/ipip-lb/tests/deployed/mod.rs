@@ -15,7 +15,7 @@ use hotloop::stage::neighbours::NextHop;
 use hotloop::stage::{Core, Error};
 use hotloop::testing::{Frame, MemoryPort, PacketPool, PortConfig};
 use hotloop_balancer::balance::{Create, Egress, Egresses, Route};
-use hotloop_balancer::classify::Ports;
+use hotloop_balancer::classify::ReceivingPorts;
 use hotloop_balancer::exception_mover::ExceptionMover;
 use ipip_lb::config::Config;
 use ipip_lb::network_function::NetworkFunction;
@@ -85,7 +85,7 @@ pub fn run_with_buffers<T>(
     pool: &PacketPool,
     script: impl Fn(&mut Running<'_>) -> T,
 ) -> (T, Report) {
-    run_receiving(config, deployment, pool, Ports::default(), script)
+    run_receiving(config, deployment, pool, ReceivingPorts::default(), script)
 }
 
 /// Runs `script` in one deployment, with ports numbered [`CLIENTS`] and [`BACKENDS`], which have
@@ -94,7 +94,7 @@ pub fn run_receiving<T>(
     config: &str,
     deployment: Deployment,
     pool: &PacketPool,
-    receiving: Ports,
+    receiving: ReceivingPorts,
     script: impl Fn(&mut Running<'_>) -> T,
 ) -> (T, Report) {
     let mut result = None;
@@ -108,7 +108,7 @@ fn run_script(
     config: &str,
     deployment: Deployment,
     pool: &PacketPool,
-    receiving: Ports,
+    receiving: ReceivingPorts,
     script: &mut dyn FnMut(&mut Running<'_>),
 ) -> Report {
     let mut config = Config::parse("lb.toml", config).unwrap_or_else(|error| panic!("{error}"));

@@ -7,12 +7,12 @@ use hotloop::packet::PortId;
 use hotloop::packet::build::{arp_request, echo_request, protocol, tcp, udp};
 use hotloop::packet::ethernet::{MacAddress, Station};
 use hotloop::testing::PacketPool;
-use hotloop_balancer::classify::Ports;
+use hotloop_balancer::classify::ReceivingPorts;
 use hotloop_balancer::spec::Side;
 
 /// The ports of the configurations: one faces clients, one backends, each with its address.
-fn two_sided() -> Ports {
-    let mut ports = Ports::default();
+fn two_sided() -> ReceivingPorts {
+    let mut ports = ReceivingPorts::default();
     let own = Station::with(MacAddress::new(OWN_MAC));
     ports.set(PortId::new(CLIENTS as u16), own, Side::Client);
     ports.set(PortId::new(BACKENDS as u16), own, Side::Backend);
@@ -20,7 +20,7 @@ fn two_sided() -> Ports {
 }
 
 /// Runs the script in all deployments.
-fn in_all(config: &str, ports: &Ports, script: impl Fn(&mut Running<'_>)) -> Report {
+fn in_all(config: &str, ports: &ReceivingPorts, script: impl Fn(&mut Running<'_>)) -> Report {
     let [first, others @ ..] = [
         Deployment::run_to_completion(1),
         Deployment::run_to_completion(2),
@@ -90,7 +90,7 @@ fn frames_to_other_stations_are_not_taken() {
 
 #[test]
 fn a_port_that_takes_frames_to_any_address_takes_them_all() {
-    let report = in_all(&four(""), &Ports::default(), |lb| {
+    let report = in_all(&four(""), &ReceivingPorts::default(), |lb| {
         for other in [[2, 0, 0, 0, 9, 8], BROADCAST, [0; 6]] {
             for pair in PAIRS {
                 assert_eq!(lb.backend(to(other, pair.syn())), pair.backend);
@@ -103,7 +103,7 @@ fn a_port_that_takes_frames_to_any_address_takes_them_all() {
 /// Each port accepts its own address.
 #[test]
 fn what_is_for_one_port_is_not_for_the_other() {
-    let mut ports = Ports::default();
+    let mut ports = ReceivingPorts::default();
     let macs = [[2, 0, 0, 0, 9, 1], [2, 0, 0, 0, 9, 2]];
     for (number, mac) in (0..).zip(macs) {
         ports.set(PortId::new(number), Station::with(MacAddress::new(mac)), Side::Both);

@@ -30,13 +30,13 @@ pub struct Sockets {
 #[derive(Debug)]
 struct Thread {
     sockets: Vec<Arc<UdpSocket>>,
-    counts: Counts,
+    counts: ThreadCounts,
 }
 
 /// One thread's counters, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Counts {
+struct ThreadCounts {
     /// Datagrams passed on.
     received: Counter,
     /// Datagrams that were taken from a socket, but not passed on before the thread ended.
@@ -71,8 +71,9 @@ impl Sockets {
             .map_err(|error| Failure::Run(error.to_string()))?;
         inodes.sort_unstable();
         inodes.dedup();
-        let threads =
-            by_thread.into_iter().map(|sockets| Thread { sockets, counts: Counts::default() });
+        let threads = by_thread
+            .into_iter()
+            .map(|sockets| Thread { sockets, counts: ThreadCounts::default() });
         let before = KernelLoss::read(&inodes).unwrap_or_default();
         let interfaces = interfaces::of(addresses.iter().copied());
         Ok(Self { threads: threads.collect(), inodes, interfaces, before })
@@ -95,7 +96,7 @@ impl Sockets {
         KernelLoss::read(&self.inodes).ok().map(|now| now.since(self.before))
     }
 
-    fn count(&self, which: impl Fn(&Counts) -> &Counter) -> u64 {
+    fn count(&self, which: impl Fn(&ThreadCounts) -> &Counter) -> u64 {
         self.threads.iter().map(|thread| which(&thread.counts).count()).sum()
     }
 }
