@@ -189,20 +189,21 @@ impl Connections {
     #[inline(always)]
     pub fn insert(
         &mut self,
-        (vacancy, kept): (Vacancy, Kept),
+        vacancy: Vacancy,
+        kept: Kept,
         connection: Connection,
         now: Instant,
         on_removed: impl FnMut(TargetId),
     ) -> Option<Position> {
-        let times = (now, self.idle_ns[State::Opening as usize]);
+        let opening_ns = self.idle_ns[State::Opening as usize];
         let Self { v4, v6, journal, .. } = self;
         match vacancy {
-            Vacancy::V4(key) => {
-                v4.insert(key, (connection, kept), times, journal, on_removed).map(Position::V4)
-            }
-            Vacancy::V6(key) => {
-                v6.insert(key, (connection, ()), times, journal, on_removed).map(Position::V6)
-            }
+            Vacancy::V4(key) => v4
+                .insert(key, (connection, kept), now, opening_ns, journal, on_removed)
+                .map(Position::V4),
+            Vacancy::V6(key) => v6
+                .insert(key, (connection, ()), now, opening_ns, journal, on_removed)
+                .map(Position::V6),
         }
     }
 
@@ -311,7 +312,8 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
         &mut self,
         vacancy: flow::Vacancy<K>,
         value: (Connection, H),
-        (now, opening_ns): (Instant, u64),
+        now: Instant,
+        opening_ns: u64,
         journal: &mut Journal,
         on_removed: impl FnMut(TargetId),
     ) -> Option<Handle> {

@@ -87,7 +87,7 @@ impl WorkerCounts {
     }
 
     /// Counts a frame that the device of a port has cut to this many bytes. Only the worker may call it.
-    pub fn note_cut_frame(&self, (port, bytes): (u16, u16)) {
+    pub fn note_cut_frame(&self, port: u16, bytes: u16) {
         self.cut_frames.note(u128::from(port) << 16 | u128::from(bytes));
     }
 

@@ -123,8 +123,8 @@ mod tests {
     fn each_port_whose_device_cuts_frames_is_reported_once() {
         let (workers, mut dropped) = (workers(), Dropped::default());
         assert!(dropped.cuts(&workers).is_empty());
-        workers[0].note_cut_frame((7, 1982));
-        workers[1].note_cut_frame((9, 2014));
+        workers[0].note_cut_frame(7, 1982);
+        workers[1].note_cut_frame(9, 2014);
         let reported = dropped.cuts(&workers);
         assert!(
             reported[0].starts_with("port 7 ") && reported[0].contains("an MTU above 1968"),
@@ -134,7 +134,7 @@ mod tests {
             reported.len() == 2 && reported[1].contains("cuts them to 2014 bytes"),
             "{reported:?}"
         );
-        workers[1].note_cut_frame((7, 1982));
+        workers[1].note_cut_frame(7, 1982);
         assert!(dropped.cuts(&workers).is_empty());
     }
 }

@@ -3,6 +3,7 @@
 //! exactly one outcome here: a handler takes it, or it is dropped for a named reason.
 
 use super::blocklist::is_blocked;
+use super::fast_open::FastFlow;
 use super::probing::is_for_probes;
 use super::{BalanceDrop, Turn, Worker};
 use crate::own_header::OwnHeader;
@@ -30,7 +31,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
     pub(super) fn dispatch(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
-        (packet, layout): (P, Layout),
+        packet: P,
+        layout: Layout,
         index: usize,
         found: Option<(Handle, u64)>,
     ) {
@@ -39,7 +41,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if let Some(key) = layout.fast_key_v4(packet.data())
             && let Some(service) = turn.services.service_of_v4(&key)
         {
-            self.serve_fast(turn, packet, (key, layout, index), found, service);
+            self.serve_fast(turn, packet, FastFlow { key, layout, index }, found, service);
         } else {
             self.dispatch_any(turn, packet, layout);
         }
@@ -84,8 +86,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if !is_truncated(packet.data(), packet.len_bytes()) {
             return BalanceDrop::Malformed;
         }
-        if let Some(cut) = self.ports.cut_of(packet) {
-            turn.counts.note_cut_frame(cut);
+        if let Some((port, bytes)) = self.ports.cut_of(packet) {
+            turn.counts.note_cut_frame(port, bytes);
         }
         BalanceDrop::Truncated
     }

@@ -18,7 +18,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         mut packet: P,
-        (id, layout): (TargetId, Layout),
+        id: TargetId,
+        layout: Layout,
         hash: u32,
     ) {
         let Self { link, identifications, .. } = self;
@@ -56,7 +57,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
                     let error = IcmpError::TooBig { mtu_bytes: target.packet_bytes_max };
                     return self.answer(turn, packet, BalanceDrop::TooBig, error);
                 }
-                return self.send_fragments(turn, packet, (id, target), hash);
+                return self.send_fragments(turn, packet, id, target, hash);
             }
         }
         let count = &turn.counts.target(id).packets;
@@ -86,7 +87,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         packet: P,
-        (id, target): (TargetId, &Target),
+        id: TargetId,
+        target: &Target,
         hash: u32,
     ) {
         let route = self.egresses.backends.route;

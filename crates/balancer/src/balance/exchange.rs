@@ -2,11 +2,10 @@
 //! control sends with each [`Exchange`], and allocates none. Every step is bounded, so that packets
 //! never wait for a walk through the table.
 
-use super::Worker;
 use super::import::Imported;
+use super::{Tables, Worker};
 use crate::connection::{Connection, State};
 use crate::connections::{Journal, NO_KEY, Walk, room_for};
-use crate::counts::WorkerCounts;
 use crate::exceptions::{Change, Record, left_ms};
 use crate::services::{ServiceTable, TargetId};
 use hotloop::engine::Mailbox;
@@ -211,17 +210,12 @@ impl Exchanges {
 
     /// Continues with the exchange in progress, or with the next one: a bounded step.
     #[inline]
-    pub(super) fn go_on<P>(
-        &mut self,
-        worker: &mut Worker<P>,
-        context: (&ServiceTable, &WorkerCounts),
-        now: Instant,
-    ) {
+    pub(super) fn go_on<P>(&mut self, worker: &mut Worker<P>, tables: Tables<'_>, now: Instant) {
         let Some(mailbox) = &mut self.mailbox else { return };
         let next = self.current.take().or_else(|| Some((mailbox.request()?, now)));
         let Some((mut current, turned)) = next else { return };
         let lookups_max = (now.ns_since(turned) / NS_A_LOOKUP).clamp(1, LOOKUPS_A_TURN as u64);
-        if worker.exchange(&mut current, context, (lookups_max as usize, now)) {
+        if worker.exchange(&mut current, tables, lookups_max as usize, now) {
             mailbox.answer(current);
         } else {
             self.current = Some((current, now));
@@ -237,11 +231,13 @@ impl<P> Worker<P> {
     fn exchange(
         &mut self,
         exchange: &mut Exchange,
-        (services, counts): (&ServiceTable, &WorkerCounts),
-        (lookups_max, now): (usize, Instant),
+        tables: Tables<'_>,
+        lookups_max: usize,
+        now: Instant,
     ) -> bool {
+        let Tables { services, counts } = tables;
         match exchange {
-            Exchange::Changes(changes) => self.find_changes(changes, services, (lookups_max, now)),
+            Exchange::Changes(changes) => self.find_changes(changes, services, lookups_max, now),
             Exchange::Exceptions(page) => self.find_exceptions(page, services, now),
             Exchange::Journal(journal) => {
                 std::mem::swap(self.connections.journal(), journal);
@@ -250,9 +246,8 @@ impl<P> Worker<P> {
             Exchange::Import(import) => {
                 for _ in 0..lookups_max {
                     let Some(entry) = import.next() else { break };
-                    let context = (services, counts);
                     let imported = match &entry {
-                        Entry::Claim(record, target) => self.import(context, record, *target, now),
+                        Entry::Claim(record, target) => self.import(tables, record, *target, now),
                         Entry::End(key) => self.end_remote(counts, key, now),
                     };
                     import.stale_count += u64::from(imported == Imported::Stale);
@@ -267,7 +262,8 @@ impl<P> Worker<P> {
         &mut self,
         changes: &mut Changes,
         services: &ServiceTable,
-        (lookups_max, now): (usize, Instant),
+        lookups_max: usize,
+        now: Instant,
     ) -> bool {
         let room = changes.found.capacity() - changes.found.len();
         for _ in 0..lookups_max.min(room / CHANGES_EACH) {
@@ -285,7 +281,7 @@ impl<P> Worker<P> {
                 |connection: &Connection| connection.has_seen_syn() && connection.moves() != 0;
             let claimed = found.filter(|(connection, _)| is_exception || is_another(connection));
             let claim = claimed.and_then(|(connection, silent_ns)| {
-                claim(services, &key, (&connection, silent_ns), now)
+                claim(services, &key, &connection, silent_ns, now)
             });
             changes.found.extend(claim.map(Change::Claim));
             if !is_exception || claim.is_none() {
@@ -315,7 +311,7 @@ impl<P> Worker<P> {
                 false => return,
             };
             if let Some((_, _, silent_ns)) = self.connections.peek_silent(&key, now) {
-                records.extend(claim(services, &key, (&connection, silent_ns), now));
+                records.extend(claim(services, &key, &connection, silent_ns, now));
             }
         });
         let is_full = [found, entered]
@@ -329,7 +325,8 @@ impl<P> Worker<P> {
 fn claim(
     services: &ServiceTable,
     key: &FlowKey,
-    (connection, silent_ns): (&Connection, u64),
+    connection: &Connection,
+    silent_ns: u64,
     now: Instant,
 ) -> Option<Record> {
     let target = services.active(connection.target)?;

@@ -3,12 +3,11 @@
 //! parser, and treats each packet exactly as `serve` would.
 
 use super::serve::FromClient;
-use super::{Turn, Worker, admission};
+use super::{Tables, Turn, Worker, admission};
 use crate::connection::Connection;
 use crate::connections::{Kept, Position, Vacancy};
-use crate::counts::WorkerCounts;
 use crate::own_header::fast_flags;
-use crate::services::{Service, ServiceTable};
+use crate::services::Service;
 use crate::spec::Scheduler;
 use hotloop::flow::Handle;
 use hotloop::packet::PacketBuf;
@@ -16,6 +15,14 @@ use hotloop::packet::classify::Layout;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
 use hotloop::stage::{Carries, Instant};
+
+/// A packet of the [fast path](Layout::is_fast_v4): its flow, and its index in the burst.
+#[derive(Clone, Copy)]
+pub(super) struct FastFlow {
+    pub key: FlowKeyV4,
+    pub layout: Layout,
+    pub index: usize,
+}
 
 impl<P: PacketBuf + Carries> Worker<P> {
     /// Encapsulates the packet at `index` of the burst and enters its connection, if it is the
@@ -28,11 +35,13 @@ impl<P: PacketBuf + Carries> Worker<P> {
     #[inline(never)]
     pub(super) fn forward_first(
         &mut self,
-        (services, counts): (&ServiceTable, &WorkerCounts),
-        (packet, layout): (&mut P, Layout),
+        tables: Tables<'_>,
+        packet: &mut P,
+        layout: Layout,
         index: usize,
         now: Instant,
     ) -> Result<(), Option<(Handle, u64)>> {
+        let Tables { services, counts } = tables;
         self.connections.prefetch_new(index + 1);
         let Some(front) = packet.data().first_chunk() else { return Err(None) };
         let Some(key) = layout.fast_key_v4(front) else { return Err(None) };
@@ -66,7 +75,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         target_counts.packets.add(1);
         let connection = Connection::new(id, key.protocol(), flags, now);
         let kept = Kept::new(hash, services.targets_serial(), header);
-        if self.insert_new((services, counts), (vacancy, kept), connection, now).is_some() {
+        if self.insert_new(tables, vacancy, kept, connection, now).is_some() {
             self.schedule.connection_added(id, target_counts);
         }
         Ok(())
@@ -77,10 +86,11 @@ impl<P: PacketBuf + Carries> Worker<P> {
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         packet: P,
-        (key, layout, index): (FlowKeyV4, Layout, usize),
+        flow: FastFlow,
         found: Option<(Handle, u64)>,
         service: &Service,
     ) {
+        let FastFlow { key, layout, index } = flow;
         let (client, destination) = (key.source().into(), key.destination().into());
         if let Some(reason) = admission::of_addresses(turn.services, client, destination) {
             return turn.reject(packet, reason);
@@ -94,7 +104,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let found = found.map(|(handle, silent_ns)| (Position::V4(handle), silent_ns));
         let from_client = FromClient { key: &FlowKey::V4(key), hash, flags };
         match self.follow_found(turn, &from_client, found.map_err(Vacancy::V4), || Ok(service)) {
-            Ok(id) => self.send_fast(turn, packet, (id, layout), hash),
+            Ok(id) => self.send_fast(turn, packet, id, layout, hash),
             Err(reason) => turn.reject(packet, reason),
         }
     }

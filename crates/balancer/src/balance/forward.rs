@@ -104,7 +104,8 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         if !self.has_waiting_work() || self.time_budget.is_left() {
             self.state.walk(self.services.current(), now);
             if self.exchanges.are_made() {
-                self.exchanges.go_on(&mut self.state, (self.services.current(), counts), now);
+                let tables = Tables { services: self.services.current(), counts };
+                self.exchanges.go_on(&mut self.state, tables, now);
             }
         }
         if self.has_waiting_work() {
@@ -157,32 +158,33 @@ impl<P: PacketBuf + Carries> Balance<P> {
         let route = self.state.egresses.backends.route;
         let context = BurstContext::new(services, counts, self.state.link);
         let begins_plainly = services.begins_plainly();
+        let tables = Tables { services, counts };
         let state = &mut self.state;
         let mut turn = Turn { cx, out, services, counts, may_punt: true };
         let mut next_index = 0;
-        while let Some((other, found)) = turn.out.map_until(input, |classified| {
+        while let Some((packet, layout, found)) = turn.out.map_until(input, |classified| {
             // Always below the capacity: the remainder spares the bounds checks.
             let index = next_index % BURST_CAPACITY;
             next_index += 1;
             let layout = classified.tag();
             let mut packet = classified.packet;
-            if state.forward(&context, (&mut packet, layout), (index, now), seen_at) {
+            if state.forward(&context, &mut packet, layout, index, now, seen_at) {
                 return Ok(Routed { packet, route });
             }
             if !begins_plainly {
                 state.connections.prefetch_new(index + 1);
-                return Err(((packet, layout), None));
+                return Err((packet, layout, None));
             }
-            match state.forward_first((services, counts), (&mut packet, layout), index, now) {
+            match state.forward_first(tables, &mut packet, layout, index, now) {
                 Ok(()) => Ok(Routed { packet, route }),
-                Err(found) => Err(((packet, layout), found)),
+                Err(found) => Err((packet, layout, found)),
             }
         }) {
             let index = count - 1 - input.len();
             if let Some(order) = &mut self.order {
                 order.wait_for(index);
             }
-            state.dispatch(&mut turn, other, index, found);
+            state.dispatch(&mut turn, packet, layout, index, found);
         }
         if let Some(order) = &mut self.order {
             order.burst_done(count);
@@ -206,6 +208,13 @@ impl<P: PacketBuf + Carries> Balance<P> {
             self.state.begin_marking(settings.prepare_ns_max, now);
         }
     }
+}
+
+/// The service table in force, and the worker's counts.
+#[derive(Clone, Copy)]
+pub(super) struct Tables<'t> {
+    pub services: &'t ServiceTable,
+    pub counts: &'t WorkerCounts,
 }
 
 /// The values that the packets of a burst need on their way to targets. Copied, so that no write to
@@ -234,8 +243,10 @@ impl<P: PacketBuf + Carries> Worker<P> {
     fn forward(
         &mut self,
         context: &BurstContext<'_>,
-        (packet, layout): (&mut P, Layout),
-        (index, now): (usize, Instant),
+        packet: &mut P,
+        layout: Layout,
+        index: usize,
+        now: Instant,
         seen_at: SeenAt,
     ) -> bool {
         let Self { connections, identifications, .. } = self;
@@ -255,20 +266,24 @@ impl<P: PacketBuf + Carries> Worker<P> {
                     return true;
                 }
             } else if kept.is_new_to(context.targets_serial) {
-                connections.renew_header(context.services, (layout, packet.data()), now);
+                connections.renew_header(context.services, layout, packet.data(), now);
             }
         }
-        self.forward_any((context.services, context.counts), (packet, layout), (index, now))
+        let tables = Tables { services: context.services, counts: context.counts };
+        self.forward_any(tables, packet, layout, index, now)
     }
 
     /// [`forward`](Self::forward) for any packet.
     #[inline(never)]
     fn forward_any(
         &mut self,
-        (services, counts): (&ServiceTable, &WorkerCounts),
-        (packet, layout): (&mut P, Layout),
-        (index, now): (usize, Instant),
+        tables: Tables<'_>,
+        packet: &mut P,
+        layout: Layout,
+        index: usize,
+        now: Instant,
     ) -> bool {
+        let Tables { services, counts } = tables;
         let frame = packet.data();
         let Self { connections, link, seed, .. } = self;
         let targets = services.targets();

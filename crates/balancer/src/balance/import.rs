@@ -2,8 +2,8 @@
 //! `merge`. An older claim never replaces a newer one, and a peer never ends this node's own
 //! connection.
 
-use super::Worker;
 use super::schedule::{ServicePair, is_exception};
+use super::{Tables, Worker};
 use crate::connection::Connection;
 use crate::connections::{Kept, Position};
 use crate::counts::WorkerCounts;
@@ -28,7 +28,7 @@ impl<P> Worker<P> {
     /// takes precedence.
     pub(super) fn import(
         &mut self,
-        (services, counts): (&ServiceTable, &WorkerCounts),
+        Tables { services, counts }: Tables<'_>,
         record: &Record,
         target: TargetId,
         now: Instant,
@@ -42,9 +42,9 @@ impl<P> Worker<P> {
         claim.set_exception(is_exception(services, &pair, &record.key, target));
         let Some((position, here, silent_ns)) = self.connections.peek_silent(&record.key, now)
         else {
-            return self.enter_remote(counts, (record, hash), claim, now);
+            return self.enter_remote(counts, record, hash, claim, now);
         };
-        let existing = self.existing(services, (&here, silent_ns), record, now);
+        let existing = self.existing(services, &here, silent_ns, record, now);
         // A connection without a backend is about to get another one.
         let verdict = existing.map_or(Verdict::Replace, |existing| merge(&existing, record));
         let is_established = existing.is_some_and(|existing| existing.is_established_by(record));
@@ -66,11 +66,11 @@ impl<P> Worker<P> {
                     changed.establish();
                 }
                 // If the connection is an exception, this journals it.
-                self.connections.set((position, &record.key), changed, now.earlier_by(silent_ns));
+                self.connections.set(position, &record.key, changed, now.earlier_by(silent_ns));
                 Imported::Taken
             }
             Verdict::Replace => {
-                self.replace_by_remote(counts, (position, here), claim, record.left_ns());
+                self.replace_by_remote(counts, position, here, claim, record.left_ns());
                 Imported::Taken
             }
         }
@@ -98,7 +98,8 @@ impl<P> Worker<P> {
     fn existing(
         &self,
         services: &ServiceTable,
-        (here, silent_ns): (&Connection, u64),
+        here: &Connection,
+        silent_ns: u64,
         record: &Record,
         now: Instant,
     ) -> Option<Existing> {
@@ -126,7 +127,8 @@ impl<P> Worker<P> {
     fn enter_remote(
         &mut self,
         counts: &WorkerCounts,
-        (record, hash): (&Record, u32),
+        record: &Record,
+        hash: u32,
         claim: Connection,
         now: Instant,
     ) -> Imported {
@@ -134,7 +136,7 @@ impl<P> Worker<P> {
         let Err(vacancy) = connections.find(&record.key, now) else { return Imported::Stale };
         let on_removed = |left| schedule.connection_removed(left, counts);
         let kept = Kept::without_header(hash);
-        let Some(position) = connections.insert((vacancy, kept), claim, now, on_removed) else {
+        let Some(position) = connections.insert(vacancy, kept, claim, now, on_removed) else {
             return Imported::Refused;
         };
         connections.set_remote(position, claim, record.left_ns());
@@ -145,7 +147,8 @@ impl<P> Worker<P> {
     fn replace_by_remote(
         &mut self,
         counts: &WorkerCounts,
-        (position, here): (Position, Connection),
+        position: Position,
+        here: Connection,
         claim: Connection,
         left_ns: u64,
     ) {

@@ -196,7 +196,8 @@ impl<P> Worker<P> {
         let idle_ns = &services.settings.idle_ns;
         let (mut connection_count, has_found) = (0, &mut pass.has_found);
         let mut refresh = |key: &FlowKey,
-                           (connection, silent_ns): (&mut Connection, u64),
+                           connection: &mut Connection,
+                           silent_ns: u64,
                            journal: &mut Journal,
                            is_news| {
             connection_count += 1;
@@ -208,21 +209,35 @@ impl<P> Worker<P> {
                 connection.set_journalled(idle_ns, seen);
             }
         };
-        let places = (pass.walk, SLOTS_A_STEP);
         let next = match pass.purpose {
-            Purpose::Refresh => connections.walk(places, now, |key, connection, journal| {
-                refresh(key, connection, journal, false);
-            }),
+            Purpose::Refresh => connections.walk(
+                pass.walk,
+                SLOTS_A_STEP,
+                now,
+                |key, connection, silent_ns, journal| {
+                    refresh(key, connection, silent_ns, journal, false);
+                },
+            ),
             Purpose::Mark { .. } => {
                 let pairs = pairs(services, seed, connections, pass.walk);
                 let mut pairs = pairs.iter();
-                connections.walk(places, now, |key, (connection, silent_ns), journal| {
-                    let was_own_exception = connection.is_own_exception();
-                    let pair = pairs.next().copied().unwrap_or_default();
-                    connection.set_exception(is_exception(services, &pair, key, connection.target));
-                    let is_news = was_own_exception != connection.is_own_exception();
-                    refresh(key, (connection, silent_ns), journal, is_news);
-                })
+                connections.walk(
+                    pass.walk,
+                    SLOTS_A_STEP,
+                    now,
+                    |key, connection, silent_ns, journal| {
+                        let was_own_exception = connection.is_own_exception();
+                        let pair = pairs.next().copied().unwrap_or_default();
+                        connection.set_exception(is_exception(
+                            services,
+                            &pair,
+                            key,
+                            connection.target,
+                        ));
+                        let is_news = was_own_exception != connection.is_own_exception();
+                        refresh(key, connection, silent_ns, journal, is_news);
+                    },
+                )
             }
         };
         pass.done_count += SLOTS_A_STEP;

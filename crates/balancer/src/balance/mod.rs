@@ -61,7 +61,7 @@ use crate::connections::Connections;
 use crate::counts::WorkerCounts;
 use crate::services::ServiceTable;
 use exchange::Exchanges;
-use forward::Turn;
+use forward::{Tables, Turn};
 use fragments::Fragments;
 use hotloop::arena::Obtained;
 use hotloop::engine::{Mailbox, Subscriber};

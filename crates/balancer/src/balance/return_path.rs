@@ -60,7 +60,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         turn.counts.replies_known.add(1);
         if header.fragment != Fragment::Later {
             connection.follow_server(flags);
-            self.connections.set((place, key), connection, turn.now());
+            self.connections.set(place, key, connection, turn.now());
         }
         Some(connection.target)
     }

@@ -5,11 +5,10 @@
 use super::answer::IcmpError;
 use super::fragments::Datagram;
 use super::schedule::{ServicePair, is_exception};
-use super::{BalanceDrop, Turn, Worker, admission};
+use super::{BalanceDrop, Tables, Turn, Worker, admission};
 use crate::classify::hash;
 use crate::connection::{Connection, State, is_syn};
 use crate::connections::{Kept, Position, Vacancy};
-use crate::counts::WorkerCounts;
 use crate::own_header::OwnHeader;
 use crate::services::{Found, Service, ServiceTable, TargetId};
 use crate::spec::Scheduler;
@@ -118,7 +117,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
                 turn.admit_lazily(service, packet)?;
             }
             connection.follow_client(packet.flags, turn.now());
-            self.connections.set((position, packet.key), connection, turn.now());
+            self.connections.set(position, packet.key, connection, turn.now());
             return Ok(connection.target);
         }
         let is_flushed = matches!(found, Found::Flushed);
@@ -131,7 +130,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if begins_anew {
             turn.admit(service, packet)?;
         }
-        self.replace(turn, service, packet, (position, connection, begins_anew))
+        self.replace(turn, service, packet, position, connection, begins_anew)
     }
 
     /// Moves a connection to another target: another connection begins in its place, or its own
@@ -141,7 +140,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
         turn: &Turn<'_, '_, '_, P>,
         service: &Service,
         packet: &FromClient<'_>,
-        (position, mut connection, begins_anew): (Position, Connection, bool),
+        position: Position,
+        mut connection: Connection,
+        begins_anew: bool,
     ) -> Result<TargetId, BalanceDrop> {
         let client = packet.key.source();
         let (services, now) = (turn.services, turn.now());
@@ -156,7 +157,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
         let pair = ServicePair::of(services, service, packet.key, packet.hash);
         connection.set_exception(is_exception(services, &pair, packet.key, target));
-        self.connections.set((position, packet.key), connection, now);
+        self.connections.set(position, packet.key, connection, now);
         Ok(target)
     }
 
@@ -176,7 +177,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         // the scheduler's turn.
         let mut connection = Connection::new(consistent, packet.key.protocol(), packet.flags, now);
         let kept = Kept::without_header(hash);
-        let made = self.insert_new((services, turn.counts), (vacancy, kept), connection, now);
+        let tables = Tables { services, counts: turn.counts };
+        let made = self.insert_new(tables, vacancy, kept, connection, now);
         let Some(position) = made else {
             return Ok(consistent);
         };
@@ -192,7 +194,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             let pair = ServicePair::of(services, service, packet.key, hash);
             let is_exception = is_exception(services, &pair, packet.key, connection.target);
             connection.set_exception(is_exception);
-            self.connections.set((position, packet.key), connection, now);
+            self.connections.set(position, packet.key, connection, now);
         }
         let id = connection.target;
         self.schedule.connection_added(id, turn.counts.target(id));
@@ -204,8 +206,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
     #[inline(always)]
     pub(super) fn insert_new(
         &mut self,
-        (services, counts): (&ServiceTable, &WorkerCounts),
-        vacancy: (Vacancy, Kept),
+        Tables { services, counts }: Tables<'_>,
+        vacancy: Vacancy,
+        kept: Kept,
         connection: Connection,
         now: Instant,
     ) -> Option<Position> {
@@ -214,7 +217,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let Self { connections, schedule, new_connections, .. } = self;
         let on_removed = |left| schedule.connection_removed(left, counts);
         if new_connections.has_room(now, per_second_max)
-            && let Some(position) = connections.insert(vacancy, connection, now, on_removed)
+            && let Some(position) = connections.insert(vacancy, kept, connection, now, on_removed)
         {
             new_connections.count();
             return Some(position);

@@ -32,7 +32,7 @@ const STATES: [State; 5] =
     [State::Opening, State::Established, State::Closing, State::Udp, State::Other];
 
 /// Another node's connection, with this number of moves.
-fn remote(state: State, (age_ms, now_ms): (u32, u64), moves: u8) -> Connection {
+fn remote(state: State, age_ms: u32, now_ms: u64, moves: u8) -> Connection {
     let [client, vip] = ["198.51.100.7:4000", "203.0.113.10:80"].map(|text| text.parse().unwrap());
     let (key, backend) = (FlowKey::new(client, vip, 6).unwrap(), [10, 0, 0, 1].into());
     let claim = Record { key, backend, state, age_ms, left_ms: 0, moves, wins_ties: false };
@@ -199,7 +199,7 @@ fn what_is_over_or_proves_nothing_leaves_first_and_exceptions_stay() {
 
 #[test]
 fn a_packet_from_either_side_makes_a_remote_connection_this_nodes_own() {
-    let claim = |state| remote(state, (500, 60_000), 0);
+    let claim = |state| remote(state, 500, 60_000, 0);
     for state in STATES {
         let remote = claim(state);
         assert!(remote.is_remote() && !remote.has_seen_syn() && remote.state() == state);
@@ -223,11 +223,11 @@ fn a_packet_from_either_side_makes_a_remote_connection_this_nodes_own() {
 fn a_connection_that_another_node_has_seen_later_is_that_ones() {
     let mut own = tcp(SYN);
     assert!(own.has_seen_syn());
-    own.renew(&remote(State::Established, (100, 50), 0));
+    own.renew(&remote(State::Established, 100, 50, 0));
     assert!(own.is_remote() && own.has_seen_syn() && own.state() == State::Established);
     // The greater of both ages; an opening claim has nothing newer.
     assert!((83..=100).contains(&own.age_ms(at(50))), "{}", own.age_ms(at(50)));
-    own.renew(&remote(State::Opening, (10, 50), 0));
+    own.renew(&remote(State::Opening, 10, 50, 0));
     assert!((83..=100).contains(&own.age_ms(at(50))) && own.state() == State::Established);
 }
 
@@ -237,7 +237,7 @@ fn the_first_packet_of_another_nodes_connection_is_a_move() {
     for (state, moves) in
         STATES.into_iter().flat_map(|state| (0..MOVES).map(move |moves| (state, moves)))
     {
-        let claimed = remote(state, (500, 60_000), moves);
+        let claimed = remote(state, 500, 60_000, moves);
         assert_eq!((claimed.state(), claimed.moves()), (state, moves));
         let [mut by_client, mut by_server, mut by_syn] = [claimed; 3];
         let mut anew = claimed;
@@ -263,8 +263,8 @@ fn the_first_packet_of_another_nodes_connection_is_a_move() {
 #[test]
 fn what_another_node_knows_of_moves_counts_where_it_is_ahead() {
     for (here, there, after) in [(5, 7, 7), (7, 5, 7), (5, 5, 5), (31, 1, 1), (1, 31, 1)] {
-        let mut renewed = remote(State::Opening, (500, 60_000), here);
-        renewed.renew(&remote(State::Closing, (500, 60_000), there));
+        let mut renewed = remote(State::Opening, 500, 60_000, here);
+        renewed.renew(&remote(State::Closing, 500, 60_000, there));
         assert_eq!((renewed.moves(), renewed.state()), (after, State::Closing));
     }
 }

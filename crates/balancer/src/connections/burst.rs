@@ -138,7 +138,8 @@ impl Connections {
     pub fn renew_header(
         &mut self,
         services: &ServiceTable,
-        (layout, frame): (Layout, &[u8]),
+        layout: Layout,
+        frame: &[u8],
         now: Instant,
     ) {
         let Some(key) = layout.fast_key_v4(frame) else { return };

@@ -122,12 +122,13 @@ impl Connections {
     /// If the connection has left the position.
     pub fn set(
         &mut self,
-        (position, key): (Position, &FlowKey),
+        position: Position,
+        key: &FlowKey,
         mut connection: Connection,
         seen: Instant,
     ) {
         if self.journal.is_kept() {
-            self.journal_change((position, key), &mut connection, seen);
+            self.journal_change(position, key, &mut connection, seen);
         }
         match position {
             Position::V4(handle) => self.v4.set(handle, connection, Kept::forget_header),
@@ -140,7 +141,8 @@ impl Connections {
     #[inline(never)]
     fn journal_change(
         &mut self,
-        (position, key): (Position, &FlowKey),
+        position: Position,
+        key: &FlowKey,
         after: &mut Connection,
         seen: Instant,
     ) {
@@ -222,9 +224,10 @@ impl Connections {
     /// visited twice.
     pub fn walk(
         &mut self,
-        (walk, budget): (Walk, usize),
+        walk: Walk,
+        budget: usize,
         now: Instant,
-        mut visit: impl FnMut(&FlowKey, (&mut Connection, u64), &mut Journal),
+        mut visit: impl FnMut(&FlowKey, &mut Connection, u64, &mut Journal),
     ) -> Option<Walk> {
         let Self { v4, v6, journal, .. } = self;
         match walk {
@@ -234,7 +237,7 @@ impl Connections {
                     cursor,
                     budget,
                     |key, (connection, _), silent_ns| {
-                        visit(&FlowKey::V4(*key), (connection, silent_ns), journal);
+                        visit(&FlowKey::V4(*key), connection, silent_ns, journal);
                     },
                 );
                 Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
@@ -247,7 +250,7 @@ impl Connections {
                     cursor,
                     budget,
                     |key, (connection, ()), silent_ns| {
-                        visit(&FlowKey::V6(*key), (connection, silent_ns), journal);
+                        visit(&FlowKey::V6(*key), connection, silent_ns, journal);
                     },
                 );
                 next.map(Walk::V6)

@@ -158,7 +158,7 @@ impl Builder {
         }
         let source_limit = self.buckets.sources(spec.limits);
         let blocked = standing.blocked.clone();
-        Ok(self.table(spec, services, arranged_services, (source_limit, blocked)))
+        Ok(self.table(spec, services, arranged_services, source_limit, blocked))
     }
 
     /// Tells the builder that all workers use the last service table. Returns the slots that are free
@@ -217,7 +217,8 @@ impl Builder {
         spec: &Spec<'_>,
         services: Vec<Service>,
         arranged_services: Vec<(Vec<Member>, Arranged)>,
-        (source_limit, blocked): (Option<SourceLimit>, Option<Arc<Blocks>>),
+        source_limit: Option<SourceLimit>,
+        blocked: Option<Arc<Blocks>>,
     ) -> ServiceTable {
         let balancer = &spec.balancer;
         let members = || arranged_services.iter().flat_map(|(members, _)| members);
