@@ -23,8 +23,9 @@ const IMPORTS_MAX: usize = (1 << 15) + FRAME_BYTES_MAX / 14;
 /// A node called `b`, and its peers `a` and `c`.
 struct Node {
     peers: Peers,
-    /// The peer that sends the frames, and the sequence number of its next.
-    from: (PeerId, u64),
+    /// The peer that sends the frames.
+    sender: PeerId,
+    next_sequence: u64,
     greeted_count: u64,
     now_ms: u64,
 }
@@ -48,13 +49,13 @@ impl Node {
         let local = Local { node: "b".into(), incarnation: 1, digest: DIGEST };
         let named = ["a", "c"].map(|name| (name.to_owned(), format!("{name}:1")));
         let peers = Peers::new(local, named);
-        let from = peers.named("a").expect("a peer");
+        let sender = peers.named("a").expect("a peer");
         let mut out = Vec::new();
         peers.hello(&mut out);
         let (frame, taken) =
             decode(&out, GREETING_BYTES_MAX).expect("a greeting").expect("all of it");
         assert!(taken == out.len() && matches!(frame.message, Message::Hello(_)));
-        let mut node = Self { peers, from: (from, 1), greeted_count: 0, now_ms: 0 };
+        let mut node = Self { peers, sender, next_sequence: 1, greeted_count: 0, now_ms: 0 };
         node.greet(0);
         node
     }
@@ -87,7 +88,7 @@ impl Node {
         let length = u32::try_from(body.len()).expect("a few hundred bytes");
         let mut framed = [&length.to_be_bytes()[..], body].concat();
         if step & 1 == 0 && body.len() >= HEADER_BYTES {
-            framed[LENGTH_BYTES + 9..][..8].copy_from_slice(&self.from.1.to_be_bytes());
+            framed[LENGTH_BYTES + 9..][..8].copy_from_slice(&self.next_sequence.to_be_bytes());
         }
         match decode(&framed, FRAME_BYTES_MAX) {
             Ok(Some((frame, taken))) => {
@@ -106,13 +107,14 @@ impl Node {
     }
 
     fn input(&mut self, frame: &Frame<'_>) {
-        let (from, next) = self.from;
-        if !self.peers.can_receive(from) {
+        let (sender, next) = (self.sender, self.next_sequence);
+        if !self.peers.can_receive(sender) {
             return;
         }
-        match self.peers.input(from, frame, self.now_ms) {
+        match self.peers.input(sender, frame, self.now_ms) {
             Ok(()) => {
-                self.from.1 += u64::from(frame.sequence == next && is_counted(&frame.message))
+                self.next_sequence +=
+                    u64::from(frame.sequence == next && is_counted(&frame.message))
             }
             Err(why) => {
                 assert!(!why.chars().any(char::is_control), "{why:?}");
@@ -129,7 +131,7 @@ impl Node {
         let (node, incarnation) = (node.to_owned(), 2 + self.greeted_count);
         let hello = Hello { version: VERSION, node, incarnation, digest: DIGEST };
         let session = self.peers.greet(&hello, expected, self.now_ms).expect("a peer");
-        self.from = (session.peer, 1);
+        (self.sender, self.next_sequence) = (session.peer, 1);
     }
 
     /// This node announces a change of its own connections, or has another configuration.
@@ -151,7 +153,7 @@ impl Node {
 
     fn walk(&mut self, step: u8) {
         if let Some(walk) = self.peers.snapshot_wanted(self.now_ms) {
-            self.peers.give_page(walk, (&[], &[]), step & 16 == 0, self.now_ms);
+            self.peers.give_page(walk, &[], &[], step & 16 == 0, self.now_ms);
         }
     }
 
@@ -161,7 +163,7 @@ impl Node {
             self.peers.status(self.now_ms).iter().map(|peer| peer.import_count).sum();
         assert!(waiting <= 2 * IMPORTS_MAX, "{waiting} changes wait");
         let mut out = Vec::new();
-        self.peers.output(self.from.0, &mut out, FRAME_BYTES_MAX, self.now_ms);
+        self.peers.output(self.sender, &mut out, FRAME_BYTES_MAX, self.now_ms);
         let mut sent = &out[..];
         while let Some((_, taken)) = decode(sent, FRAME_BYTES_MAX).expect("frames of this node") {
             sent = &sent[taken..];

@@ -108,7 +108,7 @@ impl CoreThread<'_> {
     fn live(&self, running: &mut RunningCore<'_>, wait: &mut Wait<'_>) {
         let tap = Rc::clone(&running.tap);
         running.guard(|worker, watch| {
-            self.poll(worker, (watch, &tap), wait);
+            self.poll(worker, watch, &tap, wait);
             worker.stop();
         });
         self.shared.stop();
@@ -121,7 +121,7 @@ impl CoreThread<'_> {
         }
     }
 
-    fn poll(&self, worker: &mut dyn Worker, (watch, tap): (&Watch, &CoreTap), wait: &mut Wait<'_>) {
+    fn poll(&self, worker: &mut dyn Worker, watch: &Watch, tap: &CoreTap, wait: &mut Wait<'_>) {
         let mut is_exhausted = worker.is_exhausted().is_none();
         while !self.shared.is_stopping() {
             if watch.is_timed_next() {

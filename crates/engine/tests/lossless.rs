@@ -9,7 +9,8 @@ fn run(
     world: &World,
     deployment: Deployment,
     lossless: bool,
-    (count, ring_capacity): (u64, usize),
+    count: u64,
+    ring_capacity: usize,
 ) -> Report {
     let graph = source(|core| {
         let mut rx = world.rx(core, count);
@@ -32,7 +33,7 @@ fn a_source_that_waits_loses_nothing_over_rings_of_eight() {
     for (count, ring_capacity) in [(300, 1), (3000, 8)] {
         for deployment in DEPLOYMENTS {
             let world = World::new();
-            let report = run(&world, deployment, true, (count, ring_capacity));
+            let report = run(&world, deployment, true, count, ring_capacity);
             assert_eq!(report.sent, count * deployment.cores_in(0) as u64, "{report}");
             assert!(report.dropped.is_empty(), "{report}");
         }
@@ -43,7 +44,7 @@ fn a_source_that_waits_loses_nothing_over_rings_of_eight() {
 fn a_source_that_cannot_wait_loses_to_full_rings() {
     for deployment in DEPLOYMENTS {
         let world = World::new();
-        let report = run(&world, deployment, false, (20_000, 1));
+        let report = run(&world, deployment, false, 20_000, 1);
         let dropped = report.dropped_sum();
         assert_eq!(report.received, 20_000 * deployment.cores_in(0) as u64);
         if deployment == Deployment::run_to_completion(1) {

@@ -66,8 +66,8 @@ impl Claim {
         }
         let to = MacAddress::new(*frame.first_chunk()?);
         let claim = match link.address {
-            IpAddr::V4(own) => Self::of_arp((link, own), to, ArpMessage::of_frame(frame)?),
-            IpAddr::V6(own) => Self::of_nd((link, own), to, &NdMessage::of_frame(frame)?),
+            IpAddr::V4(own) => Self::of_arp(link, own, to, ArpMessage::of_frame(frame)?),
+            IpAddr::V6(own) => Self::of_nd(link, own, to, &NdMessage::of_frame(frame)?),
         }?;
         let address = claim.key.address();
         let is_station = |mac: MacAddress| {
@@ -82,11 +82,7 @@ impl Claim {
     }
 
     /// Follows RFC 826; announcements are those of RFC 5227, section 3.
-    fn of_arp(
-        (link, own): (&Link, Ipv4Addr),
-        to: MacAddress,
-        message: &ArpMessage,
-    ) -> Option<Self> {
+    fn of_arp(link: &Link, own: Ipv4Addr, to: MacAddress, message: &ArpMessage) -> Option<Self> {
         let (sender, target) = (message.sender(), message.target().address);
         let is_reached = to == link.mac || to == MacAddress::BROADCAST;
         let kind = match message.operation() {
@@ -105,7 +101,7 @@ impl Claim {
     }
 
     /// Follows RFC 4861, section 7.2; [`NdMessage`] has checked the requirements of section 7.1.
-    fn of_nd((link, own): (&Link, Ipv6Addr), to: MacAddress, message: &NdMessage) -> Option<Self> {
+    fn of_nd(link: &Link, own: Ipv6Addr, to: MacAddress, message: &NdMessage) -> Option<Self> {
         let destination = message.destination();
         let is_reached = if destination == own {
             to == link.mac

@@ -202,7 +202,7 @@ impl Neighbours {
         let mut lesson = Lesson::Nothing;
         for (entry, seen) in self.find(claim.key) {
             lesson = judge(&claim, &seen, Asked(entry.asked.load(Relaxed)), now);
-            if !self.follow(lesson, &claim, (entry, seen), now) {
+            if !self.follow(lesson, &claim, entry, seen, now) {
                 lesson = Lesson::Nothing;
             }
         }
@@ -260,7 +260,8 @@ impl Neighbours {
         &self,
         lesson: Lesson,
         claim: &Claim,
-        (entry, seen): (&Entry, Snapshot),
+        entry: &Entry,
+        seen: Snapshot,
         now: Instant,
     ) -> bool {
         let station = claim.mac.map_or(seen.station, Station::new);

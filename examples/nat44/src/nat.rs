@@ -108,7 +108,8 @@ impl Nat {
     fn pass<P: PacketBuf>(
         &mut self,
         p: &mut Classified<P>,
-        found: (Option<FlowKeyV4>, Hint),
+        key: Option<FlowKeyV4>,
+        hint: Hint,
         now: Instant,
     ) -> Result<Side, NatDrop> {
         let Settings { lan, wan, gateway, .. } = self.settings;
@@ -117,14 +118,14 @@ impl Nat {
         if !ethernet::Station::with(own.mac).takes(p.bytes()) {
             return Err(NatDrop::OtherStation);
         }
-        if found.0.is_none()
+        if key.is_none()
             && let Some(message) = ArpMessage::of_frame(p.bytes())
             && message.target().address == own.address
             && arp::reply(&mut p.packet, own.mac)
         {
             return Ok(side);
         }
-        let seen = Seen::of(p, found)?;
+        let seen = Seen::of(p, key, hint)?;
         let packet = &mut p.packet;
         let is_icmp = seen.ip.protocol() == protocol::ICMP;
         let is_own = self.settings.owns(seen.ip.destination());
@@ -174,8 +175,8 @@ impl<P: PacketBuf> BurstStage<Classified<P>> for Nat {
         let packets = input.as_slice().iter().map(side).zip(keys);
         self.connections.hint_burst(packets, &mut self.hints);
         out.map_indexed(input, |index, mut p| {
-            let found = (keys[index], self.hints.at(index));
-            match self.pass(&mut p, found, cx.now()) {
+            let hint = self.hints.at(index);
+            match self.pass(&mut p, keys[index], hint, cx.now()) {
                 Ok(route) => Some(Routed { packet: p.packet, route }),
                 Err(reason) => cx.drop(p, reason).ok(),
             }

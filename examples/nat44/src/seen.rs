@@ -41,7 +41,8 @@ impl Seen {
     #[inline(always)]
     pub fn of<P: PacketBuf>(
         p: &Classified<P>,
-        (key, hint): (Option<FlowKeyV4>, Hint),
+        key: Option<FlowKeyV4>,
+        hint: Hint,
     ) -> Result<Self, NatDrop> {
         let (frame, is_error) = (p.bytes(), p.tag().is_icmp_error());
         let Some((key, ip)) = key.zip(Ipv4View::of_frame(frame)) else {

@@ -22,7 +22,9 @@ pub const LINGER: Duration = Duration::from_millis(100);
 /// The reason why the run did not start, or was not whole, or `control`'s.
 pub fn run(
     common: &Common,
-    (nf, deployment, placement): (impl Graph, Deployment, Option<Placement>),
+    nf: impl Graph,
+    deployment: Deployment,
+    placement: Option<Placement>,
     control: impl FnOnce(&Control<'_>, &Output, Option<&mut Metrics>) -> Result<Duration, Failure>,
     totals: impl FnOnce(&Report, Duration) -> Totals,
 ) -> Result<(), Failure> {

@@ -89,10 +89,11 @@ impl Findings {
     pub fn exchange(
         &mut self,
         etcd: &Etcd,
-        (node, lease): (&str, i64),
+        node: &str,
+        lease: i64,
     ) -> Result<Option<Arc<Vec<Finding>>>, StoreError> {
         if !self.is_written && !self.is_refused {
-            self.write(etcd, (node, lease))?;
+            self.write(etcd, node, lease)?;
         }
         if self.due().is_some_and(|due| due <= Instant::now()) {
             self.read(etcd, node)?;
@@ -101,7 +102,7 @@ impl Findings {
         Ok(counts.then(|| Arc::clone(&self.others)))
     }
 
-    fn write(&mut self, etcd: &Etcd, (node, lease): (&str, i64)) -> Result<(), StoreError> {
+    fn write(&mut self, etcd: &Etcd, node: &str, lease: i64) -> Result<(), StoreError> {
         let Some(own) = &self.own else { return Ok(()) };
         let address = etcd.address();
         let text = text(own);

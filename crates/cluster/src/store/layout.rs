@@ -90,7 +90,7 @@ pub fn read_at(etcd: &Etcd, revision: i64) -> Result<Reading, StoreError> {
     let page = etcd.page(Key::One(&current_key(etcd)), revision, 1)?;
     let at = if revision == 0 { page.revision } else { revision };
     let Some(current) = page.values.first() else { return Ok(Reading { at, stored: None }) };
-    let text = text_of(etcd, (CURRENT, &current.value), at)?;
+    let text = text_of(etcd, CURRENT, &current.value, at)?;
     let name = etcd.address().to_string();
     Ok(Reading { at, stored: Some(Stored { name, revision: current.changed_at, text }) })
 }
@@ -100,7 +100,7 @@ pub fn read_at(etcd: &Etcd, revision: i64) -> Result<Reading, StoreError> {
 ///
 /// # Errors
 /// Like [`read_at`].
-pub fn text_of(etcd: &Etcd, (key, pointer): (&str, &str), at: i64) -> Result<String, StoreError> {
+pub fn text_of(etcd: &Etcd, key: &str, pointer: &str, at: i64) -> Result<String, StoreError> {
     let prefix = etcd.address().prefix();
     let wrong = |key: &str, what: &str| {
         let problem = format!(

@@ -152,7 +152,7 @@ impl PhaseThread {
         let others = if self.member.is_replaced() {
             None
         } else {
-            self.findings.exchange(&self.etcd, (&self.node, self.lease.id()))?
+            self.findings.exchange(&self.etcd, &self.node, self.lease.id())?
         };
         let until = self.lease.end();
         lock(&self.found).others = others.map(|others| (others, until));
@@ -212,8 +212,8 @@ impl PhaseThread {
             // Nothing is in force.
             (_, Action::Adopt { revision: 0, .. }) => return Ok(()),
             (Some((_, stored)), _) => stored.text.clone(),
-            (None, Action::Prepare(..)) => layout::text_of(&self.etcd, (PREPARED, pointer), 0)?,
-            (None, _) => layout::text_of(&self.etcd, (CURRENT, pointer), 0)?,
+            (None, Action::Prepare(..)) => layout::text_of(&self.etcd, PREPARED, pointer, 0)?,
+            (None, _) => layout::text_of(&self.etcd, CURRENT, pointer, 0)?,
         };
         let name = self.etcd.address().to_string();
         match *action {

@@ -155,7 +155,7 @@ impl StoreWatch {
             let (etcd, watcher) = (Etcd::new(address.clone(), pace.bounds), signals.clone());
             thread::Builder::new().name(thread.into()).spawn(move || {
                 hotloop_privileges::keep(Capabilities::empty());
-                watch((&etcd, prefix), pace, &|| watcher.send(say()).is_ok());
+                watch(&etcd, prefix, pace, &|| watcher.send(say()).is_ok());
             })
         };
         watch_prefix("lb-store-watch", PHASES, || Signal::Look)?;
@@ -221,7 +221,7 @@ pub(super) fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
 
 /// Reports changes below a prefix with `say`, until it returns false. A change before a watch
 /// begins is not missed, because the beginning is reported, too.
-fn watch((etcd, below): (&Etcd, &str), pace: Pace, say: &dyn Fn() -> bool) {
+fn watch(etcd: &Etcd, below: &str, pace: Pace, say: &dyn Fn() -> bool) {
     let from = format!("{}{below}", etcd.address().prefix());
     // The character after the slash.
     let end = format!("{}0", from.trim_end_matches('/'));

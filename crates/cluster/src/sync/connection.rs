@@ -70,7 +70,8 @@ impl Connection {
     /// # Errors
     /// If TLS can't begin.
     pub fn new(
-        (stream, ip): (TcpStream, IpAddr),
+        stream: TcpStream,
+        ip: IpAddr,
         expected: Option<(PeerId, &str)>,
         tls: Option<&Tls>,
         now_ms: u64,

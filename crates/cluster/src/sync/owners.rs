@@ -108,7 +108,8 @@ impl Owners {
     pub fn claimed(
         &mut self,
         record: &Record,
-        (owner, is_named): (Owner, bool),
+        owner: Owner,
+        is_named: bool,
         now_ms: u64,
         is_gone: impl FnOnce(Owner) -> bool,
     ) -> bool {

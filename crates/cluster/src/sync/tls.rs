@@ -31,8 +31,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub struct Tls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
-    /// The verifiers for certificates of servers and of clients.
-    verifiers: (Arc<WebPkiServerVerifier>, Arc<dyn ClientCertVerifier>),
+    server_verifier: Arc<WebPkiServerVerifier>,
+    client_verifier: Arc<dyn ClientCertVerifier>,
     files: Arc<Files>,
 }
 
@@ -76,7 +76,8 @@ impl Tls {
         Ok(Some(Self {
             client: Arc::new(client),
             server: Arc::new(server),
-            verifiers: (servers, clients),
+            server_verifier: servers,
+            client_verifier: clients,
             files: Arc::new(files),
         }))
     }
@@ -101,10 +102,10 @@ impl Tls {
     fn check_own(&self, node: &str) -> Result<(), String> {
         let (own, others) = self.files.chain.split_first().ok_or("has no certificate")?;
         let (name, now) = (server_name(node)?, UnixTime::now());
-        let (servers, clients) = &self.verifiers;
-        let checked = servers
+        let checked = self
+            .server_verifier
             .verify_server_cert(own, others, &name, &[], now)
-            .and_then(|_| clients.verify_client_cert(own, others, now));
+            .and_then(|_| self.client_verifier.verify_client_cert(own, others, now));
         checked.map(drop).map_err(|error| why_not(&error))
     }
 

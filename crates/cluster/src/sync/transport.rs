@@ -159,7 +159,7 @@ impl Transport {
             match self.listener.accept() {
                 Ok((stream, from)) => {
                     let accepted =
-                        Connection::new((stream, from.ip()), None, self.tls.as_ref(), now_ms);
+                        Connection::new(stream, from.ip(), None, self.tls.as_ref(), now_ms);
                     match accepted {
                         Ok(connection) => self.add(connection, peers),
                         Err(error) => tracing::error!("cluster: {error}"),
@@ -208,8 +208,8 @@ impl Transport {
             let connection = TcpStream::connect(dialed.address)
                 .map_err(|error| error.to_string())
                 .and_then(|stream| {
-                    let to = (stream, dialed.address.ip());
-                    Connection::new(to, expected, self.tls.as_ref(), now_ms)
+                    let ip = dialed.address.ip();
+                    Connection::new(stream, ip, expected, self.tls.as_ref(), now_ms)
                 });
             match connection {
                 Ok(connection) => {

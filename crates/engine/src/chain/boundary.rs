@@ -125,7 +125,8 @@ impl<'a, T: Carries + Send, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
     /// The boundary after `group`, on its core `index`, with `rings` to every core of the next group.
     pub fn new(
         key: &'a K,
-        (group, index): (usize, usize),
+        group: usize,
+        index: usize,
         name: String,
         rings: Producers<T>,
         own: Option<Box<Group<Rings<T>, D>>>,
@@ -218,7 +219,7 @@ impl<T: Carries> Out<T> {
         for worker in 0..self.lanes.len() {
             let lane = &mut self.lanes[worker];
             if !lane.is_empty() {
-                Self::send(&mut self.rings, (&self.counters, now), worker, lane);
+                Self::send(&mut self.rings, &self.counters, now, worker, lane);
             }
         }
     }
@@ -227,7 +228,8 @@ impl<T: Carries> Out<T> {
     #[inline(never)]
     fn send(
         rings: &mut Option<Producers<T>>,
-        (counters, now): (&Counters, Instant),
+        counters: &Counters,
+        now: Instant,
         worker: usize,
         burst: &mut Burst<T>,
     ) {
@@ -264,7 +266,7 @@ impl<T: Carries + Send, K: Key<T>, D: Node<T>> Node<T> for Boundary<'_, T, K, D>
                 out.count_kept(burst.len());
                 group.pass(context, burst);
             }
-            (Some(only), _) => Out::send(&mut out.rings, (&out.counters, context.now), only, burst),
+            (Some(only), _) => Out::send(&mut out.rings, &out.counters, context.now, only, burst),
         }
     }
 

@@ -256,7 +256,7 @@ where
             (None, None) => self.before.worker(site, before, None::<Boundary<'a, C::Out, K, D>>),
             (Some(producers), next) => {
                 let (index, name) = (site.core.index(), self.name.clone());
-                let boundary = Boundary::new(&self.key, (C::GROUP, index), name, producers, next);
+                let boundary = Boundary::new(&self.key, C::GROUP, index, name, producers, next);
                 self.before.worker(site, before, Some(boundary))
             }
         }

@@ -202,23 +202,23 @@ impl Probe {
             self.until_next = self.sample - 1;
             let arrival = || seen.packet.arrival().filter(|_| event.point == TapPoint::Receive);
             let at = if self.is_paced { arrival().unwrap_or(event.now) } else { event.now };
-            self.copy((event.counters.place(), event.point, at), seen);
+            self.copy(event.counters.place(), event.point, at, seen);
         }
     }
 
-    fn copy(&mut self, head: (u32, TapPoint, Instant), seen: &Seen<'_>) {
-        if !self.has_copied(head, seen) {
+    fn copy(&mut self, place: u32, point: TapPoint, at: Instant, seen: &Seen<'_>) {
+        if !self.has_copied(place, point, at, seen) {
             self.hand_over();
             self.page = self.empty.pop();
             // Every packet fits into an empty page.
-            if !self.has_copied(head, seen) {
+            if !self.has_copied(place, point, at, seen) {
                 self.counts.lost.add(1);
             }
         }
     }
 
-    fn has_copied(&mut self, head: (u32, TapPoint, Instant), seen: &Seen<'_>) -> bool {
-        self.page.as_mut().is_some_and(|page| page.push(head, seen, self.snap_bytes))
+    fn has_copied(&mut self, place: u32, point: TapPoint, at: Instant, seen: &Seen<'_>) -> bool {
+        self.page.as_mut().is_some_and(|page| page.push(place, point, at, seen, self.snap_bytes))
     }
 
     fn hand_over_where_awaited(&mut self) {

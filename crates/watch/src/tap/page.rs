@@ -58,7 +58,9 @@ impl Page {
     /// Copies a packet up to `snap_bytes`. Returns whether there was room.
     pub fn push(
         &mut self,
-        (place, point, at): (u32, TapPoint, Instant),
+        place: u32,
+        point: TapPoint,
+        at: Instant,
         seen: &Seen<'_>,
         snap_bytes: usize,
     ) -> bool {
@@ -109,7 +111,7 @@ mod tests {
 
     fn push(page: &mut Page, bytes: &[u8], snap_bytes: usize) -> bool {
         let packet = Bytes(bytes.to_vec());
-        page.push((3, TapPoint::Send, Instant::from_ns(7)), &Seen::of(&packet), snap_bytes)
+        page.push(3, TapPoint::Send, Instant::from_ns(7), &Seen::of(&packet), snap_bytes)
     }
 
     #[test]

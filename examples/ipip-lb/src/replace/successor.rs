@@ -84,7 +84,7 @@ impl Successor {
             (Pulled::Exceptions { own, entered }, Some(walk)) => {
                 let now_ms = self.link.now_ms();
                 for records in [own, entered] {
-                    self.link.peers.give_page(walk, (records, &[]), false, now_ms);
+                    self.link.peers.give_page(walk, records, &[], false, now_ms);
                 }
             }
             (Pulled::Exceptions { .. }, None) => {}
@@ -97,7 +97,7 @@ impl Successor {
         if has_lost {
             self.link.peers.resync();
         } else if !is_walking && let Some(walk) = self.walk.take() {
-            self.link.peers.give_page(walk, (&[], &[]), true, self.link.now_ms());
+            self.link.peers.give_page(walk, &[], &[], true, self.link.now_ms());
         }
     }
 

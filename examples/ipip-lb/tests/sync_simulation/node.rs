@@ -162,7 +162,7 @@ impl Node {
                 }
                 (Pulled::Exceptions { own, entered }, Some(walk)) => {
                     let [own, entered] = [own, entered].map(|it| mutant.named(it));
-                    peers.give_page(walk, (&own, &entered), false, now_ms);
+                    peers.give_page(walk, &own, &entered, false, now_ms);
                 }
                 (Pulled::Exceptions { .. }, None) => {}
             }
@@ -172,7 +172,7 @@ impl Node {
         if !worker.exceptions.is_walking()
             && let Some(walk) = walk.take()
         {
-            peers.give_page(walk, (&[], &[]), true, now_ms);
+            peers.give_page(walk, &[], &[], true, now_ms);
         }
     }
 

@@ -120,7 +120,7 @@ impl Receiving<'_> {
                 found: findings.found(),
             }
         };
-        running::run(&cli.common, (nf, cli.deployment(), placement), control, totals)
+        running::run(&cli.common, nf, cli.deployment(), placement, control, totals)
     }
 }
 

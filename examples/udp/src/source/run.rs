@@ -109,7 +109,7 @@ impl Sending<'_> {
             ..Totals::default()
         };
         let deployment = Deployment::run_to_completion(common.core_count());
-        running::run(common, (nf, deployment, placement), control, totals)
+        running::run(common, nf, deployment, placement, control, totals)
     }
 
     /// Returns how long the program sent.

@@ -128,7 +128,7 @@ impl Peers {
             Message::SnapshotEnd => self.end_snapshot(peer, frame.epoch)?,
             Message::Changes(changes) => self.changes(peer, *changes, frame.epoch, now_ms),
             Message::Relayed { owner, incarnation, claims } => {
-                self.relayed(peer, (owner, *incarnation), *claims, now_ms);
+                self.relayed(peer, owner, *incarnation, *claims, now_ms);
             }
             // These messages have no sequence: see above.
             Message::Hello(_) | Message::Refusal(_) | Message::State(_) | Message::Ack => {}
@@ -169,7 +169,7 @@ impl Peers {
             match change {
                 Change::Claim(record) => {
                     let wins_ties = self.peers[id.0].name < self.local.node;
-                    self.claim(id, (owner, true), Record { wins_ties, ..record }, now_ms);
+                    self.claim(id, owner, true, Record { wins_ties, ..record }, now_ms);
                 }
                 Change::End(key) if epoch > self.entered_epoch => {
                     if !self.held.hold(key, epoch, id) {
@@ -181,10 +181,10 @@ impl Peers {
         }
     }
 
-    fn claim(&mut self, from: PeerId, owner: (Owner, bool), record: Record, now_ms: u64) {
+    fn claim(&mut self, from: PeerId, owner: Owner, is_named: bool, record: Record, now_ms: u64) {
         let peers = &self.peers;
         let is_gone = |owner: Owner| is_gone(peers, owner);
-        if self.owners.claimed(&record, owner, now_ms, is_gone) {
+        if self.owners.claimed(&record, owner, is_named, now_ms, is_gone) {
             self.import(from, Change::End(record.key));
         }
         self.held.forget(&record.key);
@@ -210,7 +210,8 @@ impl Peers {
     fn relayed(
         &mut self,
         from: PeerId,
-        (name, incarnation): (&str, u64),
+        name: &str,
+        incarnation: u64,
         claims: Changes<'_>,
         now_ms: u64,
     ) {
@@ -238,7 +239,7 @@ impl Peers {
             };
             let record = Record { wins_ties: *name < *self.local.node, ..record };
             // The owner's next snapshot, which may have begun, lists the connection or ends it.
-            self.claim(from, (owner, false), record, now_ms);
+            self.claim(from, owner, false, record, now_ms);
         }
     }
 

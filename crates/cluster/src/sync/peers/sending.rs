@@ -323,7 +323,7 @@ impl Sync {
     /// wanted.
     pub fn give_page(&self, walk: Walk, own: &[Record], entered: &[Record], is_last: bool) {
         let now_ms = self.shared.now_ms();
-        lock(&self.shared.peers).give_page(walk, (own, entered), is_last, now_ms);
+        lock(&self.shared.peers).give_page(walk, own, entered, is_last, now_ms);
         self.wake();
     }
 }
@@ -393,7 +393,8 @@ impl Peers {
     pub fn give_page(
         &mut self,
         walk: Walk,
-        (own, entered): (&[Record], &[Record]),
+        own: &[Record],
+        entered: &[Record],
         is_last: bool,
         now_ms: u64,
     ) {
