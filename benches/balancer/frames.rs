@@ -26,7 +26,7 @@ use std::time::Duration;
 /// A size, and the target rate relative to testpmd's.
 const SIZES: [(&str, u32, f64); 2] = [("1K", 1_000, 0.65), ("1M", 1_000_000, 0.65)];
 
-/// How long hello-forward is measured, by itself.
+/// Duration of a measurement of hello-forward alone.
 const HELLO_TIME: Duration = Duration::from_millis(800);
 
 const SERVICE_COUNT: u32 = 10;

@@ -28,8 +28,7 @@ const KEPT_COUNT: usize = 16;
 /// 256 buffers, and 12 % slower with 16,384 buffers and a ring of that size.
 const BUFFER_COUNT: usize = 1024;
 
-/// How long packets of known connections come before they are counted, and how long they are
-/// counted.
+/// Durations of the warm-up, with packets of known connections, and of the measurement.
 const WARM_UP: Duration = Duration::from_millis(50);
 const WINDOW: Duration = Duration::from_millis(60);
 

@@ -94,7 +94,7 @@ fn beside_testpmd(instrument: &Instrument, table: &mut Table) {
 }
 
 /// The engine compared with a loop in C over ports of the same kind, and five stages compared with
-/// none.
+/// no stage.
 fn in_process(instrument: &mut Instrument, table: &mut Table) -> hotloop::Result<()> {
     let eal = Eal::embedded()?;
     for (swaps, name) in [(false, "io"), (true, "macswap")] {

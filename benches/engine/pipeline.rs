@@ -32,7 +32,7 @@ const AIM: f64 = 1.1;
 const KEPT_COUNT: usize = 32;
 const ROUND_COUNT_MAX: usize = 200;
 
-/// How long all run before they are measured, and how long they are measured.
+/// Durations of the warm-up and of the measurement.
 const WARM_UP: Duration = Duration::from_millis(20);
 const WINDOW: Duration = Duration::from_millis(40);
 

@@ -91,7 +91,7 @@ pub struct Bed {
     assembly: Assembly<'static>,
     dial: Arc<Dial>,
     start: Instant,
-    /// How far the bed's time is ahead of the clock.
+    /// The bed's time minus the clock's.
     ahead: Duration,
     /// Clock time at the start of the last turn.
     turned: Duration,

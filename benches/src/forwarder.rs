@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// How long a forwarder runs before it is measured.
+/// Duration of a forwarder's warm-up.
 pub const WARM_UP: Duration = Duration::from_millis(300);
 
 /// A forwarder's treatment of packets.

@@ -106,7 +106,7 @@ fn rest(frame: &[u8]) -> Option<FlowKey> {
 }
 
 /// The time of `count` frames. A key counts if its words are in the sum. A function of its own for
-/// each `key`, so that none is inlined into another.
+/// each `key`, so that they are not inlined into each other.
 #[inline(never)]
 fn timed(
     frames: &[Vec<u8>],

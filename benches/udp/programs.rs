@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long both run before they are measured, and how long they are measured.
+/// Durations of the warm-up and of the measurement.
 #[derive(Clone, Copy)]
 pub struct Window {
     warm_up: Duration,
@@ -27,7 +27,7 @@ impl Window {
         Self { warm_up: Duration::from_millis(200), measured: Duration::from_millis(400) };
 }
 
-/// How long datagrams may be in flight.
+/// Maximum time that datagrams are in flight.
 const DRAIN: Duration = Duration::from_millis(300);
 
 /// Time limit for a program's start, and for its end.

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// The packages with files that differ from the branch's upstream, or from HEAD if it has none.
+/// The packages with files that differ from the branch's upstream, or from HEAD without an upstream.
 /// `None` if a change affects all packages: to the root's manifest, the lock file or the lints.
 pub fn packages(workspace: &Workspace) -> Result<Option<BTreeSet<&str>>, Failure> {
     let git = |arguments: &[&str]| {

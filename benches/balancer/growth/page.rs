@@ -4,7 +4,7 @@ use super::machine::caches;
 use super::series::{Point, STEP_MAX, Series, short};
 use hotloop_measure::table::{Table, instructions};
 
-/// How to read the table.
+/// The explanation of the table.
 pub fn notes() -> Vec<String> {
     let caches: Vec<_> = caches().iter().map(ToString::to_string).collect();
     vec![

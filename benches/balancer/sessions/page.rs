@@ -5,7 +5,7 @@ use super::short;
 use hotloop_measure::figure::median;
 use hotloop_measure::table::Table;
 
-/// How to read the tables.
+/// The explanation of the tables.
 pub fn notes(all: &[Measured]) -> Vec<String> {
     let mut notes = vec![
         "bursts of 64 small TCP packets of known connections in random order, on one core; 10 services of 10 \

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Limit relative to the time without a walk.
 pub const RATIO_MAX: f64 = 1.1;
 
-/// How long a side plays in a turn.
+/// Duration of a side's turn.
 const TURN: Duration = Duration::from_millis(100);
 
 /// The beginning of a turn that doesn't count, while the cache still holds the other side's data.

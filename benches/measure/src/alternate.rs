@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// The CPU that both processes forward on.
 pub const CPU: usize = 1;
 
-/// How long one process runs before the other does.
+/// Duration of one process's turn.
 const TURN: Duration = Duration::from_millis(5);
 
 /// Length of a round, in which both take turns.

@@ -38,10 +38,10 @@ use side::TURN_SLICES_MAX;
 /// operations, anything that is read repeatedly is in the caches again.
 pub const PASS_MAX: u64 = 1 << 19;
 
-/// How long a contest is played before the next one's turn.
+/// Duration of a contest's turn.
 const VISIT: Duration = Duration::from_millis(250);
 
-/// How often all contests are visited in turn, if one process plays each quarter of the run.
+/// Number of visits to each contest, if one process plays each quarter of the run.
 const VISIT_COUNT: usize = 36;
 
 /// Number of bursts at the beginning of a slice that don't count: their caches are affected by the

@@ -59,7 +59,7 @@ impl Pair {
         Ok(cores.get(1).map(pair))
     }
 
-    /// How often other threads took a CPU from `here` or `there` in all runs so far.
+    /// Number of times that other threads took a CPU from `here` or `there` in all runs so far.
     #[must_use]
     pub fn switch_count(self) -> u64 {
         self.switch_count.load(Relaxed)

@@ -11,7 +11,7 @@ impl Thread {
     /// The thread of `process` that started last among those with a name that begins with `prefix`.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such thread.
     pub fn find(process: u32, prefix: &str) -> Result<Self, String> {
         let tasks = format!("/proc/{process}/task");
         let entries = std::fs::read_dir(&tasks).map_err(|error| format!("{tasks}: {error}"))?;

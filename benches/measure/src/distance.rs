@@ -69,7 +69,7 @@ impl Lines {
         self.bare.trips(self.pair, TRIP_COUNT).as_secs_f64() * 1e9 / TRIP_COUNT as f64
     }
 
-    /// How often one of the two threads was interrupted while it worked.
+    /// Number of times that one of the two threads was interrupted while it worked.
     #[must_use]
     pub fn switch_count(&self) -> u64 {
         self.pair.switch_count()

@@ -71,7 +71,7 @@ impl Hash {
         let name = CString::new(name).expect("holds no zero byte");
         let memory = memory.as_ptr().cast::<c_void>();
         // SAFETY: 1. `name` is a C string, which DPDK copies. 2. `memory` is `bytes` long, aligned to
-        // its pages, nobody else's, and mapped for as long as the arena in `self` lives. 3. EAL is
+        // its pages, used by nothing else, and mapped for as long as the arena in `self` lives. 3. EAL is
         // initialised.
         let raw = unsafe { peer_hash_create(name.as_ptr(), entries, memory, bytes, page_bytes) };
         let raw =

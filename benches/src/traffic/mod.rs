@@ -1,7 +1,7 @@
 //! Packets of many flows, from memory and back into it: as cheap as real headers can be.
 //!
 //! Packet buffers circulate: the source writes a frame's headers into a buffer, the sink returns it
-//! through a ring. That costs little, and the same for every network function between the two.
+//! through a ring. This costs little, and the same for every network function between the two.
 
 mod frames;
 
@@ -36,7 +36,7 @@ impl Dial {
     }
 
     /// Switches to one packet with these flags of each flow from `first` up to `end`, and then
-    /// none.
+    /// to no packets.
     pub fn one_of_each(&self, first: u32, end: u32, flags: u8) {
         // No packets between the two.
         self.end.store(0, Relaxed);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const ROUND_COUNT: usize = 2 * QUARTER_COUNT;
 
-/// How long all run before they are measured, and how long they are measured.
+/// Durations of the warm-up and of the measurement.
 const WARM_UP: Duration = Duration::from_millis(1_000);
 const MEASURED: Duration = Duration::from_millis(1_000);
 

@@ -113,7 +113,7 @@ impl Flows {
 }
 
 /// The header of IPv4 without options, and the ports of TCP or UDP after it; `None` if a packet has
-/// none.
+/// no such header.
 fn headers_to_ports(ip: &mut [u8]) -> Option<&mut [u8; 24]> {
     let is_known = |protocol| [protocol::TCP, protocol::UDP].contains(&protocol);
     let headers = ip.first_chunk_mut()?;

@@ -79,7 +79,7 @@ pub fn rows(folder: &Path, unshown: &mut Vec<String>) -> Result<Vec<Row>, String
 }
 
 /// The latency that sleeping adds to spinning's at 99.9 %, in nanoseconds, over rounds in which
-/// bare sleeps before and after all ended in time; `None` if there was none.
+/// bare sleeps before and after all ended in time; `None` without such a round.
 fn added_latency_ns(folder: &Path, rate: Option<u64>) -> Result<Option<Figure>, String> {
     let mut latencies_ns = [Vec::new(), Vec::new()];
     for attempt in 0..LATENCY_TRIES {

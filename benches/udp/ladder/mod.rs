@@ -12,7 +12,7 @@ use hotloop_measure::distance::{Distance, around};
 use hotloop_measure::figure::{Figure, QUARTER_COUNT, median};
 use rungs::{Part, Rung};
 
-/// How often each rung is measured, in turn with the others.
+/// Number of measurements of each rung, in turn with the others.
 const ROUND_COUNT: usize = 2 * QUARTER_COUNT;
 
 /// A rung, and its measurements in each round.

@@ -1,4 +1,4 @@
-//! How late the machine wakes a thread that only sleeps.
+//! Measures how late the machine wakes a thread that only sleeps.
 
 use hotloop::engine::Idle;
 use hotloop_measure::cores::Pair;

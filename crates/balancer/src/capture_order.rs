@@ -6,7 +6,7 @@
 //! may take from a bucket, a worker waits until the others have finished all earlier packets of the
 //! capture.
 //!
-//! The waiting always ends: the earliest unfinished packet waits for none, and every packet ahead
+//! The waiting always ends: the earliest unfinished packet waits for no other packet, and every packet ahead
 //! of it in its worker's ring or file is earlier still, so the worker reaches it.
 
 use std::hint;

@@ -184,7 +184,7 @@ pub fn hash(frame: &[u8], layout: Layout, seed: &Seed) -> u32 {
 }
 
 /// The stage that classifies each packet at the station that received it, [without
-/// hashes](Layout::at). It drops none. If one core does all the work, the stage leaves
+/// hashes](Layout::at). It drops no packets. If one core does all the work, the stage leaves
 /// classification to the balancer, so that each packet is read once.
 #[derive(Debug)]
 pub struct Classify {

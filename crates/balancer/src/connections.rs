@@ -32,7 +32,7 @@ pub struct Connections {
     /// The keys of the burst's fast-path IPv4 packets, by index in the burst that hints were made
     /// for.
     keys: [FlowKeyV4; BURST_KEYS_MAX],
-    /// How long connections are remembered after their last packets, for each state.
+    /// Time in nanoseconds until a silent connection is removed, for each state.
     idle_ns: [u64; CLASS_COUNT],
     journal: Journal,
     /// Hints for connections in the journal, which are looked up outside bursts.

@@ -168,7 +168,7 @@ impl SourceLimit {
     }
 }
 
-/// The existing buckets, which outlast service tables: a reload refills none.
+/// The existing buckets, which outlast service tables: a reload does not refill them.
 #[derive(Clone, Debug, Default)]
 pub struct Buckets {
     /// The bucket of each service number.

@@ -2,7 +2,7 @@
 //! backends lead to the same table everywhere, in any order.
 //!
 //! Every backend has its own permutation of the slots, made only from its address. The backends
-//! take turns at claiming the next free slot of their permutations until none is left ("Maglev: A
+//! take turns at claiming the next free slot of their permutations until no slot is left ("Maglev: A
 //! Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4). A backend of half
 //! the greatest weight takes a turn in every other round. So
 //!
@@ -116,7 +116,7 @@ pub const fn mixed(number: u64) -> u64 {
 /// The backend of each slot. Immutable.
 #[derive(Clone, Debug)]
 pub struct Maglev {
-    /// Indices of backends; empty if none has a weight above 0.
+    /// Indices of backends; empty if no backend has a weight above 0.
     slots: Box<[u16]>,
 }
 
@@ -189,7 +189,7 @@ pub const fn memory_bytes(usable_count: usize, slot_count: u32) -> usize {
 }
 
 /// The share of flows, from 0 to 1, of each of these backends, by its slots in [`Maglev::new`]'s
-/// table; all 0 if none has a weight above 0. Makes no table.
+/// table; all 0 if no backend has a weight above 0. Makes no table.
 #[must_use]
 pub fn shares(backends: &[(IpAddr, u32)], slot_count: usize) -> Vec<f64> {
     let mut shares = vec![0.0; backends.len()];

@@ -95,7 +95,7 @@ impl OwnHeader {
         }
     }
 
-    /// The type of the ICMP message; `None` if there is none, or it begins in another fragment.
+    /// The type of the ICMP message; `None` if the packet has no ICMP message, or the message begins in another fragment.
     #[must_use]
     pub fn icmp_kind(&self, frame: &[u8]) -> Option<u8> {
         if !self.is_icmp() || self.fragment == Fragment::Later {
@@ -125,14 +125,14 @@ impl OwnHeader {
             && matches!(kind, Some(icmp::kind::REDIRECT | icmp::kind::SOURCE_QUENCH))
     }
 
-    /// Whether the header's checksum is right. IPv6 has none.
+    /// Whether the header's checksum is right. IPv6 has no checksum.
     #[must_use]
     pub fn is_checksum_right(&self, frame: &[u8]) -> bool {
         self.source.is_ipv6()
             || Ipv4View::of_frame(frame).is_some_and(|view| view.is_checksum_right())
     }
 
-    /// TCP's flags; 0 if the packet has none, or they are in another fragment.
+    /// TCP's flags; 0 if the packet has no flags, or they are in another fragment.
     #[inline]
     #[must_use]
     pub fn tcp_flags(&self, frame: &[u8]) -> u8 {
@@ -158,7 +158,7 @@ pub const fn fast_flags(front: &FastFront) -> u8 {
     front[FAST_FLAGS_OFFSET]
 }
 
-/// TCP's flags in a packet that is keyed by its own header, if it is TCP; 0 if there are none.
+/// TCP's flags in a packet that is keyed by its own header, if it is TCP; otherwise 0.
 pub fn plain_flags(frame: &[u8], layout: Layout) -> u8 {
     let flags = layout.l4_offset(frame).and_then(|offset| frame.get(offset + TCP_FLAGS_OFFSET));
     flags.copied().unwrap_or(0)

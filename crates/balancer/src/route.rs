@@ -33,7 +33,7 @@ impl fmt::Debug for Route {
     }
 }
 
-/// How to send packets by a port.
+/// A port to send packets by, and the addresses of their frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Egress {
     /// The port.
@@ -54,7 +54,7 @@ impl Egress {
     }
 }
 
-/// How to send packets, for each side.
+/// The egress of each side.
 #[derive(Clone, Copy, Debug)]
 pub struct Egresses {
     /// Towards clients.

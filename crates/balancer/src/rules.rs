@@ -86,8 +86,7 @@ impl Rules {
     }
 
     /// [`find`](Self::find) for a TCP or UDP packet in IPv4, among services of one address, one
-    /// protocol and one port. If there is none, [`find_any_v4`](Self::find_any_v4) may still find a
-    /// service.
+    /// protocol and one port. If it finds no service, [`find_any_v4`](Self::find_any_v4) still may.
     #[inline(always)]
     #[must_use]
     pub fn find_exact(&self, address: Ipv4Addr, protocol: u8, port: u16) -> Option<usize> {

@@ -140,9 +140,9 @@ pub struct ServiceSpec {
     pub protocol: Protocol,
     /// The service's ports.
     pub ports: Ports,
-    /// How the backend of a new connection is chosen.
+    /// The scheduler, which chooses the backend of a new connection.
     pub scheduler: Scheduler,
-    /// How long a client keeps its backend after its last new connection, in seconds. Only with
+    /// Time in seconds for which a client keeps its backend after its last new connection. Only with
     /// [`Scheduler::Source`]; 0 keeps it no longer than the backends stay the same.
     pub persistence_s: u32,
     /// Treatment of new connections while every backend is down.
@@ -260,7 +260,7 @@ words! {
         Any = "any",
     }
 
-    /// How the backend of a new connection is chosen.
+    /// The choice of the backend for a new connection.
     pub enum Scheduler {
         /// Maglev's consistent hashing of all five fields, weighted.
         Maglev = "maglev",
@@ -274,7 +274,7 @@ words! {
 
     /// Treatment of new connections while every backend of a service is down.
     pub enum AllDown {
-        /// The connections go to all backends, as if none was down.
+        /// The connections go to all backends, as if all were up.
         Forward = "forward",
         /// The packets are dropped.
         Drop = "drop",

@@ -6,7 +6,7 @@
 //! - [`sync`]: [exceptions](hotloop_balancer::exceptions), connections on another backend than the configuration chooses,
 //!   between each pair of nodes over TLS.
 //! - [`store`]: one configuration for all nodes, in etcd, which they prepare and then put in force in two phases; and
-//!   what the probes of each node find.
+//!   the findings of each node's probes.
 //! - [`settings`]: the nodes and the store, as a configuration names them.
 //! - [`random`]: random numbers of both.
 //!
@@ -16,8 +16,8 @@
 //! # Guarantees
 //!
 //! - Nothing here is called on the packet path. Each part has a thread of its own, so callers never wait for the network.
-//! - A peer that stops reading delays no other: what waits for it is bounded, and a new snapshot takes its place.
-//! - A configuration comes into force on all nodes or on none, unless an operator forces it.
+//! - A peer that stops reading does not delay other peers: its queue is bounded, and a new snapshot takes its place.
+//! - A configuration comes into force on all nodes or on no node, unless an operator forces it.
 //!
 //! # Example
 //!

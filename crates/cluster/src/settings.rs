@@ -14,7 +14,7 @@ pub struct Cluster {
     pub listen: SocketAddr,
     /// The other nodes; no name and no address twice.
     pub peers: Vec<ClusterPeer>,
-    /// How peers are authenticated.
+    /// The authentication of peers.
     pub security: Security,
     /// Maximum time to wait for the peers' snapshots before the node announces VIPs, in seconds.
     pub ready_timeout_s: u32,
@@ -32,7 +32,7 @@ pub struct ClusterPeer {
     pub address: SocketAddr,
 }
 
-/// How nodes authenticate their peers.
+/// The way that nodes authenticate their peers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Security {
     /// Not at all: no other host can send to the network between them, or read it.

@@ -90,7 +90,7 @@ impl<'a> Assembly<'a> {
         self.taps.clone()
     }
 
-    /// How long the thread of the core at `index` would sleep after an empty turn at `now`. `None`
+    /// The time that the thread of the core at `index` would sleep after an empty turn at `now`. `None`
     /// unless the policy is [`Idle::Adaptive`], and `None` if a stage [has
     /// work](hotloop_stage::BurstStage::has_work).
     ///

@@ -98,7 +98,7 @@ impl Deployment {
         }
     }
 
-    /// Checks that there is a core for each of `group_count` groups of a graph.
+    /// Checks that each of a graph's `group_count` groups has a core.
     pub(crate) fn check(self, group_count: usize) -> Result<(), PlanError> {
         if self.core_counts[..self.group_count()].contains(&0) {
             return Err(PlanError::NoCores(self));

@@ -98,17 +98,17 @@ impl Pace {
         self.late_ns = self.late_ns - self.late_ns / FORGOTTEN + late_ns / FORGOTTEN;
     }
 
-    /// How long a burst takes to arrive if the packets came in `ns`; `None` before the first
+    /// The time that a burst takes to arrive if the packets came in `ns`; `None` before the first
     /// packet.
     fn burst_ns(&self, ns: u64) -> Option<u64> {
         ns.saturating_mul(WAITING_MAX * PACKET).checked_div(self.packets)
     }
 
-    /// How long the kernel should let the core sleep after an empty poll at `now`; `None` if the
+    /// The time that the core should sleep after an empty poll at `now`; `None` if the
     /// core shouldn't sleep.
     pub(crate) fn sleep(&self, now: Instant) -> Option<Duration> {
         let expected_ns = self.burst_ns(self.ns.saturating_add(now.ns_since(self.last)));
-        // Before the first packet, none is expected.
+        // Before the first packet, no packet is expected.
         let sleep = expected_ns.map_or(Idle::SLEEP_MAX, Duration::from_nanos).min(Idle::SLEEP_MAX);
         let (least, late) =
             (Duration::from_nanos(SLEEP_NS_MIN), Duration::from_nanos(self.late_ns));

@@ -74,7 +74,7 @@ impl<Q: Send, A: Send> Asker<Q, A> {
     }
 
     /// The next answer of the core with this number, in the order that the core answered. `None` if
-    /// there is none yet. Once the core's mailbox is dropped, at the end of the run, no more
+    /// it has not answered yet. Once the core's mailbox is dropped, at the end of the run, no more
     /// answers come.
     pub fn answer(&mut self, core: usize) -> Option<A> {
         self.workers.get_mut(core)?.answers.pop()

@@ -13,8 +13,8 @@ pub trait NodeInfo {
     /// number to show that it runs.
     fn set_number(&mut self, number: u32);
 
-    /// The number of packets that wait for this part, and its capacity if known; `None` if none can
-    /// wait or the number is unknown.
+    /// The number of packets that wait for this part, and its capacity if known; `None` if no
+    /// packets can wait or the number is unknown.
     fn fill(&mut self) -> Option<(usize, Option<usize>)> {
         None
     }

@@ -7,7 +7,7 @@ use crate::topology::{Cpu, Topology};
 pub struct Seat {
     /// The CPU that the core is pinned to; `None` leaves it to the kernel.
     pub cpu: Option<usize>,
-    /// That CPU's NUMA node.
+    /// The CPU's NUMA node.
     pub node: Option<u32>,
     /// Whether another core, of this deployment or of another program, runs on the same CPU.
     pub is_shared: bool,
@@ -22,8 +22,8 @@ pub struct Placement {
 
 impl Placement {
     /// Places `core_count` cores: on the port's NUMA node before others, on physical cores before
-    /// their siblings, and leaves the first CPU to control, logging and the kernel if one is to
-    /// spare. If there are too few CPUs, cores share them, and a note reports it.
+    /// their siblings, and leaves the first CPU to control, logging and the kernel if a CPU is
+    /// left. If there are too few CPUs, cores share them, and a note reports it.
     #[must_use]
     pub fn automatic(topology: &Topology, core_count: usize, port_node: Option<u32>) -> Self {
         let mut cpus = topology.cpus.clone();

@@ -91,7 +91,7 @@ impl<T: Send + Sync> Publisher<T> {
     }
 
     /// Frees returned values, and sends the newest value to subscribers that were not ready for it.
-    /// Returns true once every subscriber uses the newest value and none has an older one: call
+    /// Returns true once every subscriber uses the newest value and has returned the older ones: call
     /// this from time to time until then.
     ///
     /// A dropped subscriber no longer counts; one that no factory has taken counts until the
@@ -145,7 +145,7 @@ impl<T> Subscriber<T> {
     }
 
     /// Switches to a newer value, if there is one, and returns whether there was. Call this between
-    /// bursts, in the stage's `tick`. It costs one read if there is none.
+    /// bursts, in the stage's `tick`. Without a newer value, it costs one read.
     #[inline(always)]
     pub fn take_up(&mut self) -> bool {
         !self.newer.is_empty() && self.supersede()

@@ -1,4 +1,4 @@
-//! How the thread of a core waits between empty polls, and the time that it uses.
+//! Waits between a core's empty polls, and the CPU time of its thread.
 
 use crate::clock::RunningClock;
 use crate::idle::{Idle, Pace};

@@ -16,7 +16,7 @@
 //! [`settings::Via`]. The workers of `hotloop-balancer` send their packets and return the replies, through a
 //! [`ProbeChannel`].
 //!
-//! - [`settings`]: how backends are probed, as plain values.
+//! - [`settings`]: the settings of probes, as plain values.
 //! - [`probe_state`]: when a backend goes down and comes up again. A backend starts up.
 //! - [`quorum`]: which backends are down if several nodes probe them.
 //! - [`tls`]: the certificates that probes trust.
@@ -42,7 +42,7 @@
 //!
 //! let health = Health {
 //!     probe: Probe::Tcp,
-//!     port: 1, // has no listener
+//!     port: 1, // no program listens on it
 //!     interval_ms: 1000,
 //!     timeout_ms: 1000,
 //!     rise: 2,

@@ -25,7 +25,7 @@ pub struct Job {
 pub struct Schedule {
     targets: BTreeMap<u64, Target>,
     numbers: HashMap<Arc<Probed>, u64>,
-    /// The probes to come, the first on top; none for a target whose probe is under way.
+    /// The probes to come, the first on top; except for targets with a probe under way.
     due: BinaryHeap<Reverse<(Instant, u64)>>,
     next_number: u64,
 }

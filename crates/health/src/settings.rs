@@ -1,11 +1,11 @@
-//! How backends are probed.
+//! The settings of probes.
 
 use hotloop_balancer::prefix::Prefix;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// How the backends of a service are probed.
+/// The probes of a service's backends.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Health {
     /// The kind of probe, with its expectations.

@@ -15,7 +15,7 @@ const ONE_NS: u64 = 400_000_000;
 /// Number of questions to that station before all stations are asked.
 const ONES_MAX: u64 = 2;
 
-/// How long after the next question was due an answer may still come: packets wait for three
+/// Time after the next question was due in which an answer may still come: packets wait for three
 /// seconds, and after that nothing is asked for them.
 const LATE_NS: u64 = 3_000_000_000;
 

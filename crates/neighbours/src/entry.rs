@@ -6,10 +6,10 @@ use hotloop_stage::Instant;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 
-/// How long a neighbour is used without a question (RFC 4861, section 10: REACHABLE_TIME).
+/// Time for which a neighbour is used without a question (RFC 4861, section 10: REACHABLE_TIME).
 pub(crate) const REFRESH_NS: u64 = 30_000_000_000;
 
-/// How long a neighbour is used after it stopped answering.
+/// Time for which a neighbour is used after it stopped answering.
 pub(crate) const EXPIRY_NS: u64 = 60_000_000_000;
 
 /// The confirmation time of a neighbour that the system confirms.
@@ -122,7 +122,7 @@ impl Entry {
         self.claimed.store(count << 48 | station.0 & (Station::KNOWN - 1), Relaxed);
     }
 
-    /// The station whose claim was noted last, and how many were noted, modulo 65,536.
+    /// The station of the last noted claim, and how many were noted, modulo 65,536.
     pub fn claims(&self) -> Option<(MacAddress, u16)> {
         let claimed = self.claimed.load(Relaxed);
         let mac = Station(claimed | Station::KNOWN).mac()?;

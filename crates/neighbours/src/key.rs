@@ -23,7 +23,7 @@ impl LinkId {
         Self((port.number() as u32) << 16 | vlan as u32)
     }
 
-    /// The numbers of the port and of its VLAN, 0 for none.
+    /// The numbers of the port and of its VLAN, 0 without a VLAN.
     pub(crate) const fn numbers(self) -> (u16, u16) {
         ((self.0 >> 16) as u16, self.0 as u16)
     }

@@ -93,7 +93,7 @@ impl<T: Outgoing, F: FnMut(&T) -> Option<NextHop>> Resolve<T, F> {
 
 impl<T: Outgoing, F: NextHops<T>> Resolve<T, F> {
     /// Like [`new`](Self::new), for next hops that change while packets wait, and packets that may
-    /// have none.
+    /// have no next hop.
     pub fn by(neighbours: Arc<Neighbours>, waiting_max: usize, next_hops: F) -> Self {
         Self {
             neighbours,

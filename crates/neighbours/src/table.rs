@@ -82,8 +82,8 @@ pub enum Lesson {
     Changed,
 }
 
-/// The neighbours of a network function. All cores read the table and any core may write it; none
-/// waits for another: a core that finds a slot in the middle of a write treats its address as
+/// The neighbours of a network function. All cores read the table and any core may write it, and
+/// no core waits for another: a core that finds a slot in the middle of a write treats its address as
 /// unknown.
 ///
 /// A requested address gets a slot, and an address that answered keeps its own for a minute after
@@ -164,7 +164,7 @@ impl Neighbours {
     }
 
     /// The addresses that packets wait for, or that should be asked again, since the last call: for
-    /// a system that asks for them ([`NextHop::of_system`]). Costs one read if there are none.
+    /// a system that asks for them ([`NextHop::of_system`]). Without such addresses, it costs one read.
     #[must_use]
     pub fn take_requests(&self) -> Vec<IpAddr> {
         if !self.has_requests.load(Relaxed) || !self.has_requests.swap(false, Acquire) {
@@ -210,8 +210,8 @@ impl Neighbours {
     }
 
     /// The question that should be asked now to find or keep this neighbour. No other caller gets
-    /// it for some time: the caller [writes](NextHop::write_question) and sends it. `None` if none
-    /// is due.
+    /// it for some time: the caller [writes](NextHop::write_question) and sends it. `None` if no
+    /// question is due.
     #[must_use]
     pub fn question(&self, next_hop: &NextHop, now: Instant) -> Option<Question> {
         let found = self.find(next_hop.key).next();
@@ -298,7 +298,7 @@ impl Neighbours {
         true
     }
 
-    /// Finds a slot for an address. An unknown address takes none from a known one.
+    /// Finds a slot for an address. An unknown address never takes the slot of a known one.
     fn insert(&self, key: Key, is_known: bool, now: Instant) -> Option<(&Entry, Snapshot)> {
         let seen = self.places(key).iter().filter_map(|entry| Some((entry, entry.read()?)));
         let rank =

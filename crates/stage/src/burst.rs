@@ -33,7 +33,7 @@ pub struct Burst<T> {
     /// Maximum number of items after a source has filled the burst. Invariant: `limit <=
     /// BURST_CAPACITY`.
     limit: usize,
-    /// How to fetch the items, if they are [cold](Self::set_cold) and no pass over them has begun.
+    /// The function that fetches the items, if they are [cold](Self::set_cold) and no pass over them has begun.
     fetch: Option<Fetch<T>>,
     /// Invariant: exactly the slots `front..end` are initialised.
     slots: [MaybeUninit<T>; BURST_CAPACITY],
@@ -189,7 +189,7 @@ impl<T> Burst<T> {
     ///
     /// # Safety
     /// 1. Nothing was done to the burst since `spare_mut` returned them. 2. The first `count` of
-    ///    them have been initialised, and are owned by nobody else.
+    ///    them have been initialised, and have no other owner.
     #[inline(always)]
     pub unsafe fn assume_pushed(&mut self, count: usize) {
         debug_assert!(self.end + count <= BURST_CAPACITY);
@@ -198,7 +198,7 @@ impl<T> Burst<T> {
 
     /// Releases the first `count` items without dropping them: a driver has taken them over.
     ///
-    /// If nobody owns them, they leak.
+    /// Without another owner, they leak.
     ///
     /// # Panics
     /// If there are fewer.
@@ -288,7 +288,7 @@ impl<T> Burst<T> {
         ControlFlow::Continue(())
     }
 
-    /// Moves the items to the first slots, so that there is a free slot after them.
+    /// Moves the items to the first slots, so that a free slot follows them.
     #[cold]
     fn make_room(&mut self) {
         assert!(self.front > 0, "a burst holds no more than {BURST_CAPACITY} items");
@@ -411,7 +411,7 @@ impl<T> Drop for Burst<T> {
 /// draining.
 pub struct Drain<'a, T> {
     /// Invariant: the slots `next..end` are initialised, and owned by this value. `Burst::drain`
-    /// makes this value with all items, and the burst then has none.
+    /// makes this value with all items, and the burst is then empty.
     slots: &'a mut [MaybeUninit<T>; BURST_CAPACITY],
     /// Invariant: `next <= end <= BURST_CAPACITY`.
     next: usize,

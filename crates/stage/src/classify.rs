@@ -42,7 +42,7 @@ impl<P: PacketBuf> Tagged<P, Layout> {
     }
 }
 
-/// The stage that classifies each packet. It drops none: a malformed packet's
+/// The stage that classifies each packet. It drops no packets: a malformed packet's
 /// [`kind`](Tagged::kind) shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Classify {

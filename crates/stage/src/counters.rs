@@ -66,7 +66,7 @@ impl Counters {
         Self { dropped, reasons, ..Self::default() }
     }
 
-    /// The captures that see this place's packets, a bit for each; 0 while there are none.
+    /// The captures that see this place's packets, a bit for each; 0 without captures.
     #[inline(always)]
     #[must_use]
     pub fn captures(&self) -> u8 {

@@ -48,7 +48,7 @@ pub trait Source {
     /// use hotloop_packet::{build::udp, memory::MemPacket};
     /// use hotloop_stage::{Burst, Source};
     ///
-    /// /// Creates so many packets.
+    /// /// Creates this number of packets.
     /// struct Generator(usize);
     ///
     /// impl Source for Generator {
@@ -106,8 +106,7 @@ pub trait Sink {
         0
     }
 
-    /// Called by the engine every 64 turns of the sink's core, whether or not there are packets to
-    /// send: does the sink's other work. Like [`send`](Self::send), it may not block, allocate,
+    /// Called by the engine every 64 turns of the sink's core, even if it has no packets to send: does the sink's other work. Like [`send`](Self::send), it may not block, allocate,
     /// lock or make a system call.
     fn maintain(&mut self) {}
 
@@ -140,7 +139,7 @@ pub trait Device: Send + Sync {
         None
     }
 
-    /// Every figure of the device, by its own name, such as DPDK's xstats; empty if it has none.
+    /// Every figure of the device, by its own name, such as DPDK's xstats; empty without figures.
     /// For the control thread: it makes system calls.
     fn xstats(&self) -> Vec<(String, u64)> {
         Vec::new()

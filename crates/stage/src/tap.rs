@@ -1,7 +1,7 @@
 //! Taps, through which captures see packets on their way.
 //!
 //! The [`Counters`] of a place hold the captures that see its packets: the packet path reads
-//! nothing else while there are none. A packet of a tapped place is shown to the [`Tap`] of the
+//! nothing else while the place has no captures. A packet of a tapped place is shown to the [`Tap`] of the
 //! core, which an engine has set for the thread with [`enter`].
 
 use crate::{Burst, Carries, Counters, Instant};
@@ -137,7 +137,7 @@ impl Needs {
 pub struct Interest {
     /// The numbers of the captures, a bit each: see [`Counters::captures`].
     pub captures: u8,
-    /// A packet that doesn't meet these is wanted by none of the captures. `None` if unknown.
+    /// No capture wants a packet that doesn't meet these. `None` if unknown.
     pub needs: Option<Needs>,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Number of consecutive empty polls before the core sleeps.
 const EMPTY_POLLS: u32 = 256;
 
-/// How long the core then sleeps before each further empty poll.
+/// Time that the core then sleeps before each further empty poll.
 const REST: Duration = Duration::from_micros(50);
 
 /// One of the endpoint's two ports.

@@ -11,7 +11,7 @@ pub struct Settings {
     pub addresses: Vec<IpAddr>,
     /// The balancers that tunnels are accepted from.
     pub balancers: Vec<Prefix>,
-    /// How the kernel's answers leave.
+    /// The way of the kernel's answers.
     pub answers: Answers,
     /// The destination of frames sent out of the port; `None` for the station that tunnel packets
     /// come from.
@@ -20,7 +20,7 @@ pub struct Settings {
     pub mtu_bytes: u16,
 }
 
-/// How the kernel's answers leave.
+/// The way of the kernel's answers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answers {
     /// Unchanged, to the clients.

@@ -19,7 +19,7 @@ const ESTABLISHED: Class = Class::new(1);
 const DATAGRAMS: Class = Class::new(2);
 const ECHOES: Class = Class::new(3);
 
-/// How long a connection of each class is kept after its last packet, in minutes: RFC 5382, section 5
+/// Time in minutes for which a silent connection of each class is kept: RFC 5382, section 5
 /// (TCP), RFC 4787, section 4.3 (UDP), RFC 5508, section 3.2 (echoes).
 const IDLE_MINUTES: [u64; CLASS_COUNT] = [4, 124, 5, 1, 0, 0, 0, 0];
 

@@ -138,7 +138,7 @@ mod tests {
         let found = findings.found();
         assert!(found.verified.is_none());
         let latency = found.latency.unwrap();
-        // The other machine's clock is behind; and no latency is too long.
+        // The other machine's clock is slow, and no latency is too long.
         assert_eq!((latency.len(), latency.min()), (2, 0));
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Interval between lines.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long devices stay up after the last packet: a virtual device loses the packets that it has not
+/// Time for which devices stay up after the last packet: a virtual device loses the packets that it has not
 /// passed to its peer when it stops.
 pub const LINGER: Duration = Duration::from_millis(100);
 

@@ -3,7 +3,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The length of a stamp in bytes: shorter payloads have none.
+/// The length of a stamp in bytes: shorter payloads have no stamp.
 pub const BYTES: usize = 24;
 
 /// The beginning of a stamp, so that other datagrams are not mistaken for one.

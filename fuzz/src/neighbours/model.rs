@@ -23,7 +23,7 @@ struct Row {
     /// When the next question may be asked.
     due_ns: u64,
     /// Questions since the last answer: the number of those to only the station, and whether any
-    /// was to all.
+    /// went to all.
     to_one: u32,
     to_all: bool,
 }

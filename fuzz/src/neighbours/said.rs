@@ -27,7 +27,7 @@ pub enum How {
     Answers,
     AsksForUs,
     Announces,
-    /// A claim that nobody should believe.
+    /// A claim that no station should believe.
     Wrong,
 }
 

@@ -59,7 +59,7 @@ pub fn check(workspace: &Workspace) -> Result<(), Failure> {
     process::run(command.args(["check", "--config", CONFIG]))
 }
 
-/// `ipip-lb replay`: prints where packets went and why the rest was dropped, and returns the
+/// `ipip-lb replay`: prints the backends of packets and the reasons of drops, and returns the
 /// output.
 pub fn run(workspace: &Workspace, deployment: &Deployment) -> Result<Vec<Vec<u8>>, Failure> {
     let folder = workspace.target_directory.join("demo");

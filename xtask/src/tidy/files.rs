@@ -59,7 +59,7 @@ pub struct File {
 }
 
 impl File {
-    /// The extension, empty if there is none.
+    /// The extension, empty for a file without one.
     pub fn extension(&self) -> &str {
         self.path.extension().and_then(|extension| extension.to_str()).unwrap_or("")
     }

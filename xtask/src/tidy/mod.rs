@@ -21,7 +21,7 @@ use files::File;
 /// A place that breaks a rule.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// A file, with its line where there is one, or a package.
+    /// A file, with a line if it is known, or a package.
     place: String,
     what: String,
 }

@@ -5,7 +5,7 @@ use super::Violation;
 use super::files::File;
 use super::source;
 
-/// Notes, as whole words in any file. They are split so that this file has none of them.
+/// Notes, as whole words in any file. They are split so that this file does not contain them.
 const NOTES: [&str; 2] = [concat!("TO", "DO"), concat!("FIX", "ME")];
 
 /// Macros for missing code.

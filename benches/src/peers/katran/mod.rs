@@ -172,7 +172,7 @@ impl Katran {
             connections: settings.connections_max,
             head: frame(settings.service_count, 0),
         };
-        // SAFETY: 1. `setup` and its two texts live until the call returns, which keeps none of them.
+        // SAFETY: 1. `setup` and its two texts live until the call returns, which does not keep them.
         let side = unsafe { (functions.open)(&raw const setup) };
         if side.is_null() {
             return Err(functions.why());
@@ -312,7 +312,7 @@ impl Drop for Katran {
 }
 
 impl Counts {
-    /// Checks the packets since `before`: none was lost, none had no connection table, and Katran
+    /// Checks the packets since `before`: no packet was lost or without a connection table, and Katran
     /// did not know the connections of `miss_count`.
     ///
     /// # Errors

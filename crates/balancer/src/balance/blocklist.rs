@@ -43,7 +43,7 @@ fn is_frame_blocked(services: &ServiceTable, frame: &[u8], layout: Layout) -> bo
             .is_some_and(|header| is_blocked(services, header.source, header.destination))
 }
 
-/// Whether a packet with these addresses is to a service from a blocked prefix. Packets to the
+/// Whether a packet with these addresses goes to a service and comes from a blocked prefix. Packets to the
 /// balancer itself are never blocked.
 pub(super) fn is_blocked(services: &ServiceTable, source: IpAddr, destination: IpAddr) -> bool {
     services.blocked().is_some_and(|blocked| blocked.contains(source))

@@ -197,7 +197,7 @@ fn is_about_client<P: PacketBuf>(
         && layout.key(packet.data()).is_some_and(|quoted| quoted.source() == header.destination)
 }
 
-/// How a packet arrived.
+/// The way that a packet arrived.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Arrival {
     /// Without a tunnel.

@@ -1,5 +1,5 @@
 //! The exchange of exceptions between control and a worker, between bursts. Uses the memory that
-//! control sends with each [`Exchange`], and allocates none. Every step is bounded, so that packets
+//! control sends with each [`Exchange`], and allocates no memory. Every step is bounded, so that packets
 //! never wait for a walk through the table.
 
 use super::import::Imported;

@@ -163,7 +163,7 @@ pub struct BalancerConfig {
     /// Sharing of exceptions with other nodes, if there are any.
     pub sharing: Option<Sharing>,
     /// Hash seed of the tables, for tests that must be repeatable. Otherwise each table has a
-    /// random seed, because an attacker who knows it can fill the slots of a connection.
+    /// random seed, because an attacker that knows the seed can fill the slots of a connection.
     pub table_seed: Option<u64>,
 }
 

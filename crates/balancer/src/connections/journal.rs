@@ -24,8 +24,8 @@ pub(crate) fn room_for<T: Clone>(count_max: usize, value: T) -> Vec<T> {
 }
 
 /// The keys of connections with exceptions that have begun, changed or ended, or must be claimed
-/// again, until control takes them. Their state is looked up then, so a key only means that there
-/// is something to report.
+/// again, until control takes them. Their state is looked up then, so a key only means that
+/// something must be reported.
 ///
 /// All memory is allocated at the start. A key that finds no room is lost, and the journal
 /// remembers the loss: then all exceptions must be walked.
@@ -109,7 +109,7 @@ impl Connections {
         &mut self.journal
     }
 
-    /// How long a connection in this state is remembered after its last packet, in nanoseconds.
+    /// Time in nanoseconds until a silent connection in this state is removed.
     #[must_use]
     pub const fn idle_ns(&self, connection: &Connection) -> u64 {
         self.idle_ns[connection.state() as usize]

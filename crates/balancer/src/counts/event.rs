@@ -4,8 +4,8 @@ use hotloop::stage::Counter;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::fence;
 
-/// How often an event has occurred, and its last instance, as a number. The worker alone writes, anybody
-/// may read.
+/// The number of times that an event has occurred, and its last instance, as a number. Only the worker
+/// writes, any thread may read.
 #[derive(Debug, Default)]
 pub(super) struct Event {
     /// Instances that the worker has begun to write.

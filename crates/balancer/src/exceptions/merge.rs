@@ -92,10 +92,11 @@ pub const fn is_ahead(one: u8, other: u8) -> bool {
 ///    - A node that loses, but has seen a packet later than its peer, did not know that the
 ///      connection moved, and counts that move now. If no peer can have known of this node's
 ///      connection, claims may be a second late in this comparison.
-///    - A remote entry takes more time from any claim, and closing from any claim that is not
-///      behind. A closing entry takes nothing from a claim that is behind and not closing.
-///    - If the entry is closing, and the claim is not closing, younger and not behind, the port is
-///      in use for the second time: the claim wins.
+///    - A remote entry takes more time from any claim, and closing from any claim unless its own
+///      moves are ahead. A closing entry with moves ahead takes nothing from a claim that is not
+///      closing.
+///    - If the entry is closing and its moves are not ahead, and the claim is younger and not
+///      closing, the port is in use for the second time: the claim wins.
 /// 2. If this node saw the connection's SYN, the entry beats any older claim: the port is in use
 ///    for the second time, and the end of the first connection is still on its way.
 /// 3. A connection that isn't closing beats a closing one; established beats opening. Protocols

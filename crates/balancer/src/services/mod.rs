@@ -90,7 +90,7 @@ pub struct Settings {
     pub clamp_mss: bool,
     /// Maximum number of connections that a worker enters into its table in a second.
     pub new_connections_per_second_max: u32,
-    /// How long connections are remembered after their last packet, for each
+    /// Time until a silent connection is removed, for each
     /// [`State`](crate::state::State).
     pub idle_ns: [u64; CLASS_COUNT],
     /// Time within which workers examine all connections after a change, in nanoseconds.
@@ -107,9 +107,9 @@ pub struct Service {
     pub id: u32,
     /// The service's name.
     pub name: Arc<str>,
-    /// How the backend of a new connection is chosen.
+    /// The scheduler, which chooses the backend of a new connection.
     pub scheduler: Scheduler,
-    /// How long a client keeps its backend after its last new connection.
+    /// Time for which a client keeps its backend after its last new connection.
     pub persistence_ns: u64,
     /// The limit on new connections to the service.
     limit: Option<ServiceLimit>,
@@ -161,7 +161,7 @@ impl ServiceTable {
     /// The [serial](Self::targets_serial) of no set of targets.
     pub const NO_TARGETS: u64 = 0;
 
-    /// A digest of everything that decides where new connections go: the services, and the backends
+    /// A digest of everything that decides the backends of new connections: the services, and the backends
     /// and weights in use. Nodes with the same digest choose alike.
     #[must_use]
     pub const fn digest(&self) -> u64 {
@@ -409,8 +409,8 @@ impl Service {
         Arc::ptr_eq(&self.maglev, &other.maglev)
     }
 
-    /// The target that every balancer with this configuration chooses by this hash; `None` if there
-    /// is none to choose.
+    /// The target that every balancer with this configuration chooses by this hash; `None` if the
+    /// service has no usable target.
     #[inline(always)]
     #[must_use]
     pub fn by_hash(&self, hash: u32) -> Option<TargetId> {

@@ -79,7 +79,7 @@ impl ServiceTable {
         (index.map(|index| &self.services[index]), other)
     }
 
-    /// The service that takes echo requests to `address` if none takes their protocol: any service
+    /// The service that takes echo requests to `address` if no service takes their protocol: any service
     /// of the address, if echo requests are forwarded.
     #[must_use]
     pub fn service_of_echo(&self, address: IpAddr) -> Option<&Service> {

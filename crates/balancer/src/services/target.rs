@@ -36,7 +36,7 @@ pub struct Target {
     pub packet_bytes_max: u16,
     /// Whether new connections may go to this target.
     pub is_usable: bool,
-    /// Whether the target is up by its health check, or has none.
+    /// Whether the target is up, or has no health check.
     pub is_up: bool,
     /// The index of the target's service; `None` if the slot is vacant.
     pub service: Option<u32>,

@@ -54,7 +54,7 @@ pub struct Stored {
 pub struct Reading {
     /// The store's own revision: a watch that begins with the next one misses nothing.
     pub at: i64,
-    /// The configuration; `None` if the store has none.
+    /// The configuration; `None` if the store is empty.
     pub stored: Option<Stored>,
 }
 
@@ -73,7 +73,7 @@ pub fn read(etcd: &Etcd) -> Result<Reading, StoreError> {
     read_at(etcd, 0)
 }
 
-/// The revision in force, whether the configuration can be read or not; 0 if there is none.
+/// The revision in force, even if the configuration can't be read; 0 if the store has no configuration.
 ///
 /// # Errors
 /// The store's error.

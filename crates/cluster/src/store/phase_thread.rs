@@ -265,7 +265,7 @@ impl PhaseThread {
         Err(error)
     }
 
-    /// Notes that the store was read, and that there is nothing more to do.
+    /// Notes that the store was read, and nothing is left to do.
     fn has_read(&self, seen: &Snapshot) -> Result<(), StoreError> {
         let revision = seen.current().0;
         let nodes = seen.states().map(|(name, state)| (name.to_owned(), state)).collect();

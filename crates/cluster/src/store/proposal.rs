@@ -25,7 +25,7 @@ const REFUSALS_MAX: usize = 3;
 pub struct Proposal<'a> {
     /// The parts of the configuration.
     pub parts: &'a [Part<'a>],
-    /// The revision in force that it replaces; 0 if none.
+    /// The revision in force that it replaces; 0 if it is the first.
     pub replaces: i64,
     /// The nodes that must be present, in addition to those present at the beginning.
     pub expected: Vec<String>,

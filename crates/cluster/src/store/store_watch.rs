@@ -36,7 +36,7 @@ pub struct Pace {
     /// Duration of a watch, after which it begins again, and everything is read again even if no
     /// change was seen.
     pub again: Duration,
-    /// How long the store keeps this node after its last sign of life, in seconds. The node sends
+    /// Time in seconds for which the store keeps this node after its last sign of life. The node sends
     /// one, and reads, three times as often.
     pub lease_s: u32,
     /// The wait after an error: at first, and at most. It doubles each time.
@@ -88,7 +88,7 @@ pub enum Task {
 }
 
 impl Task {
-    /// Whether the task is to switch to an unprepared configuration.
+    /// Whether the task switches to an unprepared configuration.
     pub(super) const fn is_unprepared(&self) -> bool {
         matches!(self, Self::Adopt { is_prepared: false, .. })
     }
@@ -180,7 +180,7 @@ impl StoreWatch {
         self.signal(Signal::InForce(revision));
     }
 
-    /// This is what the probes of this node find down, which the other nodes are to know.
+    /// Reports the backends that this node's probes find down to the other nodes.
     pub fn find(&self, own: Arc<HashSet<String>>) {
         self.signal(Signal::Find(own));
     }

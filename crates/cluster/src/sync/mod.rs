@@ -208,7 +208,7 @@ impl Sync {
     }
 
     /// Sets the revision of the configuration for everything [offered](Self::offer) from now on, or
-    /// 0 if nodes have none in common. Call this before any worker uses that configuration.
+    /// 0 if the nodes have no common revision. Call this before any worker uses that configuration.
     pub fn set_epoch(&self, epoch: u64) {
         lock(&self.shared.peers).set_epoch(epoch);
     }

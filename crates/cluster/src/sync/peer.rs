@@ -64,13 +64,13 @@ pub struct PeerStatus {
     pub is_caught_up: bool,
     /// Number of gathered changes and claims that the peer has not entered yet.
     pub lag_records: usize,
-    /// How long the oldest of them has been waiting, in milliseconds.
+    /// The age of the oldest of them, in milliseconds.
     pub lag_ms: u64,
     /// Number of the peer's changes and claims that wait for this node to enter them.
     pub import_count: usize,
     /// Counts of messages.
     pub counts: Counts,
-    /// The reason that there is no connection, or that the last one ended.
+    /// The reason why no connection exists, or why the last one ended.
     pub last_error: Option<String>,
 }
 

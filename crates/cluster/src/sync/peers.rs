@@ -122,7 +122,7 @@ impl Peers {
     /// The peer with this name.
     ///
     /// # Errors
-    /// If there is none, if it differs from `expected`, or if this node connects to that peer
+    /// If there is no such peer, if it differs from `expected`, or if this node connects to that peer
     /// itself.
     fn identify(&self, name: &str, expected: Option<PeerId>) -> Result<PeerId, String> {
         let own = &self.local.node;
@@ -182,7 +182,7 @@ impl Peers {
         }
     }
 
-    /// Notes the reason that there is no session with a peer, if there is none. Returns whether the
+    /// Notes why a peer has no session, unless it has one. Returns whether the
     /// reason is new.
     pub fn fail(&mut self, peer: PeerId, why: &str) -> bool {
         let Peer { session, last_error: last, .. } = &mut self.peers[peer.0];

@@ -283,7 +283,7 @@ impl Dialed {
     }
 }
 
-/// Notes the reason that there is no session with a peer, and logs it once.
+/// Notes why a peer has no session, and logs it once.
 fn report(peers: &Mutex<Peers>, peer: PeerId, why: &str) {
     let mut peers = lock(peers);
     if peers.fail(peer, why) {

@@ -48,7 +48,7 @@ const RINGS_CAPACITY: usize = 4096;
 /// Minimum capacity of each of these rings.
 const RING_CAPACITY_MIN: usize = 64;
 
-/// How a boundary selects a core of the next group.
+/// Selects a core of the next group for each packet.
 pub trait Key<T>: Sync {
     /// The name of the boundary.
     const NAME: &'static str;

@@ -29,7 +29,7 @@ pub enum About {
 }
 
 impl IcmpError {
-    /// Reads the error in a frame with this header; `None` if there is none.
+    /// Reads the error in a frame with this header; `None` if it has no error.
     pub fn read(frame: &[u8], header: &OwnHeader) -> Option<Self> {
         let is_v4 = header.source.is_ipv4();
         let end = header.l3_offset + header.total_bytes;

@@ -98,7 +98,7 @@ impl Tunnels {
             return Err(format!("{count} probes are under way through tunnels: probe less often"));
         }
         if self.under_way.is_empty() {
-            // Frames that came since the last probe belong to none. This also provides room for
+            // Frames that came since the last probe belong to no probe. This also provides room for
             // replies to the workers.
             self.channel.receive(|_| {});
         }

@@ -31,7 +31,7 @@ impl<T: Carries> Burst<T> {
     /// [`iter_mut`](Self::iter_mut), [`map_into`](Self::map_into) or
     /// [`Output::map`](crate::Output::map), then starts to fetch each item a few items before it is
     /// due. [`fetch`](Self::fetch) starts with all of them at once. [`as_slice`](Self::as_slice)
-    /// and [`pop`](Self::pop) fetch none.
+    /// and [`pop`](Self::pop) do not fetch items.
     ///
     /// The engine calls this for packets from a ring.
     #[inline(always)]
@@ -44,7 +44,7 @@ impl<T: Carries> Burst<T> {
 #[derive(Debug)]
 pub struct IterMut<'a, T> {
     part: slice::IterMut<'a, T>,
-    /// How to fetch the items after the part, and those items. The next part of them has been fetched.
+    /// The function that fetches the items after the part, and those items. The next part of them has been fetched.
     rest: Option<(Fetch<T>, &'a mut [T])>,
 }
 

@@ -47,7 +47,7 @@ const FIT_ERROR_MAX: f64 = 0.1;
 ///     ..LoadCounts::default()
 /// };
 /// let load = &LoadMeter::default().read(&[counts], 1_000_000, |_| 1.0)[0];
-/// // By (10 / 64 + 5.5) ns a packet. By (15 / 64 + 3) it would be 21 %: bursts of one size don't say.
+/// // By (10 / 64 + 5.5) ns a packet. By (15 / 64 + 3) it would be 21 %: bursts of one size don't show it.
 /// assert_eq!(load.load_percent.map(f64::round), Some(36.0));
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -63,8 +63,8 @@ pub struct CoreLoad {
     pub core: String,
     /// The CPU that the core is pinned to.
     pub cpu: Option<usize>,
-    /// The load: 0 without packets, 100 at the limit. `None` if packets came and none of their
-    /// turns was timed yet.
+    /// The load: 0 without packets, 100 at the limit. `None` if packets came, but their turns
+    /// were not timed yet.
     pub load_percent: Option<f64>,
     /// Turns in a second.
     pub turns_per_second: f64,
@@ -90,7 +90,7 @@ pub struct PlaceTime {
     pub place: String,
     /// The name of the stage, or the engine's name for the place.
     pub name: String,
-    /// Nanoseconds per packet that came to the core, whether or not it came to this place. `None`
+    /// Nanoseconds per packet of the core, including packets that did not come to this place. `None`
     /// if no turn was timed.
     pub ns_per_packet: Option<f64>,
     /// The packets that wait there for the core.
@@ -208,7 +208,7 @@ impl Costs {
         Some(turn_ns / burst_max + (mean_ns - turn_ns) / mean)
     }
 
-    /// A lower bound of a turn's cost without its packets: the cost of a turn that finds none.
+    /// A lower bound of a turn's cost without its packets: the cost of an empty turn.
     fn turn_ns_min(&self) -> f64 {
         let mean_ns = ratio(self.ns, self.busy_count).unwrap_or(0.0);
         ratio(self.empty_ns, self.empty_count).unwrap_or(0.0).min(mean_ns)

@@ -54,7 +54,7 @@ impl Flows {
     }
 
     /// The flows that core or thread `core_index` of `core_count` sends: each flow has one sender,
-    /// so that none is reordered.
+    /// so that no flow is reordered.
     pub fn share(&self, core_index: usize, core_count: usize) -> impl Iterator<Item = u32> + use<> {
         (0..self.count).skip(core_index).step_by(core_count)
     }

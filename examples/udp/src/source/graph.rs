@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How often the engine offers again what a sink has left, before it drops the packets.
+/// Number of times that the engine offers packets again before it drops them.
 const TX_RETRIES: u32 = 4;
 
 /// Controls a run's cores from the control thread.
@@ -171,7 +171,7 @@ pub(crate) mod tests {
         assert!(frames.iter().all(|frame| frame.bytes.len() == 74));
     }
 
-    /// Sends this many bursts, then none.
+    /// Sends this number of bursts, and then nothing.
     struct Closing<S>(S, usize);
 
     impl<S: Sink> Sink for Closing<S> {

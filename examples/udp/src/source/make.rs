@@ -26,8 +26,8 @@ pub trait Make {
         Vec::new()
     }
 
-    /// Appends the next `count` items, to be sent at `now_ns`, to `burst`, which must have
-    /// [room](Burst::room) for them. Returns whether it did: all or none.
+    /// Appends the next `count` items, all or nothing, to be sent at `now_ns`, to `burst`, which must
+    /// have [room](Burst::room) for them. Returns whether it did.
     fn make(&mut self, burst: &mut Burst<Self::Item>, count: usize, now_ns: u64) -> bool;
 }
 
@@ -42,7 +42,7 @@ pub trait Supply: Device {
     /// Any error that prevents the start.
     fn start(&self, limits: &Limits) -> hotloop::Result<()>;
 
-    /// Appends `count` empty packets to `burst`. Returns whether it did: all or none. Nothing if there
+    /// Appends `count` empty packets to `burst`, all or nothing. Returns whether it did. Nothing if there
     /// are fewer, or if the burst has less [room](Burst::room).
     fn take(&self, burst: &mut Burst<Self::Packet>, count: usize) -> bool;
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const DRAIN: Duration = Duration::from_millis(200);
 
 /// A sink that offers its packets again until all are sent. So its source makes no more packets
-/// than are sent, and none is dropped while any is sent within a set time. If none is, as while an
+/// than are sent, and no packet is dropped while some are sent within a set time. If nothing is sent, as while an
 /// interface is away, the sink leaves them: the engine passes a burst boundary, drops them as
 /// `tx_full`, and comes with the next. After the end, the sink waits a fifth of a second more in
 /// total: its peer may be gone.
@@ -22,7 +22,7 @@ const DRAIN: Duration = Duration::from_millis(200);
 pub struct Patient<S> {
     sink: S,
     ending: Arc<AtomicBool>,
-    /// How long a call waits while nothing is sent; `None` for ever.
+    /// Time for which a call waits while nothing is sent; `None` for ever.
     wait_max: Option<Duration>,
     /// The end of the wait, once known.
     until: Option<Instant>,

@@ -8,7 +8,7 @@ use super::{CURRENT, MEMBERS, NODES, NodeReport, PREPARED, Snapshot, Transaction
 pub struct Change {
     /// The new value of `current`. No other change uses the same value.
     pub pointer: String,
-    /// The revision in force that it replaces; 0 if none.
+    /// The revision in force that it replaces; 0 if it is the first.
     pub replaces: i64,
     /// The nodes that must be present, besides any others that are.
     pub expected: Vec<String>,

@@ -59,7 +59,7 @@ impl Member {
         }
     }
 
-    /// The last revision that this node had to switch to; 0 if none.
+    /// The last revision that this node had to switch to; 0 at the start.
     #[must_use]
     pub const fn known(&self) -> i64 {
         self.known.0

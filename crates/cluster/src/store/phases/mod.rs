@@ -15,7 +15,7 @@
 //! - A node never switches to a configuration that was not committed.
 //! - Without force, a commit has the answers of all expected nodes, and of all others that are
 //!   present: the committing transaction holds only if each node is unchanged since it was seen,
-//!   and none has come. A node that has started again counts as another one.
+//!   and no node has come. A node that has started again counts as another one.
 //! - The proposer may fail at any time: the proposal ends with the lease, and can't be committed after that.
 
 mod coordinator;
@@ -64,7 +64,7 @@ impl Snapshot {
         Self(values)
     }
 
-    /// The configuration in force: its revision, and the key's value; 0 if none.
+    /// The configuration in force: its revision, and the key's value; 0 if the store has no configuration.
     #[must_use]
     pub fn current(&self) -> (i64, &str) {
         self.get(CURRENT).map_or((0, ""), |current| (current.changed_at, &current.value))

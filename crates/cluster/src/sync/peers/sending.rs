@@ -180,7 +180,7 @@ impl Session {
         self.queue.len() + self.in_flight_records
     }
 
-    /// How long the oldest of them has been waiting, in milliseconds.
+    /// The age of the oldest of them, in milliseconds.
     pub fn lag_ms(&self, now_ms: u64) -> u64 {
         let sent = self.in_flight.front().map(|sent| sent.since_ms);
         let since = sent.or_else(|| self.queue.front().map(|&(since_ms, _)| since_ms));

@@ -6,7 +6,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, soc
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// How long a receiver waits before it checks whether to end.
+/// Time after which a waiting receiver checks whether it should end.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// Options for opening sockets.

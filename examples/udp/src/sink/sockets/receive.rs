@@ -17,13 +17,13 @@ use std::sync::Arc;
 /// Maximum number of datagrams that a call receives.
 pub const BATCH: usize = 1_024;
 
-/// Minimum number that a call asks for. Each costs time, whether it comes or not.
+/// Minimum number that a call asks for. Each costs time, even if it does not come.
 const BATCH_MIN: usize = 32;
 
 /// Number of bytes read from a datagram; longer ones are cut.
 const BUFFER_BYTES: usize = 2_048;
 
-/// How long a thread waits for any of several sockets before it checks whether to end. A single
+/// Time after which a thread that waits for several sockets checks whether it should end. A single
 /// socket has a timeout of its own.
 const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
