@@ -4,7 +4,7 @@ use crate::stamp::Stamp;
 use std::fmt;
 use std::iter::Sum;
 
-/// Maximum number of datagrams by which one may be late and still be distinguished from a duplicate.
+/// Maximum delay of a datagram, in datagrams, to be distinguished from a duplicate.
 const WINDOW: u64 = 8_192;
 
 const WORD_BITS: u64 = u64::BITS as u64;
