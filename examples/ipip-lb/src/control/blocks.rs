@@ -77,7 +77,9 @@ impl BlockList {
 
     /// The rows of `ctl blocks`.
     pub fn rows(&self, now: Instant) -> Value {
-        self.all(now).map(|it| json!({ "prefix": it.prefix, "left_s": it.for_s })).collect()
+        self.all(now)
+            .map(|block| json!({ "prefix": block.prefix, "left_s": block.for_s }))
+            .collect()
     }
 }
 
@@ -85,7 +87,7 @@ impl Members {
     /// Drops packets from a prefix to services, for a time or until it is unblocked.
     pub(super) fn block(&mut self, block: &Block) -> Result<Value, String> {
         let (prefix, for_s) = (parse(&block.prefix)?, block.for_s);
-        let end = for_s.map(|it| Instant::now() + Duration::from_secs(it));
+        let end = for_s.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         self.blocks.insert(prefix, end)?;
         self.set_blocked();
         Ok(json!({ "prefix": prefix.to_string(), "for_s": for_s }))

@@ -80,14 +80,14 @@ impl Node {
             match (pulled, *walk) {
                 (Pulled::Changes(changes), _) => {
                     sync.offer(changes);
-                    successor.iter_mut().for_each(|it| it.offer(changes));
+                    successor.iter_mut().for_each(|successor| successor.offer(changes));
                 }
                 (Pulled::Exceptions { own, entered }, Some(walk)) => {
                     sync.give_page(walk, own, entered, false);
                 }
                 // Without one, its peer went away meanwhile.
                 (Pulled::Exceptions { .. }, None) => {
-                    successor.iter_mut().for_each(|it| it.take(pulled));
+                    successor.iter_mut().for_each(|successor| successor.take(pulled));
                 }
             }
             true
@@ -139,7 +139,7 @@ impl Node {
             self.sync.take_imports(&mut self.imports, IMPORTS_MAX);
         }
         let taken = self.exceptions.import(table, &self.imports);
-        successor.into_iter().for_each(|it| it.offer(&self.imports[..taken]));
+        successor.into_iter().for_each(|successor| successor.offer(&self.imports[..taken]));
         self.imports.drain(..taken);
     }
 

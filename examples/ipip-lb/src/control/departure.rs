@@ -67,7 +67,8 @@ impl Presence {
     /// Whether the departure is over, which is logged.
     #[must_use]
     pub fn has_left(&self, connection_count: u64) -> bool {
-        let is_over = self.leave.is_some_and(|it| it.is_over(Instant::now(), connection_count));
+        let is_over =
+            self.leave.is_some_and(|leave| leave.is_over(Instant::now(), connection_count));
         if is_over {
             tracing::warn!("leave: the program ends; connections left: {connection_count}");
         }

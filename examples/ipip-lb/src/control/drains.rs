@@ -159,11 +159,12 @@ impl Publisher {
         };
         let targets = table.targets().iter().enumerate();
         // A weight other than 0 means that the drain is just beginning.
-        let due: Vec<_> = targets.filter(|it| it.1.weight == 0).filter_map(drained).collect();
+        let due: Vec<_> =
+            targets.filter(|target| target.1.weight == 0).filter_map(drained).collect();
         if due.is_empty() {
             return;
         }
-        let names = due.iter().map(|it| (it.name.clone(), Removal::Rebalance));
+        let names = due.iter().map(|drained| (drained.name.clone(), Removal::Rebalance));
         let input = self.input_without(names, members);
         self.publication.begin(input, AfterBuild::Drained(due));
     }

@@ -25,7 +25,7 @@ pub(super) fn answer(
     }
     let (service, _) = table.services_of_flow(key);
     let rule = service.and_then(|service| {
-        let configured = config.services.iter().find(|it| *it.name == *service.name)?;
+        let configured = config.services.iter().find(|spec| *spec.name == *service.name)?;
         let (address, protocol) = (&configured.address, configured.protocol);
         Some(format!("{address} {protocol} {}", configured.ports))
     });

@@ -95,7 +95,7 @@ pub fn load(
     };
     let kept = SavedFile::of(&bytes).map_err(refused)?;
     let mut saved = kept.saved;
-    if (kept.revision, kept.digest) != (stored.map(|it| it.revision), digest(config)) {
+    if (kept.revision, kept.digest) != (stored.map(|stored| stored.revision), digest(config)) {
         let ended = SavedOverrides { blocks: Vec::new(), ..saved.clone() };
         if ended != SavedOverrides::default() {
             tracing::warn!(
@@ -143,7 +143,9 @@ impl SavedFile {
             return Err("it lacks digest, at_ms or standings".to_owned());
         };
         let saved = SavedOverrides::of_json(&json["standings"])?;
-        if let Some(wrong) = saved.blocks.iter().find(|it| it.prefix.parse::<Prefix>().is_err()) {
+        if let Some(wrong) =
+            saved.blocks.iter().find(|block| block.prefix.parse::<Prefix>().is_err())
+        {
             return Err(format!("{} blocks no prefix", json!(wrong)));
         }
         Ok(Self {
@@ -169,7 +171,7 @@ fn age(saved: &mut SavedOverrides, passed: Duration) -> Result<(), String> {
         if end.until(Instant::now()).is_none() {
             return Err(format!("{} is no end of a drain", json!(end)));
         }
-        end.for_s = end.for_s.map(|it| left_s(it).max(1));
+        end.for_s = end.for_s.map(|seconds| left_s(seconds).max(1));
     }
     for block in &mut saved.blocks {
         block.for_s = block.for_s.map(left_s);

@@ -26,7 +26,7 @@ impl Control {
             "balancer": self.summary().sums_json(),
             "config": self.source.config.display().to_string(),
             "services": services.len(),
-            "backends": services.iter().map(|it| it.backends.len()).sum::<usize>(),
+            "backends": services.iter().map(|service| service.backends.len()).sum::<usize>(),
             "down": self.down_count(),
             "health": self.members.health_json(&self.publisher.config, &self.link),
             "announced": self.presence.announcer.as_ref().map(|announcer| {
@@ -57,17 +57,21 @@ impl Control {
     /// The rows of `ctl services`.
     pub(super) fn services(&self) -> Value {
         let targets = self.targets();
-        let held =
-            self.presence.announcer.as_ref().map(|it| it.held(Instant::now())).unwrap_or_default();
+        let held = self
+            .presence
+            .announcer
+            .as_ref()
+            .map(|announcer| announcer.held(Instant::now()))
+            .unwrap_or_default();
         let services = self.publisher.config.services.iter().map(|service| {
             let vip = service.address.is_host().then(|| service.address.network());
-            let members = service
-                .backends
-                .iter()
-                .filter_map(|it| targets.get(&(service.name.as_str(), it.address)).copied());
+            let members = service.backends.iter().filter_map(|backend| {
+                targets.get(&(service.name.as_str(), backend.address)).copied()
+            });
             let members: Vec<_> = members.collect();
-            let sum =
-                |part: fn(&TargetSums) -> u64| members.iter().map(|it| part(&it.1)).sum::<u64>();
+            let sum = |part: fn(&TargetSums) -> u64| {
+                members.iter().map(|member| part(&member.1)).sum::<u64>()
+            };
             json!({
                 "name": service.name,
                 "address": service.address.to_string(),
@@ -77,8 +81,8 @@ impl Control {
                 "backends": members.len(),
                 "up": members.iter().filter(|(target, _)| target.is_up).count(),
                 "usable": members.iter().filter(|(target, _)| target.is_usable).count(),
-                "packets": sum(|it| it.packets),
-                "connections": sum(|it| it.connections),
+                "packets": sum(|sums| sums.packets),
+                "connections": sum(|sums| sums.connections),
                 "held_s": vip.and_then(|vip| held.get(&vip)),
             })
         });

@@ -82,13 +82,13 @@ impl fmt::Display for Missing {
         let workers = self
             .workers
             .iter()
-            .map(|it| format!("worker {it} has not looked through its connections"));
+            .map(|worker| format!("worker {worker} has not looked through its connections"));
         let waiting = self
             .peers
             .waiting
             .iter()
-            .map(|it| format!("peer {it} has not entered what this node knows"));
-        let away = self.peers.away.iter().map(|it| format!("peer {it} is away"));
+            .map(|peer| format!("peer {peer} has not entered what this node knows"));
+        let away = self.peers.away.iter().map(|peer| format!("peer {peer} is away"));
         let all: Vec<_> = workers.chain(waiting).chain(away).collect();
         f.write_str(&all.join(", "))
     }
@@ -121,7 +121,8 @@ impl Publisher {
     /// Begins to prepare a built change: workers compare connections with its table from now on,
     /// too.
     pub(super) fn begin_preparing(&mut self, built: Built, after: AfterBuild) {
-        let prepare_ms_max = self.config.cluster.as_ref().map_or(0, |it| it.prepare_ms_max);
+        let prepare_ms_max =
+            self.config.cluster.as_ref().map_or(0, |cluster| cluster.prepare_ms_max);
         let bound = Duration::from_millis(prepare_ms_max.into()) * PREPARE_PARTS;
         let deadline = Instant::now() + bound;
         let preparing = Preparing { built, after, progress: Progress::Marking, deadline };
@@ -146,8 +147,8 @@ impl Publisher {
         if let Some(node) = &mut link.node {
             // Workers compare nothing with a table before it is published.
             let prepared = &preparing.built.version.table;
-            let is_compared =
-                self.is_published && self.table.other().is_some_and(|it| Arc::ptr_eq(it, prepared));
+            let is_compared = self.is_published
+                && self.table.other().is_some_and(|table| Arc::ptr_eq(table, prepared));
             let unmarked =
                 if is_compared { node.unmarked(&self.table) } else { node.all_workers() };
             missing = preparing.progress.go_on(
@@ -184,7 +185,7 @@ impl Publisher {
 
     fn forget_previous(&mut self, link: &ClusterLink) {
         let (Some(node), Some(_)) = (&link.node, &self.publication.previous) else { return };
-        let revision = link.store.as_ref().map_or(0, |it| it.revision() as u64);
+        let revision = link.store.as_ref().map_or(0, |store| store.revision() as u64);
         let waits_for_away = self.publication.adopted.elapsed() < OLDER_MAX;
         if node.have_peers_adopted(revision, waits_for_away) {
             self.publication.previous = None;
@@ -255,10 +256,10 @@ impl Publisher {
     pub fn discard(&mut self) {
         let publication = &mut self.publication;
         publication.proposal = Proposal::None;
-        publication.queue.retain(|it| !matches!(it, PendingChange::Proposal(_)));
+        publication.queue.retain(|change| !matches!(change, PendingChange::Proposal(_)));
         match &mut publication.stage {
             Stage::Building(after) => {
-                after.take_if(|it| matches!(it, AfterBuild::Proposal(_)));
+                after.take_if(|after| matches!(after, AfterBuild::Proposal(_)));
             }
             Stage::Preparing(preparing) if matches!(preparing.after, AfterBuild::Proposal(_)) => {
                 self.give_up_preparing();

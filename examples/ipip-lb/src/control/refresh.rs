@@ -126,8 +126,10 @@ impl Publisher {
             };
             // Both have the same health and blocks.
             let other = self.publication.other().cloned();
-            let other = other
-                .map(|it| TableVersion { overrides: members.lasting_with(&it.overrides), ..it });
+            let other = other.map(|other| TableVersion {
+                overrides: members.lasting_with(&other.overrides),
+                ..other
+            });
             let refresh = &mut self.publication.refresh;
             refresh.is_stale = false;
             refresh.refreshing = std::mem::take(&mut refresh.next);

@@ -121,7 +121,8 @@ impl Publisher {
             reads.reading = std::mem::take(&mut reads.next);
             let stored = link.store.as_ref().map(ConfigStore::newest);
             // The store has the configuration, but no certificates.
-            let is_wanted = reads.reading.iter().any(|it| !matches!(it, ReloadOrigin::Store));
+            let is_wanted =
+                reads.reading.iter().any(|origin| !matches!(origin, ReloadOrigin::Store));
             let tls = link.node.as_ref().filter(|_| is_wanted).and_then(Node::tls).cloned();
             reads.reader.give(ReadInput { stored, tls });
         }
@@ -141,7 +142,7 @@ impl Publisher {
         self.reload_count += 1;
         self.reload_failure = None;
         let services = &self.config.services;
-        let backend_count: usize = services.iter().map(|it| it.backends.len()).sum();
+        let backend_count: usize = services.iter().map(|service| service.backends.len()).sum();
         let answer = json!({ "services": services.len(), "backends": backend_count });
         for origin in origins {
             match origin {

@@ -69,7 +69,7 @@ impl Publisher {
             }
             AfterBuild::Drained(drained) => {
                 members.drains.finish(&drained);
-                let removed = drained.into_iter().map(|it| (it.name, Removal::Rebalance));
+                let removed = drained.into_iter().map(|drained| (drained.name, Removal::Rebalance));
                 Arc::make_mut(&mut members.overrides).removed.extend(removed);
             }
             AfterBuild::Weights(all) => self.weighed(all, members),

@@ -89,7 +89,10 @@ impl ClusterLink {
             return self.take_over(stored, publisher);
         }
         let is_announced = |it: &Announcer| it.installed().next().is_some();
-        match presence.announcer.as_mut().filter(|it| self.unprepared.is_some() || is_announced(it))
+        match presence
+            .announcer
+            .as_mut()
+            .filter(|announcer| self.unprepared.is_some() || is_announced(announcer))
         {
             Some(announcer) => {
                 tracing::warn!(
@@ -121,10 +124,12 @@ impl ClusterLink {
         match self.unprepared.take() {
             None => {}
             Some(UnpreparedChange::Leaving { stored, since, gone }) => {
-                let left = presence.announcer.as_ref().and_then(|it| it.installed().next());
+                let left =
+                    presence.announcer.as_ref().and_then(|announcer| announcer.installed().next());
                 let is_gone = left.is_none() || since.elapsed() >= WITHDRAWAL_MAX;
                 let gone = gone.or_else(|| is_gone.then(Instant::now));
-                let linger_ms = publisher.config.announce.as_ref().map_or(0, |it| it.linger_ms);
+                let linger_ms =
+                    publisher.config.announce.as_ref().map_or(0, |announce| announce.linger_ms);
                 let linger = Duration::from_millis(linger_ms.into());
                 if gone.is_some_and(|gone| gone.elapsed() >= linger) {
                     self.take_over(stored, publisher);
@@ -139,7 +144,7 @@ impl ClusterLink {
                     && !publisher.publication.is_loading();
                 let node = self.node.as_ref();
                 let is_known =
-                    is_in_force && node.is_none_or(|it| it.has_handed_over(&publisher.table));
+                    is_in_force && node.is_none_or(|node| node.has_handed_over(&publisher.table));
                 if is_known || since.elapsed() >= RETURN_MAX {
                     if let Some(announcer) = &mut presence.announcer {
                         announcer.pause(false);

@@ -79,13 +79,14 @@ impl Publisher {
         let service = service.as_ref();
         let services = &self.config.services;
         if let Some(name) = service
-            && !services.iter().any(|it| it.name == *name)
+            && !services.iter().any(|service| service.name == *name)
         {
             return Err(format!("there is no service {name:?}; ctl services lists them"));
         }
-        let meant = services.iter().filter(|it| service.is_none_or(|name| it.name == *name));
-        let meant = meant.filter(|it| it.backends.iter().any(|it| it.address == address));
-        let names = meant.map(|it| TargetName { service: it.name.clone(), address });
+        let meant = services.iter().filter(|spec| service.is_none_or(|name| spec.name == *name));
+        let meant =
+            meant.filter(|spec| spec.backends.iter().any(|backend| backend.address == address));
+        let names = meant.map(|service| TargetName { service: service.name.clone(), address });
         let names: Vec<_> = names.filter(|name| !self.is_removed(name, members)).collect();
         if names.is_empty() {
             return Err(format!("{address} is no backend there; ctl backends lists them"));
@@ -96,8 +97,12 @@ impl Publisher {
     /// Whether a backend is removed, or will be: a service table without it is being built.
     fn is_removed(&self, name: &TargetName, members: &Members) -> bool {
         let is_leaving = match self.publication.under_way() {
-            Some(AfterBuild::Removal(removed, _)) => removed.names.iter().any(|it| it.0 == *name),
-            Some(AfterBuild::Drained(drained)) => drained.iter().any(|it| it.name == *name),
+            Some(AfterBuild::Removal(removed, _)) => {
+                removed.names.iter().any(|removed| removed.0 == *name)
+            }
+            Some(AfterBuild::Drained(drained)) => {
+                drained.iter().any(|drained| drained.name == *name)
+            }
             Some(
                 AfterBuild::Configuration(..) | AfterBuild::Weights(_) | AfterBuild::Proposal(_),
             )

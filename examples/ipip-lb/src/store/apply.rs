@@ -70,7 +70,7 @@ impl Apply {
         // Nodes wait for the first configuration, and are there once they have it.
         let named = node.as_ref().map_or_else(Vec::new, |_| nodes_of(&config));
         let expected = if in_force == 0 { Vec::new() } else { named };
-        let carried = self.carry_out(&etcd, (replaces, &parts, expected))?;
+        let carried = self.carry_out(&etcd, replaces, &parts, expected)?;
         let revision = self.in_force(&etcd, replaces, carried)?;
         let services = config.services.len();
         say(&format!("revision {revision} replaces revision {replaces}: {services} services\n"))
@@ -79,7 +79,9 @@ impl Apply {
     fn carry_out(
         &self,
         etcd: &Etcd,
-        (replaces, parts, expected): (i64, &[Part<'_>], Vec<String>),
+        replaces: i64,
+        parts: &[Part<'_>],
+        expected: Vec<String>,
     ) -> Result<Carried, StoreError> {
         let within = Duration::from_secs(self.within.into());
         let proposal = Proposal { parts, replaces, expected, is_forced: self.force, within };
