@@ -7,12 +7,12 @@ use crate::store_view::Hash;
 pub const BURST_KEYS_MAX: usize = 64;
 
 /// A search prefetches the entry of the key this far ahead in the burst once more. A processor may
-/// drop some of the many prefetches that [`Table::hint_burst`] issues in a row: with this, an AMD
+/// drop some of the many prefetches that [`Table::hint_burst`](crate::Table::hint_burst) issues in a row: with this, an AMD
 /// EPYC needed three fifths of the time for hits among a million flows. With 8 it needed a tenth
 /// more.
 pub(crate) const AHEAD: usize = 16;
 
-/// The hints for the keys of a burst, filled in by [`Table::hint_burst`]. Reuse the same hints for
+/// The hints for the keys of a burst, filled in by [`Table::hint_burst`](crate::Table::hint_burst). Reuse the same hints for
 /// every burst.
 // Each word is a slot, or else the hash of a key that has no flow. Hashes that look like slots are
 // rare and harmless: the slot then has another key, or none. The words after the burst hold
@@ -53,7 +53,7 @@ impl Default for Hints {
 }
 
 /// The place of a key's flow, as far as a table can tell without reading its entry. See
-/// [`Table::hint_burst`].
+/// [`Table::hint_burst`](crate::Table::hint_burst).
 ///
 /// The default is an empty hint. A hint stays usable even if flows have come, left or moved since.
 /// But it belongs to its key and its table: with the hint of another key, a flow may not be found.
@@ -68,7 +68,7 @@ impl Hint {
     const NONE: Self = Self { place: 0, ahead: 0 };
 
     /// Whether the table had no flow of the key when the hint was made. This may be false even for
-    /// an absent key, until [`Table::prefetch_insert`] finds that the hint leads to another key's
+    /// an absent key, until [`Table::prefetch_insert`](crate::Table::prefetch_insert) finds that the hint leads to another key's
     /// flow.
     #[must_use]
     #[inline(always)]
@@ -83,13 +83,13 @@ impl Hint {
     }
 }
 
-/// The time of a burst: see [`Table::seen_at`].
+/// The time of a burst: see [`Table::seen_at`](crate::Table::seen_at).
 #[derive(Clone, Copy, Debug)]
 pub struct SeenAt {
     pub(crate) step: u32,
 }
 
-/// A key that has no flow in a table, and the result of the search for it. [`Table::insert_ranked`]
+/// A key that has no flow in a table, and the result of the search for it. [`Table::insert_ranked`](crate::Table::insert_ranked)
 /// takes this instead of the key, and needs no second search unless flows have come since.
 ///
 /// A vacancy belongs to one table: in another, a key could end up there twice.
