@@ -6,7 +6,7 @@ use hotloop_engine::Deployment;
 /// Arguments of a program whose graph has two groups of cores. Flattened into its own arguments.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct DeploymentArgs {
-    /// Run on N cores, each of which does everything for queues of its own.
+    /// Run to completion on N cores. Each core has its own queues, and does all the work on their packets.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "pipeline")]
     run_to_completion: usize,
     /// Instead, D cores receive and dispatch to W cores, which do the rest.

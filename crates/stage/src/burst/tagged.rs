@@ -47,7 +47,7 @@ impl<P: PacketBuf, M: Copy + FromBytes + Immutable + IntoBytes> Tagged<P, M> {
     #[inline]
     pub fn tag(&self) -> M {
         let metadata = self.packet.metadata();
-        M::read_from_bytes(&metadata[..Self::TAG_BYTES]).expect("as many bytes as the type has")
+        M::read_from_bytes(&metadata[..Self::TAG_BYTES]).expect("TAG_BYTES is the size of the type")
     }
 }
 

@@ -59,9 +59,9 @@ impl Lab {
     }
 
     fn turn(&mut self) {
-        self.socket.serve(&mut |_: &Request| unreachable!("nobody asks"));
+        self.socket.serve(&mut |_: &Request| unreachable!("no client sends a request"));
         self.questions.turn(InForce { config: &self.config, table: &self.table }, self.now);
-        self.socket.serve(&mut |_: &Request| unreachable!("nobody asks"));
+        self.socket.serve(&mut |_: &Request| unreachable!("no client sends a request"));
     }
 
     /// Lets time pass, in turns.
@@ -135,5 +135,5 @@ fn a_client_that_goes_away_ends_its_listing() {
     assert!(lab.questions.open.is_empty());
     lab.workers[0].answer(Reply::Connections(page));
     lab.turn();
-    assert!(lab.workers[0].request().is_none(), "it is asked for the next page");
+    assert!(lab.workers[0].request().is_none(), "a page was requested for a client that has gone");
 }
