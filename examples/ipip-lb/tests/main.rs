@@ -52,3 +52,4 @@ mod sync_simulation;
 mod takeover;
 mod tunnel;
 mod vlan;
+mod web_config;

@@ -1,5 +1,6 @@
 //! The program's message about its limit of open files, which bounds its probes.
 
+use crate::web_config::WEB;
 use hotloop_tests::tool;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
@@ -10,26 +11,9 @@ const BACKENDS: u64 = 200;
 fn report(ulimit: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let backend = |number| format!("[[service.backend]]\naddress = \"127.3.0.{number}\"\n");
-    let config = r#"
-        [engine]
-        [balancer]
-        source_v4 = "192.0.2.1"
-        source_v6 = "2001:db8::1"
-        mtu = 1500
-        decapsulate = ["192.0.2.1"]
-        [[port]]
-        name = "uplink"
-        device = "net_null0"
-        next_hop_mac = "02:00:00:00:00:01"
-        [[service]]
-        name = "web"
-        address = "203.0.113.10"
-        protocol = "tcp"
-        ports = "80"
-        [service.health]
-        kind = "tcp"
-    "#;
-    let config = config.to_owned() + &(1..=BACKENDS).map(backend).collect::<String>();
+    let health = "[service.health]\nkind = \"tcp\"\n";
+    let config =
+        format!("[engine]\n{WEB}{health}") + &(1..=BACKENDS).map(backend).collect::<String>();
     fs::write(folder.path().join("lb.toml"), config).unwrap();
     let run = "exec \"$0\" run --config lb.toml --control lb.sock --duration 0.1";
     let output = tool("sh")

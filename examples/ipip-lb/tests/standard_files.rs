@@ -1,6 +1,7 @@
 //! No event on standard error or standard output ends or delays a balancer, and neither does a
 //! SIGHUP before it has started.
 
+use crate::web_config::WEB;
 use hotloop_tests::tool;
 use serde_json::Value;
 use std::fs::{self, File};
@@ -10,26 +11,10 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const CONFIG: &str = r#"
-[engine]
-workers = 1
-[balancer]
-source_v4 = "192.0.2.1"
-source_v6 = "2001:db8::1"
-mtu = 1500
-decapsulate = ["192.0.2.1"]
-[[port]]
-name = "uplink"
-device = "net_null0"
-next_hop_mac = "02:00:00:00:00:01"
-[[service]]
-name = "web"
-address = "203.0.113.10"
-protocol = "tcp"
-ports = "80"
-  [[service.backend]]
-  address = "10.0.0.1"
-"#;
+/// The configuration of one worker and one backend.
+fn config() -> String {
+    format!("[engine]\nworkers = 1\n{WEB}[[service.backend]]\naddress = \"10.0.0.1\"\n")
+}
 
 /// Maximum time for a program to start or to end: test machines are busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -45,7 +30,7 @@ struct Running {
 impl Running {
     fn start(stderr: impl Into<Stdio>, stdout: impl Into<Stdio>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("lb.toml"), CONFIG).unwrap();
+        fs::write(folder.path().join("lb.toml"), config()).unwrap();
         let args = ["run", "--config", "lb.toml", "--control", "lb.sock", "--report", "json"];
         let mut command = program(folder.path(), &args);
         let child = command.stderr(stderr).stdout(stdout).spawn().unwrap();
@@ -175,7 +160,7 @@ fn a_standard_output_that_blocks_or_fails_is_an_error_at_the_end() {
 #[test]
 fn commands_have_the_right_exit_code_whatever_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("lb.toml"), CONFIG).unwrap();
+    fs::write(folder.path().join("lb.toml"), config()).unwrap();
     let check = ["check", "--config", "lb.toml"];
     for (args, expected) in [
         (&["--help"][..], 1),

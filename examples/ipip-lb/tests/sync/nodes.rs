@@ -1,5 +1,6 @@
 //! Nodes of a test, on 127.0.0.1, each with a table of connections in place of its workers.
 
+use crate::web_config::WEB;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop_balancer::connection::State;
 use hotloop_balancer::exceptions::{Change, Record};
@@ -15,25 +16,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const TEXT: &str = r#"
-    [balancer]
-    source_v4 = "192.0.2.1"
-    mtu = 1500
-    decapsulate = []
-    [[port]]
-    name = "uplink"
-    device = "net_null0"
-    next_hop_mac = "02:00:00:00:00:01"
-    [[service]]
-    name = "web"
-    address = "203.0.113.10"
-    protocol = "tcp"
-    ports = "80"
-    backend = [{ address = "10.0.0.1" }]
-"#;
-
 pub fn balancer() -> Balancer {
-    Config::parse("lb.toml", TEXT).unwrap().balancer
+    let text = format!("{WEB}[[service.backend]]\naddress = \"10.0.0.1\"\n");
+    Config::parse("lb.toml", &text).unwrap().balancer
 }
 
 /// The digest of nodes with [`balancer`], as in their greetings.
