@@ -57,7 +57,8 @@ impl Fault {
 
     /// The packet that triggers the plant at `place`.
     fn at(fault: Option<Self>, place: Place) -> u64 {
-        let is_planted = fault.is_some_and(|it| it.place == place && it.deed != Deed::Panic);
+        let is_planted =
+            fault.is_some_and(|fault| fault.place == place && fault.deed != Deed::Panic);
         if is_planted { FATEFUL } else { u64::MAX }
     }
 

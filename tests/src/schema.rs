@@ -50,7 +50,9 @@ pub fn run_and_check(name: &str, program: &str, arguments: &[&str]) {
         !metrics.is_empty()
     });
     let answers = ["status", "counters", "xstats"];
-    let answers = answers.map(|it| (it, program.ask(it).expect("it answers"))).to_vec();
+    let answers = answers
+        .map(|command| (command, program.ask(command).expect("the program answers")))
+        .to_vec();
     let (report, _) = program.end();
     check(name, &Said { metrics, report, answers });
 }

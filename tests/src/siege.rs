@@ -49,7 +49,7 @@ pub fn deliver(frames: &[Vec<u8>], peer: &mut Peer, interface: &str, program: &P
     let mut received = None;
     wait_until("it is quiet", || {
         std::thread::sleep(QUIET);
-        let now = program.ask("counters").and_then(|it| it["received"].as_u64());
+        let now = program.ask("counters").and_then(|answer| answer["received"].as_u64());
         std::mem::replace(&mut received, now) == received
     });
     sent

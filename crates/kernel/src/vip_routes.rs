@@ -226,8 +226,9 @@ impl VipRoutes {
             let dumped =
                 self.requests.dump(RouteNetlinkMessage::GetRoute(message), &mut |message| {
                     if let RouteNetlinkMessage::NewRoute(message) = message {
-                        found.extend(Found::of(&message).filter(|it| {
-                            it.interface_index == interface_index && it.protocol == ROUTE_PROTOCOL
+                        found.extend(Found::of(&message).filter(|route| {
+                            route.interface_index == interface_index
+                                && route.protocol == ROUTE_PROTOCOL
                         }));
                     }
                 });
@@ -236,11 +237,11 @@ impl VipRoutes {
                 Err(error)
                     if [Errno::NOENT, Errno::OPNOTSUPP, Errno::NODEV]
                         .iter()
-                        .any(|it| is(&error, *it)) => {}
+                        .any(|code| is(&error, *code)) => {}
                 result => drop(result?),
             }
         }
-        Ok(found.into_iter().map(|it| (it.vip, it.metric)).collect())
+        Ok(found.into_iter().map(|route| (route.vip, route.metric)).collect())
     }
 
     /// Finds the route that is in the way, and names its owner.
@@ -250,7 +251,8 @@ impl VipRoutes {
         let (metric, mut other) = (self.metric, None);
         let _ = self.requests.dump(RouteNetlinkMessage::GetRoute(request), &mut |message| {
             if let RouteNetlinkMessage::NewRoute(message) = message {
-                let found = Found::of(&message).filter(|it| it.vip == vip && it.metric == metric);
+                let found =
+                    Found::of(&message).filter(|route| route.vip == vip && route.metric == metric);
                 other = other.take().or(found);
             }
         });

@@ -381,7 +381,9 @@ mod tests {
         let mut packet = solicitation();
         assert_eq!(advertise(&mut packet, MAC), Ok(true));
         let message = NdMessage::of_frame(packet.data()).unwrap();
-        let flags = |it: &NdMessage| [it.is_router(), it.is_solicited(), it.is_override()];
+        let flags = |message: &NdMessage| {
+            [message.is_router(), message.is_solicited(), message.is_override()]
+        };
         assert_eq!((flags(&message), message.destination()), ([false, true, true], addresses().0));
         let mut packet = MemPacket::new(&probe());
         assert_eq!(advertise(&mut packet, MAC), Ok(true));

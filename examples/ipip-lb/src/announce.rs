@@ -81,7 +81,7 @@ pub fn open(
 ) -> Result<Option<(VipInterface, Announcer)>, BadInput> {
     let Some(announce) = &config.announce else { return Ok(None) };
     let inherits = inherited.is_some();
-    let file = inherited.and_then(|it| it.remove(&announce.interface));
+    let file = inherited.and_then(|files| files.remove(&announce.interface));
     let vips = VipInterface::open(eal, config, announce, file)?;
     let announcer = Announcer::begin(&vips, announce, guard, inherits)?;
     Ok(Some((vips, announcer)))
@@ -90,7 +90,7 @@ pub fn open(
 /// Refuses a VIP that is an address of the host: the host's kernel would answer clients as well.
 fn check_local(config: &Config, local: &BTreeSet<IpAddr>) -> Result<(), BadInput> {
     for service in &config.services {
-        if let Some(address) = local.iter().find(|it| service.address.contains(**it)) {
+        if let Some(address) = local.iter().find(|own| service.address.contains(**own)) {
             return Err(BadInput::new(format!(
                 "service.{}.address: {address} is an address of this host, whose kernel would answer \
                  its clients with RST; delete it from its interface (ip address del)",
@@ -194,8 +194,8 @@ impl Announcer {
             gone.for_each(|vip| self.holds.withdrawn(*vip));
         }
         if is_new {
-            let vips = config.services.iter().filter(|it| it.address.is_host());
-            let vips: HashSet<_> = vips.map(|it| it.address.network()).collect();
+            let vips = config.services.iter().filter(|service| service.address.is_host());
+            let vips: HashSet<_> = vips.map(|service| service.address.network()).collect();
             self.holds.retain(|vip| vips.contains(vip));
         }
         let fit = if is_hanging { &BTreeSet::new() } else { &self.ready };
@@ -316,7 +316,8 @@ fn ready(
     has_hop: impl Fn(IpAddr) -> bool,
 ) -> BTreeSet<IpAddr> {
     let is_always = announced == Announced::Always;
-    let have_all = |service: &ServiceSpec| service.backends.iter().all(|it| has_hop(it.address));
+    let have_all =
+        |service: &ServiceSpec| service.backends.iter().all(|backend| has_hop(backend.address));
     let mut is_ready: Vec<_> =
         config.services.iter().map(|service| is_always && have_all(service)).collect();
     for target in table.targets() {

@@ -93,12 +93,13 @@ fn shares(service: &ServiceSpec, slot_count: u32) -> Vec<(Backend, f64)> {
     let backends = &service.backends;
     let shares = match service.scheduler {
         Scheduler::Maglev | Scheduler::Source => {
-            let weights: Vec<_> = backends.iter().map(|it| (it.address, it.weight)).collect();
+            let weights: Vec<_> =
+                backends.iter().map(|backend| (backend.address, backend.weight)).collect();
             maglev::shares(&weights, slot_count as usize)
         }
         Scheduler::RoundRobin | Scheduler::LeastConnections => {
-            let sum: u64 = backends.iter().map(|it| u64::from(it.weight)).sum();
-            backends.iter().map(|it| f64::from(it.weight) / sum.max(1) as f64).collect()
+            let sum: u64 = backends.iter().map(|backend| u64::from(backend.weight)).sum();
+            backends.iter().map(|backend| f64::from(backend.weight) / sum.max(1) as f64).collect()
         }
     };
     backends.iter().copied().zip(shares).collect()

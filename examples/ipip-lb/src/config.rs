@@ -131,7 +131,10 @@ impl Config {
             limits: &self.limits,
             services: &self.services,
             // Workers examine connections with or without peers.
-            prepare_ms_max: self.cluster.as_ref().map_or(PREPARE_MS_MAX, |it| it.prepare_ms_max),
+            prepare_ms_max: self
+                .cluster
+                .as_ref()
+                .map_or(PREPARE_MS_MAX, |cluster| cluster.prepare_ms_max),
         }
     }
 

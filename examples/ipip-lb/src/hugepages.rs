@@ -59,7 +59,7 @@ impl Source for CheckedQueue<'_> {
 /// # Errors
 /// If there are none.
 pub fn check_arguments(eal: &[String], config: &Config) -> Result<(), BadInput> {
-    let has_hugepages = !eal.is_empty() && !eal.iter().any(|it| it == "--no-huge");
+    let has_hugepages = !eal.is_empty() && !eal.iter().any(|argument| argument == "--no-huge");
     if config.engine.require_hugepages && !has_hugepages {
         return Err(BadInput::new(
             "engine.require_hugepages: mempools have no hugepages without EAL arguments or with \

@@ -243,7 +243,7 @@ impl NetworkFunction {
         self.balanced(received, create)
             .try_burst_stage(move |core| {
                 let by_kernel =
-                    by_kernel.map(|it| it.of(core).ok_or_else(runs_once)).transpose()?;
+                    by_kernel.map(|hops| hops.of(core).ok_or_else(runs_once)).transpose()?;
                 let onwards = Onwards { by_port: next_hops, has_kernel, by_kernel };
                 Ok::<_, Error>(Resolve::by(Arc::clone(&neighbours), WAITING_MAX, onwards))
             })

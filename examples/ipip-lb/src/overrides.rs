@@ -43,7 +43,9 @@ impl Overrides {
         }
         for service in &config.services {
             let Some(health) = config.health.get(&service.name) else { continue };
-            for backend in service.backends.iter().filter(|it| addresses.contains(&it.address)) {
+            for backend in
+                service.backends.iter().filter(|backend| addresses.contains(&backend.address))
+            {
                 let address = backend.address;
                 if health.ways().any(|way| self.down.contains(&(address, way))) {
                     down.insert(TargetName::new(&service.name, address));

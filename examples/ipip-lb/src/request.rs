@@ -214,7 +214,7 @@ fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
 fn weight<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let wrong = || format!("give a weight from 0 to {WEIGHT_MAX}");
     let weight = within(from, 0..=WEIGHT_MAX.into(), wrong)?;
-    weight.map(|it| it as u32).ok_or_else(|| D::Error::custom(wrong()))
+    weight.map(|weight| weight as u32).ok_or_else(|| D::Error::custom(wrong()))
 }
 
 /// A number within these bounds; `None` for null. Anything else is `wrong`.
@@ -244,7 +244,7 @@ fn seconds(text: &str) -> Result<u64, String> {
     let seconds = || {
         let unit_s = unit_s(text.chars().next_back()?)?;
         let count: u64 = text[..text.len() - 1].parse().ok()?;
-        count.checked_mul(unit_s).filter(|it| (1..=TIME_S_MAX).contains(it))
+        count.checked_mul(unit_s).filter(|seconds| (1..=TIME_S_MAX).contains(seconds))
     };
     seconds().ok_or_else(|| "write a time up to a year, such as 30s, 10m, 2h or 1d".to_owned())
 }

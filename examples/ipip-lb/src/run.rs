@@ -73,7 +73,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     let mut inherited = args.replace.then(|| take_over(&args.control, &config)).transpose()?;
     let gate = Gate::new(inherited.is_none());
     let kept = || operator_file::load(&config, stored.as_ref(), SystemTime::now());
-    let saved = inherited.as_ref().map_or_else(kept, |it| Ok(it.saved.clone()))?;
+    let saved = inherited.as_ref().map_or_else(kept, |inherited| Ok(inherited.saved.clone()))?;
     let ports = open_ports(eal, &config, args)?;
     let standing = saved.overrides(&config).standing(&config);
     let (function, handles) = NetworkFunction::standing(&config, egresses(&ports), &standing)
@@ -81,7 +81,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     let all: Vec<_> = ports.iter().map(|(_, port)| port).collect();
     let interfaces = exception::open(eal, &config, &all, files_of(&mut inherited))?;
     let mut receiving = receiving(&config, &ports)?;
-    interfaces.iter().for_each(|it| it.set_ways(&mut receiving));
+    interfaces.iter().for_each(|interface| interface.set_ways(&mut receiving));
     let exits = next_hops::exits(&config, &interfaces);
     let followed =
         (!exits.is_empty()).then(|| next_hops::follow(&exits, config.engine.deployment()));
@@ -106,7 +106,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
         let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);
         let all = interfaces.iter().map(KernelInterface::port);
         let all = all.chain(vips.as_ref().map(VipInterface::port));
-        let all = all.map(|it| Ok(PortOrKernel::Kernel(it.source(core)?)));
+        let all = all.map(|interface| Ok(PortOrKernel::Kernel(interface.source(core)?)));
         let source = sources(queues.chain(all.collect::<Result<Vec<_>, Error>>()?));
         Ok(Gated { source, gate: gate.clone() })
     };
@@ -114,13 +114,13 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
         let queue = |port: &Port| Ok::<_, Error>(PortOrKernel::Port(port.tx_queue(core)?));
         let queues = ports.iter().map(|(egress, port)| Ok((egress.route, queue(port)?)));
         let sink =
-            |it: &KernelInterface| Ok::<_, Error>(PortOrKernel::Kernel(it.port().sink(core)?));
-        let punted = interfaces.iter().map(|it| Ok((it.route(), sink(it)?)));
+            |tap: &KernelInterface| Ok::<_, Error>(PortOrKernel::Kernel(tap.port().sink(core)?));
+        let punted = interfaces.iter().map(|tap| Ok((tap.route(), sink(tap)?)));
         Ok(outlets(queues.chain(punted).collect::<Result<Vec<_>, Error>>()?))
     };
     let pool = probe_pool(eal, &config)?;
     let create = |_: &Core| pool.clone().map(|pool| creating(pool));
-    let closed = inherited.map(|it| it.closed);
+    let closed = inherited.map(|inherited| inherited.closed);
     let running = Running { args, config: &config, notes: &notes, watching, closed };
     let is_resolving = has_vlans_or_kernel_routes || next_hops.iter().any(Option::is_some);
     let outcome = if pool.is_some() || is_resolving {

@@ -111,8 +111,11 @@ fn optimized(expression: &CStr) -> Result<Vec<Instruction>, String> {
     let mut instructions = vec![sys::sh_instruction { code: 0, jt: 0, jf: 0, k: 0 }; max];
     let count = compiled(expression, true, &mut instructions)?;
     let compiled = instructions.get(..count).ok_or("libpcap has made it longer")?;
-    let instruction =
-        |it: &sys::sh_instruction| Instruction { code: it.code, skips: (it.jt, it.jf), k: it.k };
+    let instruction = |instruction: &sys::sh_instruction| Instruction {
+        code: instruction.code,
+        skips: (instruction.jt, instruction.jf),
+        k: instruction.k,
+    };
     Ok(compiled.iter().map(instruction).collect())
 }
 

@@ -142,6 +142,6 @@ fn one_multiplication_is_not_enough() {
     let bad: Vec<_> = found.iter().filter(|(_, worst)| *worst >= LIMIT).collect();
     println!("{bad:?}");
     for name in ["one client, ports in a row", "first word << 0", "second word << 4"] {
-        assert!(bad.iter().any(|it| it.0 == name), "{name} is not among {bad:?}");
+        assert!(bad.iter().any(|case| case.0 == name), "{name} is not among {bad:?}");
     }
 }

@@ -43,7 +43,8 @@ fn rank_0_leaves_or_else_the_flow_of_the_lowest_rank_that_was_silent_for_longest
             let (key, value) = ([step, 0], random.next());
             let mut left = None;
             let rank = |other: &u64, class: Class, silent_ns: u64| {
-                let &(_, _, seen) = flows.iter().find(|it| it.1 == *other).expect("it is there");
+                let &(_, _, seen) =
+                    flows.iter().find(|flow| flow.1 == *other).expect("the flow is there");
                 assert_eq!((class, silent_ns), (Class::default(), (step - seen + 1) * STEP_NS));
                 rank_of(*other)
             };
@@ -57,13 +58,13 @@ fn rank_0_leaves_or_else_the_flow_of_the_lowest_rank_that_was_silent_for_longest
             let is_expired = |seen: u64| step - seen > idle_steps;
             if flows.len() == capacity {
                 let first = |&&(_, value, seen): &&(_, u64, u64)| (rank_of(value), seen);
-                let ranked = flows.iter().filter(|it| rank_of(it.1).is_some());
+                let ranked = flows.iter().filter(|flow| rank_of(flow.1).is_some());
                 let leaves_at_once = |&&(_, value, seen): &&(_, u64, u64)| {
                     rank_of(value) == Some(0) || is_expired(seen)
                 };
-                if flows.iter().any(|it| leaves_at_once(&it)) {
+                if flows.iter().any(|flow| leaves_at_once(&flow)) {
                     let (key, _) = left.expect("one that leaves at once");
-                    assert!(flows.iter().filter(leaves_at_once).any(|it| it.0 == key));
+                    assert!(flows.iter().filter(leaves_at_once).any(|flow| flow.0 == key));
                     at_once_count += 1;
                 } else if let Some(&(key, value, _)) = ranked.min_by_key(first) {
                     assert_eq!(left, Some((key, value)));
@@ -72,7 +73,7 @@ fn rank_0_leaves_or_else_the_flow_of_the_lowest_rank_that_was_silent_for_longest
                     assert_eq!((result, left), (Err(Refused), None));
                     refused_count += 1;
                 }
-                flows.retain(|it| Some(it.0) != left.map(|left| left.0));
+                flows.retain(|flow| Some(flow.0) != left.map(|left| left.0));
             }
             if result.is_ok() {
                 flows.push((key, value, step));

@@ -92,7 +92,9 @@ pub struct KernelTables {
 /// The host's own address in a message of a dump.
 pub(super) fn local_address(message: &RouteNetlinkMessage) -> Option<IpAddr> {
     match message {
-        RouteNetlinkMessage::NewAddress(message) => parse::address(message).map(|it| it.address),
+        RouteNetlinkMessage::NewAddress(message) => {
+            parse::address(message).map(|address| address.address)
+        }
         _ => None,
     }
 }
@@ -191,12 +193,14 @@ impl KernelTables {
                 parse::link(message).is_some_and(|link| self.remove_link(link.index))
             }
             M::NewAddress(message) => {
-                let is_new = parse::address(message).is_some_and(|it| self.addresses.insert(it));
+                let is_new =
+                    parse::address(message).is_some_and(|address| self.addresses.insert(address));
                 self.counts.addresses += u64::from(is_new);
                 false
             }
             M::DelAddress(message) => {
-                let is_gone = parse::address(message).is_some_and(|it| self.addresses.remove(&it));
+                let is_gone =
+                    parse::address(message).is_some_and(|address| self.addresses.remove(&address));
                 self.counts.addresses += u64::from(is_gone);
                 // The kernel deletes IPv4 routes from this address without announcing it.
                 is_gone

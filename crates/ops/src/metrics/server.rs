@@ -168,7 +168,7 @@ impl Server {
             (is_late || has_more).then_some((count, Reverse(client.since)))
         };
         let ranked = self.clients.iter().enumerate();
-        let first = ranked.filter_map(|(index, it)| Some((rank(it)?, index))).max();
+        let first = ranked.filter_map(|(index, connection)| Some((rank(connection)?, index))).max();
         first.map(|(_, index)| self.clients.remove(index)).is_some()
     }
 

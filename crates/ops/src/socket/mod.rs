@@ -99,7 +99,7 @@ impl Socket {
         if self.clients.len() < CLIENT_COUNT_MAX {
             return;
         }
-        let idlest = self.clients.iter().enumerate().min_by_key(|(_, client)| client.active());
+        let idlest = self.clients.iter().enumerate().min_by_key(|(_, client)| client.active);
         if let Some((index, _)) = idlest {
             self.clients.remove(index);
         }
@@ -142,12 +142,7 @@ impl Client {
         })
     }
 
-    /// Time of the last progress.
-    const fn active(&self) -> Instant {
-        self.active
-    }
-
-    /// The memory that it takes.
+    /// Bytes of memory held.
     #[cfg(test)]
     fn held_bytes(&self) -> usize {
         self.input.capacity() + self.output.capacity()

@@ -33,9 +33,9 @@ impl Understood<'_> {
         let rules = Rules::new(services);
         let notes = Notes::of(self.0, &rules);
         let services = services.iter().enumerate();
-        let services = services.map(|(index, it)| {
-            let mut row = service(it, balancer, notes.about(index));
-            row["health"] = health.get(&it.name).map(self::health).into();
+        let services = services.map(|(index, spec)| {
+            let mut row = service(spec, balancer, notes.about(index));
+            row["health"] = health.get(&spec.name).map(self::health).into();
             row
         });
         json!({
@@ -49,16 +49,16 @@ impl Understood<'_> {
             },
             "balancer": self::balancer(balancer, nested_backends),
             "limits": self::limits(limits),
-            "announce": announce.as_ref().map(|it| json!({
-                "vips": it.vips.to_string(),
-                "interface": it.interface,
-                "linger_ms": it.linger_ms,
-                "hold_s": it.hold_s,
+            "announce": announce.as_ref().map(|announce| json!({
+                "vips": announce.vips.to_string(),
+                "interface": announce.interface,
+                "linger_ms": announce.linger_ms,
+                "hold_s": announce.hold_s,
             })),
             "cluster": cluster.as_ref().map(self::cluster),
-            "store": store.as_ref().map(|it| json!({
-                "address": it.address.to_string(),
-                "copy": it.copy,
+            "store": store.as_ref().map(|store| json!({
+                "address": store.address.to_string(),
+                "copy": store.copy,
             })),
             "operator_file": operator_file,
             "quorum": quorum,
@@ -72,7 +72,8 @@ impl Understood<'_> {
 
 /// The paths of keys are left out, because they are confidential.
 fn cluster(cluster: &Cluster) -> Value {
-    let peer = |it: &ClusterPeer| json!({ "name": it.name, "address": it.address.to_string() });
+    let peer =
+        |peer: &ClusterPeer| json!({ "name": peer.name, "address": peer.address.to_string() });
     json!({
         "node": cluster.node,
         "listen": cluster.listen.to_string(),
@@ -87,7 +88,7 @@ fn balancer(balancer: &Balancer, nested_backends: &[IpAddr]) -> Value {
     let timeouts = balancer.timeouts;
     json!({
         "source_v4": balancer.source_v4.to_string(),
-        "source_v6": balancer.source_v6.map(|it| it.to_string()),
+        "source_v6": balancer.source_v6.map(|source| source.to_string()),
         "has_hash_key": balancer.hash_key.is_some(),
         "nested_backends": texts(nested_backends),
         "probe_source": texts(&balancer.probe_sources),

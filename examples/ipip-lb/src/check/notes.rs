@@ -63,10 +63,10 @@ fn about_peers(config: &Config) -> Vec<String> {
 /// A note that VIPs are withdrawn although their services would forward to backends that are down.
 fn about_all_down(config: &Config) -> Option<String> {
     let announce = config.announce.as_ref()?;
-    let services = config.services.iter().filter(|it| {
-        config.health.contains_key(&it.name)
-            && it.all_down == AllDown::Forward
-            && it.address.is_host()
+    let services = config.services.iter().filter(|service| {
+        config.health.contains_key(&service.name)
+            && service.all_down == AllDown::Forward
+            && service.address.is_host()
     });
     let mut services = services.filter(|_| announce.vips == Announced::Ready);
     let (first, more_count) = (services.next()?, services.count());
@@ -82,7 +82,7 @@ fn about_all_down(config: &Config) -> Option<String> {
 /// A note about a service's address.
 fn about_address(service: &ServiceSpec, config: &Config) -> Option<String> {
     let balancer = &config.balancer;
-    let ends = balancer.decapsulate.iter().copied().map(|it| ("decapsulate", it));
+    let ends = balancer.decapsulate.iter().copied().map(|address| ("decapsulate", address));
     let ends = ends.filter(|(_, own)| service.address.contains(*own));
     let source = |own: &Prefix| {
         service.address.contains(own.network()) || own.contains(service.address.network())

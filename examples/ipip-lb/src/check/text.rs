@@ -28,7 +28,8 @@ impl Display for Understood<'_> {
             let (next_hop, side) = (port.next_hop, port.side);
             let any = if port.accept_any_mac { ", takes frames to any address" } else { "" };
             let kernel = port.kernel_interface.as_ref();
-            let kernel = kernel.map_or(String::new(), |it| format!(", the rest to interface {it}"));
+            let kernel = kernel
+                .map_or(String::new(), |interface| format!(", the rest to interface {interface}"));
             let peers = port.kernel_peers.iter();
             let kernel = peers.fold(kernel, |before, PuntPeer { prefix, gtsm }| {
                 let adjacent = if *gtsm { " (TTL 255)" } else { "" };
@@ -65,7 +66,7 @@ fn write_cluster(f: &mut Formatter<'_>, config: &Config) -> fmt::Result {
     if let Some(cluster) = cluster {
         let Cluster { node, listen, peers, security, ready_timeout_s, prepare_ms_max } = cluster;
         let peers: Vec<_> =
-            peers.iter().map(|it| format!("{} at {}", it.name, it.address)).collect();
+            peers.iter().map(|peer| format!("{} at {}", peer.name, peer.address)).collect();
         let by = match security {
             Security::TrustedNetwork => "a trusted network, without TLS",
             Security::Tls { .. } => "TLS",
@@ -97,7 +98,7 @@ fn write_engine(f: &mut Formatter<'_>, engine: &Engine) -> fmt::Result {
 }
 
 fn write_balancer(f: &mut Formatter<'_>, balancer: &Balancer) -> fmt::Result {
-    let sources: Vec<_> = balancer.sources().map(|it| it.to_string()).collect();
+    let sources: Vec<_> = balancer.sources().map(|source| source.to_string()).collect();
     let sources = sources.join(" and ");
     writeln!(f, "balancer: tunnels from {sources}, path MTU {} bytes", balancer.mtu)?;
     let hashes = if balancer.hash_key.is_some() { SECRET_HASHES } else { PUBLIC_HASHES };

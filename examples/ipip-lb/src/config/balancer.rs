@@ -30,7 +30,7 @@ pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
     let source_v4 = section.required("source_v4", "source_v4 = \"192.0.2.1\"")?;
     let source_v6 = section
         .optional("source_v6")
-        .map(|it| source(&it, "an IPv6 address or prefix", "2001:db8::1 or 2001:db8::/64"));
+        .map(|value| source(&value, "an IPv6 address or prefix", "2001:db8::1 or 2001:db8::/64"));
     let mtu = section.required("mtu", "mtu = 1500")?;
     let decapsulate = section.required("decapsulate", "decapsulate = []")?;
     let new_connections = "new_connections_per_second_max";
@@ -38,7 +38,7 @@ pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
     let default = Balancer::new(source_v4, 0);
     Ok(Balancer {
         source_v6: source_v6.transpose()?,
-        hash_key: section.optional("hash_key").map(|it| it.secret()).transpose()?,
+        hash_key: section.optional("hash_key").map(|value| value.secret()).transpose()?,
         mtu: mtu.integer(u32::from(MTU_MIN)..=u32::from(u16::MAX))? as u16,
         decapsulate: decapsulate.items()?.iter().map(host_address).collect::<Result<_, _>>()?,
         tunnel_peers: match section.optional("tunnel_peers") {
@@ -59,7 +59,7 @@ pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
         clamp_mss: section.boolean_or("clamp_mss", default.clamp_mss)?,
         maglev_slots: section
             .optional("maglev_slots")
-            .map_or(Ok(default.maglev_slots), |it| maglev_slots(&it))?,
+            .map_or(Ok(default.maglev_slots), |value| maglev_slots(&value))?,
         new_connections_per_second_max: section.integer_or(
             new_connections,
             0..=u32::MAX,
@@ -67,7 +67,7 @@ pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
         )?,
         timeouts: section
             .section("timeouts_s")?
-            .map_or(Ok(default.timeouts), |it| timeouts(&it))?,
+            .map_or(Ok(default.timeouts), |section| timeouts(&section))?,
         ..default
     })
 }

@@ -158,7 +158,10 @@ fn security(section: &Section<'_>, files: &mut CaFiles) -> Result<Security, Conf
         [certificate, key, authority] if is_trusted => {
             let problem = "trusted_network = true uses no TLS; leave out one of the two";
             let value = certificate.or(key).or(authority);
-            Err(value.map_or_else(|| section.error("certificate", problem), |it| it.error(problem)))
+            Err(value.map_or_else(
+                || section.error("certificate", problem),
+                |value| value.error(problem),
+            ))
         }
         [certificate, key, _] => {
             let (missing, example) = match (certificate, key) {

@@ -267,7 +267,7 @@ impl<'a> Value<'a> {
             }
             _ => quoted.concat(),
         };
-        let choice = |text: &str| words.iter().find(|(word, _)| *word == text).map(|it| it.1);
+        let choice = |text: &str| words.iter().find(|(word, _)| *word == text).map(|entry| entry.1);
         self.parsed(what, &example, choice)
     }
 
@@ -281,7 +281,8 @@ impl<'a> Value<'a> {
     /// The integer, which must be in `allowed`.
     pub fn integer(&self, allowed: RangeInclusive<u32>) -> Result<u32, ConfigError> {
         let number = self.value.as_integer();
-        let number = number.and_then(|it| u32::from_str_radix(it.as_str(), it.radix()).ok());
+        let number =
+            number.and_then(|digits| u32::from_str_radix(digits.as_str(), digits.radix()).ok());
         number.filter(|number| allowed.contains(number)).ok_or_else(|| {
             let (from, to) = (allowed.start(), allowed.end());
             let written = self.written();

@@ -167,7 +167,7 @@ impl CaFiles {
                 value.error(format!("{path}: {what}; name a PEM file of certificates"))
             };
             let text = read_certificates(&path).map_err(|error| wrong(error.to_string()))?;
-            if !text.windows(CERTIFICATE.len()).any(|it| it == CERTIFICATE) {
+            if !text.windows(CERTIFICATE.len()).any(|window| window == CERTIFICATE) {
                 return Err(wrong("has no certificate in it".to_owned()));
             }
             self.sound.insert(path.clone());

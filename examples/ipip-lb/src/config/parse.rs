@@ -23,7 +23,7 @@ const KEYS: [&str; 8] =
 /// The configuration in a document; other files are relative to `file`.
 pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
     root.allow_only(&KEYS)?;
-    let engine = root.section("engine")?.map_or(Ok(ENGINE_DEFAULT), |it| engine(&it))?;
+    let engine = root.section("engine")?.map_or(Ok(ENGINE_DEFAULT), |section| engine(&section))?;
     let Some(balancer_section) = root.section("balancer")? else {
         return Err(root.error("balancer", "missing; write [balancer] with source_v4 and the rest"));
     };
@@ -31,7 +31,8 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
     if let Some(section) = root.section("health")? {
         balancer.probe_sources = probe_sources(&section, &balancer)?;
     }
-    let limits = root.section("limits")?.map_or(Ok(Limits::default()), |it| limits(&it))?;
+    let limits =
+        root.section("limits")?.map_or(Ok(Limits::default()), |section| limits(&section))?;
     let ports = ports(root)?;
     let mut files = CaFiles::of(file);
     let nested_backends = nested_backends(&balancer_section)?;
@@ -43,7 +44,7 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
         return Err(root.error("health.probe_source", problem));
     }
     if balancer.source_v6.is_none()
-        && let Some(service) = services.iter().find(|it| it.backends.iter().any(is_v6))
+        && let Some(service) = services.iter().find(|service| service.backends.iter().any(is_v6))
     {
         let name = &service.name;
         let problem = format!(
@@ -60,13 +61,14 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
         );
         return Err(mtu.error(problem));
     }
-    let announce = root.section("announce")?.map(|it| announce(&it)).transpose()?;
+    let announce = root.section("announce")?.map(|section| announce(&section)).transpose()?;
     let section = root.section("cluster")?;
-    let cluster = section.as_ref().map(|it| cluster(it, &mut files)).transpose()?;
+    let cluster = section.as_ref().map(|section| cluster(section, &mut files)).transpose()?;
     let (cluster, store) = cluster.unwrap_or_default();
-    let operator_file = section.as_ref().map(|it| operator_file(it, store.as_ref())).transpose()?;
+    let operator_file =
+        section.as_ref().map(|section| operator_file(section, store.as_ref())).transpose()?;
     let section = root.section("health")?;
-    let quorum = section.map(|it| quorum(&it, cluster.as_ref())).transpose()?.flatten();
+    let quorum = section.map(|section| quorum(&section, cluster.as_ref())).transpose()?.flatten();
     Ok(Config {
         engine,
         balancer,

@@ -154,7 +154,7 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
     let example = "DPDK's device arguments, such as net_null0, or a PCI address, 0000:01:00.0";
     let sound = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     let kernel_interface = section.optional("kernel_interface");
-    let kernel_interface = kernel_interface.map(|it| interface(&it)).transpose()?;
+    let kernel_interface = kernel_interface.map(|value| interface(&value)).transpose()?;
     let vlan = section.optional("vlan");
     Ok(Port {
         device_line: device.line(),
@@ -162,7 +162,10 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
         next_hop: next_hop(section, kernel_interface.is_some())?,
         side: section.choice_or("side", "a side", Side::WORDS, Side::Both)?,
         accept_any_mac: section.boolean_or("accept_any_mac", false)?,
-        vlan: vlan.map(|it| it.integer(1..=VLAN_MAX.into())).transpose()?.map(|it| it as u16),
+        vlan: vlan
+            .map(|value| value.integer(1..=VLAN_MAX.into()))
+            .transpose()?
+            .map(|value| value as u16),
         kernel_interface,
         kernel_peers: kernel_peers(section)?,
         takeover: takeover(section)?,
@@ -268,6 +271,7 @@ fn unicast_mac(text: &str) -> Option<[u8; 6]> {
 pub fn interface_underneath(device: &str) -> Option<&str> {
     let drivers = ["net_af_packet", "net_af_xdp", "net_pcap"];
     let mut arguments = device.split(',');
-    let is_shared = arguments.next().is_some_and(|it| drivers.iter().any(|of| it.starts_with(of)));
-    arguments.find_map(|it| it.strip_prefix("iface=")).filter(|_| is_shared)
+    let is_shared =
+        arguments.next().is_some_and(|driver| drivers.iter().any(|of| driver.starts_with(of)));
+    arguments.find_map(|argument| argument.strip_prefix("iface=")).filter(|_| is_shared)
 }

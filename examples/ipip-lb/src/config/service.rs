@@ -64,7 +64,9 @@ fn check_nesting(
     nested_backends: &[IpAddr],
 ) -> Result<(), ConfigError> {
     let mut by_len: HashMap<(bool, u8), HashMap<Prefix, &str>> = HashMap::new();
-    for ServiceSpec { address, name, .. } in services.iter().filter(|it| it.address.len() > 0) {
+    for ServiceSpec { address, name, .. } in
+        services.iter().filter(|service| service.address.len() > 0)
+    {
         let of_len = by_len.entry((address.network().is_ipv6(), address.len())).or_default();
         of_len.entry(*address).or_insert(name);
     }
@@ -78,7 +80,8 @@ fn check_nesting(
     for (index, service) in services.iter().enumerate() {
         for (place, backend) in service.backends.iter().enumerate() {
             let address = backend.address;
-            let Some(name) = Some(address).filter(|it| checked.insert(*it)).and_then(holding)
+            let Some(name) =
+                Some(address).filter(|address| checked.insert(*address)).and_then(holding)
             else {
                 continue;
             };
@@ -156,7 +159,8 @@ fn persistence_s(section: &Section<'_>, scheduler: Scheduler) -> Result<u32, Con
 
 fn port_range(text: &str) -> Option<Ports> {
     let port = |text: &str| {
-        let digits = (1..=5).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_digit());
+        let digits =
+            (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
         digits.then(|| text.parse::<u16>().ok()).flatten().filter(|port| *port > 0)
     };
     if text == "any" {

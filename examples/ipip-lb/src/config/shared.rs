@@ -147,7 +147,7 @@ mod tests {
 
     fn parse(node: &str, shared: &str) -> Result<Config, String> {
         Config::parse_shared(("node.toml", node), ("etcd://a:1", shared))
-            .map_err(|it| it.to_string())
+            .map_err(|error| error.to_string())
     }
 
     #[test]

@@ -79,7 +79,10 @@ mod tests {
             let address: StoreAddress = text.parse().unwrap();
             assert_eq!(
                 (address.endpoints(), address.prefix()),
-                (&endpoints.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>()[..], prefix)
+                (
+                    &endpoints.iter().map(|endpoint| (*endpoint).to_owned()).collect::<Vec<_>>()[..],
+                    prefix
+                )
             );
             assert_eq!(address.to_string().parse(), Ok(address));
         }

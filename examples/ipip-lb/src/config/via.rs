@@ -37,7 +37,7 @@ pub fn probe_sources(
             );
             return Err(item.error(problem));
         }
-        if sources.iter().any(|it| it.is_ipv4() == address.is_ipv4()) {
+        if sources.iter().any(|source| source.is_ipv4() == address.is_ipv4()) {
             return Err(item.error("the second one of its IP version; write one of each at most"));
         }
         sources.push(address);
@@ -51,7 +51,7 @@ pub fn quorum(
     section: &Section<'_>,
     cluster: Option<&Cluster>,
 ) -> Result<Option<u32>, ConfigError> {
-    let node_count = cluster.map_or(NODES_MAX, |it| it.peers.len() + 1);
+    let node_count = cluster.map_or(NODES_MAX, |cluster| cluster.peers.len() + 1);
     let quorum = section.optional("quorum");
     quorum.map(|value| value.integer(1..=node_count as u32)).transpose()
 }
@@ -78,7 +78,8 @@ pub fn via(
         return Err(value.error(problem));
     }
     let sources = &balancer.probe_sources;
-    let Some(&probe_source) = sources.iter().find(|it| it.is_ipv4() == vip.is_ipv4()) else {
+    let Some(&probe_source) = sources.iter().find(|source| source.is_ipv4() == vip.is_ipv4())
+    else {
         let example = if vip.is_ipv4() { "192.0.2.9" } else { "2001:db8::9" };
         return Err(value.error(format!(
             "there is no address for replies from {vip}; write [health] with probe_source = \

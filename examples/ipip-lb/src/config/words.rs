@@ -35,7 +35,7 @@ pub const PROBES: &[(&str, ProbeKind)] = &[
 
 /// The word for `choice`.
 fn word<T: PartialEq>(words: &[(&'static str, T)], choice: &T) -> &'static str {
-    words.iter().find(|(_, it)| it == choice).map_or("", |(word, _)| word)
+    words.iter().find(|(_, value)| value == choice).map_or("", |(word, _)| word)
 }
 
 impl fmt::Display for DeploymentKind {

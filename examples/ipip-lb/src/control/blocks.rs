@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(list.expire(after(5)), [short]);
         assert_eq!(list.expire(after(60)), [long]);
         assert_eq!(list.expire(after(999_999)), []);
-        assert!(list.compiled().is_some_and(|it| it.contains(short.network())));
+        assert!(list.compiled().is_some_and(|blocks| blocks.contains(short.network())));
         assert!(list.remove(forever) && !list.remove(forever));
         assert!(list.compiled().is_none());
     }

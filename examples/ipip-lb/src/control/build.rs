@@ -128,7 +128,8 @@ pub fn probed(config: &Config) -> Vec<Probed> {
     let mut probed = Vec::new();
     for service in &config.services {
         for health in config.ways_of(&service.name) {
-            let of = |it: &Backend| Probed { address: it.address, health: health.clone() };
+            let of =
+                |backend: &Backend| Probed { address: backend.address, health: health.clone() };
             probed.extend(service.backends.iter().map(of));
         }
     }

@@ -214,13 +214,13 @@ impl Control {
     /// one in use.
     fn is_settled(&mut self) -> bool {
         let is_busy = self.publisher.publication.is_busy()
-            || self.members.keeper.as_ref().is_some_and(|it| !it.is_idle());
+            || self.members.keeper.as_ref().is_some_and(|keeper| !keeper.is_idle());
         let is_in_force =
             self.publisher.workers.collect() && self.publisher.is_published && !is_busy;
         let table = &self.publisher.table;
         is_in_force
             && exceptions(&mut self.link.node, &mut self.presence.handover)
-                .is_some_and(|it| it.is_marked(table))
+                .is_some_and(|exceptions| exceptions.is_marked(table))
     }
 
     /// Closes the gate, and waits until the successor knows everything.
@@ -230,7 +230,7 @@ impl Control {
         self.presence.handover.closed = Some(machine_time());
         let rounds = |control: &mut Self| {
             exceptions(&mut control.link.node, &mut control.presence.handover)
-                .map_or(0, |it| it.round_count())
+                .map_or(0, |exceptions| exceptions.round_count())
         };
         let last_round = rounds(self) + ROUNDS;
         loop {
@@ -319,7 +319,7 @@ impl Control {
     pub fn open(&mut self, closed: Duration) {
         self.presence.handover.gate.set_open(true);
         let refused = exceptions(&mut self.link.node, &mut self.presence.handover)
-            .map_or(0, |it| it.refused_count());
+            .map_or(0, |successor| successor.refused_count());
         let ms = since_ms(closed);
         tracing::info!(
             "replace: this program has taken over; for {ms:.1} ms neither received anything"

@@ -72,9 +72,9 @@ impl Findings {
     /// The nodes that find this backend down; `node` is this node's name.
     fn down_on<'a>(&'a self, key: &(IpAddr, Health), node: &'a str) -> Vec<&'a str> {
         let name = name(key.0, &key.1);
-        let others = self.others().iter().filter(|it| it.down.contains(&name));
+        let others = self.others().iter().filter(|finding| finding.down.contains(&name));
         let own = self.own.contains(key).then_some(node);
-        own.into_iter().chain(others.map(|it| it.node.as_str())).collect()
+        own.into_iter().chain(others.map(|finding| finding.node.as_str())).collect()
     }
 }
 
@@ -142,7 +142,8 @@ impl Members {
         if is_same && !self.findings.is_stale && !is_now {
             return;
         }
-        let is_early = self.findings.decided.is_some_and(|it| it.elapsed() < DECIDE_INTERVAL);
+        let is_early =
+            self.findings.decided.is_some_and(|decided| decided.elapsed() < DECIDE_INTERVAL);
         // Without other nodes there is nothing to wait for.
         if is_early && !is_now && others.is_some() && self.findings.others.is_some() {
             return;
@@ -154,14 +155,14 @@ impl Members {
         let own = &self.findings.own;
         let down = match &others {
             Some(others) if !others.is_empty() => {
-                let others: Vec<_> = others.iter().map(|it| &*it.down).collect();
+                let others: Vec<_> = others.iter().map(|finding| &*finding.down).collect();
                 verdict(own, &others, config.quorum, config.probed())
             }
             _ => Down::clone(own),
         };
         let differing = own.symmetric_difference(&down);
-        let since = |it: &_| self.findings.differing.get(it).copied().unwrap_or((now, false));
-        let differing: HashMap<_, _> = differing.map(|it| (it.clone(), since(it))).collect();
+        let since = |name: &_| self.findings.differing.get(name).copied().unwrap_or((now, false));
+        let differing: HashMap<_, _> = differing.map(|name| (name.clone(), since(name))).collect();
         let before = std::mem::replace(&mut self.findings.differing, differing);
         let ended = before
             .iter()
@@ -179,10 +180,11 @@ impl Members {
 
     /// Logs the nodes whose findings count, if they have changed.
     fn say_nodes(&self, others: Option<&[Finding]>, config: &Config) {
-        let names =
-            |others: &[Finding]| -> Vec<_> { others.iter().map(|it| it.node.clone()).collect() };
+        let names = |others: &[Finding]| -> Vec<_> {
+            others.iter().map(|finding| finding.node.clone()).collect()
+        };
         let (before, now) = (self.findings.others.as_deref(), others.map(names));
-        if now == before.map(|it| names(it)) {
+        if now == before.map(|findings| names(findings)) {
             return;
         }
         match now {
@@ -209,7 +211,7 @@ impl Members {
             return;
         }
         let new: Vec<_> =
-            differing.iter().filter(|(_, it)| lasts(it)).map(|(key, _)| key).collect();
+            differing.iter().filter(|(_, since)| lasts(since)).map(|(key, _)| key).collect();
         for key in new.iter().take(NAMED_MAX) {
             let down_on = self.findings.down_on(key, node);
             let state = if self.overrides.down.contains(*key) { "down" } else { "up" };
@@ -255,7 +257,7 @@ impl Members {
         if self.findings.differing.is_empty() {
             return None;
         }
-        let keys: Vec<_> = config.ways_of(&service.name).map(|it| (address, it)).collect();
+        let keys: Vec<_> = config.ways_of(&service.name).map(|way| (address, way)).collect();
         let is_any = |down: &Down| keys.iter().any(|key| down.contains(key));
         let (here, counts) = (is_any(&self.findings.own), is_any(&self.overrides.down));
         if here == counts {

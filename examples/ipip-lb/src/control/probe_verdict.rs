@@ -73,8 +73,8 @@ mod tests {
     use super::*;
 
     fn verdict_of(direct: Option<Result<(), &str>>, tunnel: Result<(), &str>) -> String {
-        let outcome = |it: Result<(), &str>| -> ProbeResult {
-            it.map(|()| Duration::from_millis(1)).map_err(str::to_owned)
+        let outcome = |result: Result<(), &str>| -> ProbeResult {
+            result.map(|()| Duration::from_millis(1)).map_err(str::to_owned)
         };
         let path = TunnelPath {
             vip: "203.0.113.10".parse().unwrap(),

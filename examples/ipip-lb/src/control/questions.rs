@@ -332,7 +332,8 @@ fn targets_of(key: &str, value: &str, table: &ServiceTable) -> Result<HashSet<Ta
         _ => Some(of) == address,
     };
     let targets = table.targets().iter().enumerate();
-    let targets = targets.filter(|(_, it)| it.service.is_some_and(|of| fits(of, it.address())));
+    let targets =
+        targets.filter(|(_, target)| target.service.is_some_and(|of| fits(of, target.address())));
     let targets: HashSet<_> = targets.filter_map(|(slot, target)| target.id(slot)).collect();
     if targets.is_empty() {
         return Err(format!("there is no {key} {value:?} with backends; ctl {key}s lists them"));

@@ -88,7 +88,7 @@ impl ClusterLink {
         if is_prepared || !self.node.as_ref().is_some_and(Node::has_peers_in_sync) {
             return self.take_over(stored, publisher);
         }
-        let is_announced = |it: &Announcer| it.installed().next().is_some();
+        let is_announced = |announcer: &Announcer| announcer.installed().next().is_some();
         match presence
             .announcer
             .as_mut()

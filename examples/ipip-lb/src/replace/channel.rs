@@ -161,14 +161,14 @@ impl Channel {
         let mut bytes = [IoSliceMut::new(&mut self.input[before..])];
         let flags = RecvFlags::CMSG_CLOEXEC;
         let received = recvmsg(&self.stream, &mut bytes, &mut ancillary, flags);
-        let count = received.as_ref().map_or(0, |it| it.bytes);
+        let count = received.as_ref().map_or(0, |message| message.bytes);
         self.input.truncate(before + count);
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(files) = message {
                 self.files.extend(files);
             }
         }
-        received.map(|it| it.bytes)
+        received.map(|message| message.bytes)
     }
 
     fn message(&mut self) -> io::Result<Option<Message>> {
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn messages_arrive_whole_and_in_order_whatever_the_socket_takes() {
         let (mut one, mut other) = pair();
-        let long: Vec<u8> = (0..3 << 20).map(|it: u32| it as u8).collect();
+        let long: Vec<u8> = (0..3 << 20).map(|number: u32| number as u8).collect();
         one.say(Message::Frames(long.clone())).unwrap();
         one.say(Message::Take).unwrap();
         assert!(!one.is_flushed() && !one.has_room());

@@ -46,8 +46,8 @@ impl Inheritance {
             json["closed_ns"].as_u64().ok_or("it has not said since when nothing is received")?;
         let interfaces = json["interfaces"].as_array().into_iter().flatten();
         let neighbours = json["neighbours"].as_array().into_iter().flatten();
-        let neighbour = |it: &Value| {
-            let [address, mac, port] = [0, 1, 2].map(|index| it[index].as_str());
+        let neighbour = |row: &Value| {
+            let [address, mac, port] = [0, 1, 2].map(|index| row[index].as_str());
             Some((port?.to_owned(), address?.parse().ok()?, mac?.parse().ok()?))
         };
         Ok(Self {

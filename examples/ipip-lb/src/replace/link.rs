@@ -132,7 +132,7 @@ impl Link {
         let frames = std::mem::take(&mut self.frames);
         let mut used = 0;
         while let Some((frame, length)) =
-            decode(&frames[used..], FRAME_BYTES_MAX).map_err(|it| it.to_string())?
+            decode(&frames[used..], FRAME_BYTES_MAX).map_err(|error| error.to_string())?
         {
             used += length;
             if self.is_greeted {

@@ -44,7 +44,7 @@ impl SavedOverrides {
         let down = ways(config).filter(|(name, way, _)| self.down.contains(&(name.clone(), *way)));
         let down = down.map(|(_, _, key)| key).collect();
         let (weights, removed) = (self.weights.clone(), self.removed.clone());
-        let blocks = self.blocks.iter().filter_map(|it| it.prefix.parse().ok());
+        let blocks = self.blocks.iter().filter_map(|block| block.prefix.parse().ok());
         let blocked = (!self.blocks.is_empty()).then(|| Arc::new(Blocks::new(blocks)));
         Overrides { down, blocked, weights, removed }
     }
@@ -55,10 +55,10 @@ impl SavedOverrides {
         let named = |name: &TargetName, value: Value| json!({ "service": name.service, "backend": name.address.to_string(), "is": value });
         let flush = |removal: &Removal| json!(*removal == Removal::Flush);
         json!({
-            "weights": self.weights.iter().map(|(name, it)| named(name, json!(it))).collect::<Vec<_>>(),
-            "removed": self.removed.iter().map(|(name, it)| named(name, flush(it))).collect::<Vec<_>>(),
-            "down": self.down.iter().map(|(name, it)| named(name, json!(it))).collect::<Vec<_>>(),
-            "drains": self.drains.iter().map(|(name, it)| named(name, json!(it))).collect::<Vec<_>>(),
+            "weights": self.weights.iter().map(|(name, weight)| named(name, json!(weight))).collect::<Vec<_>>(),
+            "removed": self.removed.iter().map(|(name, removal)| named(name, flush(removal))).collect::<Vec<_>>(),
+            "down": self.down.iter().map(|(name, way)| named(name, json!(way))).collect::<Vec<_>>(),
+            "drains": self.drains.iter().map(|(name, drain)| named(name, json!(drain))).collect::<Vec<_>>(),
             "blocks": self.blocks,
             "is_withdrawn": self.is_withdrawn,
         })
@@ -78,7 +78,7 @@ impl SavedOverrides {
         };
         for row in rows("weights") {
             let (name, weight) = target(&row)?;
-            let weight = u32::try_from(number(weight)?).ok().filter(|it| *it <= WEIGHT_MAX);
+            let weight = u32::try_from(number(weight)?).ok().filter(|weight| *weight <= WEIGHT_MAX);
             let weight = weight.ok_or_else(|| format!("{row} is a weight above {WEIGHT_MAX}"))?;
             saved.weights.insert(name, weight);
         }
@@ -99,7 +99,7 @@ impl SavedOverrides {
             saved.drains.push((name, serde_json::from_value(end).map_err(wrong)?));
         }
         // One that has just ended has no time left.
-        for row in rows("blocks").into_iter().filter(|it| it["for_s"] != 0) {
+        for row in rows("blocks").into_iter().filter(|row| row["for_s"] != 0) {
             saved.blocks.push(serde_json::from_value(row).map_err(wrong)?);
         }
         Ok(saved)
@@ -108,7 +108,7 @@ impl SavedOverrides {
 
 /// The backend of a row, and the row's value.
 fn target(row: &Value) -> Result<(TargetName, Value), String> {
-    let address = row["backend"].as_str().and_then(|it| it.parse::<IpAddr>().ok());
+    let address = row["backend"].as_str().and_then(|text| text.parse::<IpAddr>().ok());
     match (row["service"].as_str(), address) {
         (Some(service), Some(address)) => {
             Ok((TargetName::new(service, address), row["is"].clone()))
@@ -139,8 +139,8 @@ mod tests {
     fn what_is_sent_is_what_was() {
         let text = CONFIG.replace("ports", "health = { kind = \"tcp\", port = 80 }\nports");
         let config = Config::parse("lb.toml", &text).unwrap();
-        let [one, two] =
-            ["10.0.0.1", "10.0.0.2"].map(|it| TargetName::new("web", it.parse().unwrap()));
+        let [one, two] = ["10.0.0.1", "10.0.0.2"]
+            .map(|address| TargetName::new("web", address.parse().unwrap()));
         let (_, _, key) = ways(&config).next().unwrap();
         let overrides = Overrides {
             down: [key].into(),

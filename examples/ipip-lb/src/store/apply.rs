@@ -48,7 +48,8 @@ impl Apply {
             None => Config::parse_shared_alone((&file, &text)),
         };
         let config = config.map_err(BadInput::from)?;
-        let parts = layout::split(&text).map_err(|it| BadInput::new(format!("{file}:{it}")))?;
+        let parts =
+            layout::split(&text).map_err(|problem| BadInput::new(format!("{file}:{problem}")))?;
         for note in Understood(&config).notes() {
             tracing::warn!("{note}");
         }
@@ -64,7 +65,7 @@ impl Apply {
             Err(error) if error.kind() == StoreErrorKind::Content => None,
             Err(error) => return Err(error.into()),
         };
-        if current.is_some_and(|it| (it.revision, &it.text) == (in_force, &text)) {
+        if current.is_some_and(|stored| (stored.revision, &stored.text) == (in_force, &text)) {
             return say(&format!("revision {in_force} has the same text: nothing has changed\n"));
         }
         // Nodes wait for the first configuration, and are there once they have it.
@@ -180,13 +181,14 @@ fn conflict(etcd: &Etcd, replaces: i64) -> Failure {
 
 /// The difference between one revision and the revision in force, and the number of the latter.
 fn changes(etcd: &Etcd, from: i64) -> Result<(String, i64), StoreError> {
-    let of =
-        |stored: Option<Stored>| stored.map_or((0, String::new()), |it| (it.revision, it.text));
+    let of = |stored: Option<Stored>| {
+        stored.map_or((0, String::new()), |stored| (stored.revision, stored.text))
+    };
     let (revision, new) = of(layout::read(etcd)?.stored);
     let new_name = format!("revision {revision}");
     let old = match from {
         0 => Ok(String::new()),
-        from => layout::read_at(etcd, from).map(|it| of(it.stored).1),
+        from => layout::read_at(etcd, from).map(|read| of(read.stored).1),
     };
     let changes = match old {
         Ok(old) => difference((&format!("revision {from}"), &old), (&new_name, &new)),

@@ -36,7 +36,7 @@ pub fn load(store: &Store) -> Result<Option<Stored>, BadInput> {
     let mut text = Config::text(path)?;
     let last = text.lines().next_back().unwrap_or_default();
     let revision =
-        last.strip_prefix(MARK).and_then(|it| it.split_whitespace().next()?.parse().ok());
+        last.strip_prefix(MARK).and_then(|rest| rest.split_whitespace().next()?.parse().ok());
     if revision.is_some() {
         text.truncate(text.trim_end().len() - last.trim_end().len());
     }

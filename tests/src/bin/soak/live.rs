@@ -72,11 +72,11 @@ pub fn run(wire: &Wire, packets: u64) -> Result<u64, Failed> {
     let count = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
     let received = count(&report["devices"]["received"]);
     let lost: u64 =
-        report["nic_loss"].as_object().into_iter().flatten().map(|it| count(it.1)).sum();
+        report["nic_loss"].as_object().into_iter().flatten().map(|row| count(row.1)).sum();
     let (carried, reassembled) = (kernel_received("a0"), reassembled());
     let stages = report["stages"].as_array().into_iter().flatten();
-    let to_kernel = stages.filter(|it| it["name"] == "sink kernel 0");
-    let to_kernel: u64 = to_kernel.map(|it| count(&it["emitted"])).sum();
+    let to_kernel = stages.filter(|stage| stage["name"] == "sink kernel 0");
+    let to_kernel: u64 = to_kernel.map(|stage| count(&stage["emitted"])).sum();
     println!(
         "soak: on a wire: {carried} frames + {by_tap} by the TAP interface = {received} received + {lost} lost by the \
          device + {reassembled} in the kernel's reassembly; {to_kernel} to the kernel; {said}"

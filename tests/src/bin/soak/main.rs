@@ -91,10 +91,10 @@ fn run(eal: Eal, deployment: Deployment, packets: u64) -> Result<Run, Failed> {
     let config = source.configuration()?;
     let mempool = Mempool::new(eal, &MempoolConfig::default())?;
     let (function, handles) =
-        NetworkFunction::new(&config, egresses()).map_err(|it| it.to_string())?;
+        NetworkFunction::new(&config, egresses()).map_err(|error| error.to_string())?;
     let mut socket = ControlArgs { control: Some(socket_path.clone()) }.bind("soak")?;
-    let mut operator =
-        control::Control::start(source.clone(), config, handles).map_err(|it| it.to_string())?;
+    let mut operator = control::Control::start(source.clone(), config, handles)
+        .map_err(|error| error.to_string())?;
     let gauges = Gauges::default();
     let graph = function.graph(
         |core| {

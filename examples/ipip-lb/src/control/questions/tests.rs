@@ -30,7 +30,7 @@ impl Lab {
     fn new() -> Self {
         let deployment = Deployment::run_to_completion(2);
         let (asker, mailboxes) = mailbox(deployment, 0, 1);
-        let workers = (0..2).map(|it| mailboxes.take(&Core::new(it, 2)).unwrap()).collect();
+        let workers = (0..2).map(|core| mailboxes.take(&Core::new(core, 2)).unwrap()).collect();
         let folder = tempfile::tempdir().unwrap();
         let socket = Socket::bind(&folder.path().join("lb.sock")).unwrap();
         let text = include_str!("../../../tests/bench/lb.toml");
