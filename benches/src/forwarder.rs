@@ -7,11 +7,12 @@ use hotloop::engine::Graph;
 use hotloop::prelude::*;
 use hotloop_measure::alternate::{CPU, Forwarding, Measured};
 use hotloop_measure::cpu_time::Thread;
+use hotloop_measure::interactive::Interactive;
 use hotloop_measure::program;
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::io::Write;
+use std::process::{Child, Command, ExitCode};
 use std::time::Duration;
 
 /// Duration of a forwarder's warm-up.
@@ -59,9 +60,7 @@ pub struct Case {
 /// A forwarding process of ours: this program, started again.
 #[derive(Debug)]
 pub struct Forwarder {
-    process: Child,
-    requests: ChildStdin,
-    replies: Lines<BufReader<ChildStdout>>,
+    program: Interactive,
     before: Measured,
 }
 
@@ -74,20 +73,18 @@ impl Forwarder {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let settings = serde_json::to_string(settings).map_err(|error| error.to_string())?;
         let mut command = Command::new(program);
-        command.args(["--forward", &settings]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().map_err(|error| error.to_string())?;
-        let requests = process.stdin.take().expect("it was piped");
-        let replies = BufReader::new(process.stdout.take().expect("it was piped")).lines();
-        let before = Measured { packets: 0, cpu_ns: 0 };
-        let mut forwarder = Self { process, requests, replies, before };
+        let program = Interactive::start(command.args(["--forward", &settings]));
+        let program = program.map_err(|error| error.to_string())?;
+        let mut forwarder = Self { program, before: Measured { packets: 0, cpu_ns: 0 } };
         forwarder.so_far()?;
         Ok(forwarder)
     }
 
     /// The results since the process began to forward.
     fn so_far(&mut self) -> Result<Measured, String> {
-        writeln!(self.requests).map_err(|error| format!("our forwarder has ended: {error}"))?;
-        let reply = self.replies.next().and_then(Result::ok);
+        let Interactive { input, lines, .. } = &mut self.program;
+        writeln!(input).map_err(|error| format!("our forwarder has ended: {error}"))?;
+        let reply = lines.next().and_then(Result::ok);
         let reply = reply.ok_or("our forwarder ended; what it says is above")?;
         serde_json::from_str(&reply).map_err(|error| error.to_string())
     }
@@ -95,7 +92,7 @@ impl Forwarder {
 
 impl Forwarding for Forwarder {
     fn process(&self) -> &Child {
-        &self.process
+        &self.program.process
     }
 
     fn begin(&mut self) -> Result<(), String> {
@@ -106,14 +103,6 @@ impl Forwarding for Forwarder {
     fn end(&mut self) -> Result<Measured, String> {
         let (now, before) = (self.so_far()?, self.before);
         Ok(Measured { packets: now.packets - before.packets, cpu_ns: now.cpu_ns - before.cpu_ns })
-    }
-}
-
-impl Drop for Forwarder {
-    fn drop(&mut self) {
-        // The process may be stopped, and has nothing to save.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -84,15 +84,18 @@ impl Measured {
     }
 }
 
-/// A running program.
-struct Program {
+/// A running program. It ends when dropped.
+pub struct Program {
     process: Child,
     control: std::path::PathBuf,
 }
 
 impl Program {
     /// Starts one of the two, and waits until it answers.
-    fn start(
+    ///
+    /// # Errors
+    /// The program's error message.
+    pub fn start(
         namespace: Option<&Namespace>,
         name: &str,
         folder: &Path,
@@ -124,7 +127,8 @@ impl Program {
         hotloop_ops::ask(&self.control, &request).ok()
     }
 
-    fn count(&self, what: &str) -> u64 {
+    /// A count of the program's status; 0 if there is none.
+    pub fn count(&self, what: &str) -> u64 {
         self.status().and_then(|status| status[what].as_u64()).unwrap_or(0)
     }
 
@@ -177,30 +181,6 @@ pub fn words(line: &str) -> Vec<String> {
 /// A number in a report; 0 if it is absent.
 pub fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
-}
-
-/// A source that sends until it is dropped.
-pub struct Source {
-    program: Program,
-}
-
-impl Source {
-    /// Starts the source.
-    ///
-    /// # Errors
-    /// The program's error message.
-    pub fn start(
-        namespace: Option<&Namespace>,
-        folder: &Path,
-        arguments: &[String],
-    ) -> Result<Self, String> {
-        Program::start(namespace, SOURCE, folder, arguments).map(|program| Self { program })
-    }
-
-    /// Datagrams sent so far.
-    pub fn sent(&self) -> u64 {
-        self.program.count("sent")
-    }
 }
 
 /// CPU time of all softirqs, in nanoseconds.

@@ -17,6 +17,7 @@ pub mod distance;
 pub mod figure;
 pub mod hugepages;
 pub mod instrument;
+pub mod interactive;
 pub mod program;
 pub mod random;
 pub mod row;

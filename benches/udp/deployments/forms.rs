@@ -2,7 +2,7 @@
 
 use super::reflector::{NAME, PIPELINE_2, PIPELINE_3, RAW, RAW_WHOLE, WHOLE};
 use crate::UdpBed;
-use crate::programs::Source;
+use crate::programs::{Program, SOURCE};
 use crate::wire::{RECEIVER, RECEIVER_CPU, SENDER, SENDER_CPU, Wire, poll_sender};
 use hotloop_benches::datagrams::Frames;
 use hotloop_measure::figure::{Figure, QUARTER_COUNT};
@@ -155,7 +155,8 @@ fn measure(bed: &UdpBed, form: &Form) -> Result<f64, String> {
 /// The rate of datagrams that return to the sender's end of the wire.
 fn on_wire(bed: &UdpBed) -> Result<f64, String> {
     bed.wire.steer(None)?;
-    let _source = Source::start(Some(&bed.wire.sender), bed.folder(), &poll_sender())?;
+    let sender = Some(&bed.wire.sender);
+    let _source = Program::start(sender, SOURCE, bed.folder(), &poll_sender())?;
     rate(|| returned(&bed.wire))
 }
 

@@ -1,6 +1,6 @@
 //! The precision of the source's rate, over any ten seconds.
 
-use crate::programs::Source;
+use crate::programs::{Program, SOURCE};
 use hotloop_measure::figure::{Figure, QUARTER_COUNT};
 use hotloop_measure::row::Row;
 use std::path::Path;
@@ -28,11 +28,11 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>, String> {
 fn row(folder: &Path, rate: u64) -> Result<Row, String> {
     eprintln!("{rate} datagrams a second");
     let arguments = ["--port", "net_null0", "--rate", &rate.to_string()].map(str::to_owned);
-    let source = Source::start(None, folder, &arguments)?;
+    let source = Program::start(None, SOURCE, folder, &arguments)?;
     let looks: Vec<_> = (0..WINDOW_S + QUARTER_COUNT)
         .map(|_| {
             sleep(STEP);
-            (Instant::now(), source.sent())
+            (Instant::now(), source.count("sent"))
         })
         .collect();
     let off = |(first, last): (&(Instant, u64), &(Instant, u64))| {

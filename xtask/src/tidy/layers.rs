@@ -163,7 +163,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "bed peers",
     ]),
     ("benches/measure", &[
-        "cpu_time figure hugepages program random svg watch",
+        "cpu_time figure hugepages interactive program random svg watch",
         "bars cores row",
         "bare_lines table",
         "distance",
