@@ -1,8 +1,11 @@
 //! A bench for unit tests of a single stage, on plain memory.
 
 use hotloop_packet::memory::MemPacket;
-use hotloop_stage::{BURST_CAPACITY, Burst, Counters, Cx, DropReason, Instant, Stage};
+use hotloop_stage::{
+    BURST_CAPACITY, Burst, BurstStage, Counters, Cx, DropReason, Instant, Output, Stage, Tally,
+};
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// Puts a stage on the bench, at time zero.
@@ -29,35 +32,106 @@ use std::time::Duration;
 /// assert_eq!(out.packets().len(), 1);
 /// assert_eq!(out.dropped(SizeDrop::TooSmall), 1);
 /// ```
-pub const fn bench<S>(stage: S) -> Bench<S> {
-    Bench::new(stage)
+pub const fn bench<S>(stage: S) -> Bench<OneByOne<S>> {
+    bench_burst(OneByOne(stage))
 }
 
-/// A stage on the bench, driven as the engine drives it. `K` is the kind of stage. [`bench()`] and
-/// [`bench_burst`](crate::bench_burst) make it.
+/// Puts a burst stage on the bench, at time zero.
 ///
-/// Packets come in bursts; `tick` follows each burst.
-#[derive(Clone, Debug)]
-pub struct Bench<S, K = Singly> {
-    pub(crate) stage: S,
-    pub(crate) now: Instant,
-    pub(crate) burst_len: usize,
-    kind: PhantomData<K>,
+/// ```
+/// use hotloop_packet::memory::MemPacket;
+/// use hotloop_stage::{Burst, BurstStage, Cx, NoDrops, Output};
+/// use hotloop_testing::bench_burst;
+///
+/// /// Sends each packet twice.
+/// struct Mirror;
+///
+/// impl BurstStage<MemPacket> for Mirror {
+///     type Out = MemPacket;
+///     type Drop = NoDrops;
+///
+///     fn process(
+///         &mut self,
+///         _: &mut Cx<'_, NoDrops>,
+///         input: &mut Burst<MemPacket>,
+///         out: &mut Output<'_, MemPacket>,
+///     ) {
+///         while let Some(packet) = input.pop() {
+///             out.push_created(packet.clone());
+///             out.push(packet);
+///         }
+///     }
+/// }
+///
+/// let out = bench_burst(Mirror).feed([vec![1], vec![2]]);
+/// assert_eq!((out.packets().len(), out.received(), out.created()), (4, 2, 2));
+/// ```
+pub const fn bench_burst<S>(stage: S) -> Bench<S> {
+    Bench { stage, now: Instant::from_ns(0), burst_len: BURST_CAPACITY }
 }
 
-/// The kind of a [`Stage`], which gets packets singly.
-#[derive(Clone, Copy, Debug)]
-pub struct Singly;
+/// A [`Stage`] as a burst stage: takes the packets of a burst one by one.
+///
+/// It panics if the stage's arithmetic is wrong for a packet: one that was returned as dropped but
+/// not counted, or counted as dropped and emitted.
+#[derive(Clone, Debug)]
+pub struct OneByOne<S>(S);
 
-/// The kind of a [`BurstStage`](hotloop_stage::BurstStage).
-#[derive(Clone, Copy, Debug)]
-pub struct InBursts;
+impl<S> Deref for OneByOne<S> {
+    type Target = S;
 
-impl<S, K> Bench<S, K> {
-    pub(crate) const fn new(stage: S) -> Self {
-        Self { stage, now: Instant::from_ns(0), burst_len: BURST_CAPACITY, kind: PhantomData }
+    fn deref(&self) -> &S {
+        &self.0
+    }
+}
+
+impl<In, S: Stage<In>> BurstStage<In> for OneByOne<S> {
+    type Out = S::Out;
+    type Drop = S::Drop;
+
+    fn process(
+        &mut self,
+        cx: &mut Cx<'_, S::Drop>,
+        input: &mut Burst<In>,
+        out: &mut Output<'_, S::Out>,
+    ) {
+        while let Some(item) = input.pop() {
+            let dropped_before = cx.dropped_count();
+            let verdict = self.0.packet(cx, item);
+            match (verdict, cx.dropped_count() - dropped_before) {
+                (Ok(packet), 0) => out.push(packet),
+                (Err(_), 1) => {}
+                (Err(_), 0) => panic!("unattributed: a packet was dropped without being counted"),
+                (_, count) => panic!("uncreated: {count} drops counted for one packet"),
+            }
+        }
     }
 
+    fn tick(&mut self, cx: &mut Cx<'_, S::Drop>, _: &mut Output<'_, S::Out>) {
+        self.0.tick(cx);
+    }
+}
+
+/// A stage on the bench, driven as the engine drives it. [`bench()`] and [`bench_burst()`] make it.
+///
+/// Packets come in bursts; `tick` follows each burst. After every call the stage's arithmetic is
+/// checked: in + created + held before = out + dropped + held after.
+#[derive(Clone, Debug)]
+pub struct Bench<S> {
+    stage: S,
+    now: Instant,
+    burst_len: usize,
+}
+
+/// One of the stage's calls.
+#[derive(Clone, Copy)]
+enum Call {
+    Process,
+    Tick,
+    Finish,
+}
+
+impl<S> Bench<S> {
     /// Sets the time.
     #[must_use]
     pub const fn at(mut self, now: Instant) -> Self {
@@ -87,13 +161,6 @@ impl<S, K> Bench<S, K> {
         &self.stage
     }
 
-    /// The stage, mutable between calls.
-    pub const fn stage_mut(&mut self) -> &mut S {
-        &mut self.stage
-    }
-}
-
-impl<S> Bench<S> {
     /// Feeds packets in plain memory: made from frames, from bytes, or by the builders of
     /// [`build`](crate::build).
     ///
@@ -104,30 +171,30 @@ impl<S> Bench<S> {
         packets: impl IntoIterator<Item = F>,
     ) -> Outcome<S::Out, S::Drop>
     where
-        S: Stage<MemPacket>,
+        S: BurstStage<MemPacket>,
     {
         self.feed_items(packets.into_iter().map(Into::into))
     }
 
-    /// Feeds items of the stage's own input type, which the stage before it emits.
+    /// Feeds items of the stage's own input type. `tick` follows each burst.
     ///
     /// # Panics
-    /// If the stage's own arithmetic is wrong, as the ledger would find: a packet was returned as
-    /// dropped but not counted, or counted as dropped and emitted, or the stage drops in `tick`.
+    /// If the stage's arithmetic is wrong, as the ledger would find, or if it holds more than its
+    /// `held_max`.
     pub fn feed_items<In>(
         &mut self,
         items: impl IntoIterator<Item = In>,
     ) -> Outcome<S::Out, S::Drop>
     where
-        S: Stage<In>,
+        S: BurstStage<In>,
     {
         let mut outcome = Outcome::new();
         let mut items = items.into_iter().peekable();
         while items.peek().is_some() {
             let mut burst = Burst::new();
             burst.extend(items.by_ref().take(self.burst_len));
-            self.run(burst, &mut outcome);
-            self.tick::<In>();
+            self.call(Call::Process, burst, &mut outcome);
+            self.call::<In>(Call::Tick, Burst::new(), &mut outcome);
         }
         outcome
     }
@@ -135,55 +202,80 @@ impl<S> Bench<S> {
     /// Calls the stage's `tick` once, as the engine's loop does without packets.
     ///
     /// # Panics
-    /// If the stage drops packets in `tick`.
-    pub fn tick<In>(&mut self)
+    /// As for [`feed_items`](Self::feed_items).
+    pub fn tick<In>(&mut self) -> Outcome<S::Out, S::Drop>
     where
-        S: Stage<In>,
+        S: BurstStage<In>,
     {
-        let counters = Counters::new(S::Drop::NAMES);
-        self.stage.tick(&mut Cx::new(&counters, self.now));
-        assert_eq!(counters.dropped_sum(), 0, "uncreated: `tick` has no packet to drop");
+        let mut outcome = Outcome::new();
+        self.call::<In>(Call::Tick, Burst::new(), &mut outcome);
+        outcome
     }
 
-    fn run<In>(&mut self, mut burst: Burst<In>, outcome: &mut Outcome<S::Out, S::Drop>)
+    /// Calls the stage's `finish`, as a drain does.
+    ///
+    /// # Panics
+    /// As for [`feed_items`](Self::feed_items), and if the stage still holds packets.
+    pub fn finish<In>(&mut self) -> Outcome<S::Out, S::Drop>
     where
-        S: Stage<In>,
+        S: BurstStage<In>,
+    {
+        let mut outcome = Outcome::new();
+        self.call::<In>(Call::Finish, Burst::new(), &mut outcome);
+        assert_eq!(self.stage.held(), 0, "packets held after `finish`");
+        outcome
+    }
+
+    fn call<In>(&mut self, call: Call, mut input: Burst<In>, all: &mut Outcome<S::Out, S::Drop>)
+    where
+        S: BurstStage<In>,
     {
         let counters = Counters::new(S::Drop::NAMES);
-        while let Some(item) = burst.pop() {
-            let mut cx = Cx::new(&counters, self.now);
-            let verdict = self.stage.packet(&mut cx, item);
-            match (verdict, cx.dropped_count()) {
-                (Ok(packet), 0) => outcome.packets.push(packet),
-                (Err(_), 1) => {}
-                (Err(_), 0) => panic!("unattributed: a packet was dropped without being counted"),
-                (_, count) => panic!("uncreated: {count} drops counted for one packet"),
-            }
-            outcome.received_count += 1;
+        let (received, held_before) = (input.len() as u64, self.stage.held() as u64);
+        let (mut burst, mut tally) = (Burst::new(), Tally::default());
+        let packets = &mut all.packets;
+        let mut spill = |burst: &mut Burst<S::Out>| {
+            packets.extend(std::iter::from_fn(|| burst.pop()));
+        };
+        let mut out = Output::new(&mut burst, &mut spill, &mut tally);
+        let mut cx = Cx::new(&counters, self.now);
+        match call {
+            Call::Process => self.stage.process(&mut cx, &mut input, &mut out),
+            Call::Tick => self.stage.tick(&mut cx, &mut out),
+            Call::Finish => self.stage.finish(&mut cx, &mut out),
         }
-        outcome.count_drops(&counters);
+        drop(out);
+        spill(&mut burst);
+        let entered = received + tally.created + held_before;
+        let left = tally.emitted + counters.dropped_sum() + self.stage.held() as u64;
+        assert!(entered <= left, "unattributed: {} packets", entered - left);
+        assert!(entered >= left, "uncreated: {} packets", left - entered);
+        assert!(self.stage.held() <= self.stage.held_max(), "more packets held than `held_max`");
+        all.received_count += received;
+        all.created_count += tally.created;
+        all.count_drops(&counters);
     }
 }
 
 /// The result of feeding a stage.
 #[derive(Clone, Debug)]
 pub struct Outcome<T, D> {
-    pub(crate) packets: Vec<T>,
-    pub(crate) received_count: u64,
-    pub(crate) created_count: u64,
+    packets: Vec<T>,
+    received_count: u64,
+    created_count: u64,
     dropped_counts: Vec<u64>,
     reasons: PhantomData<D>,
 }
 
 impl<T, D: DropReason> Outcome<T, D> {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         let dropped_counts = vec![0; D::NAMES.len()];
         let packets = Vec::new();
         let (received_count, created_count) = (0, 0);
         Self { packets, received_count, created_count, dropped_counts, reasons: PhantomData }
     }
 
-    pub(crate) fn count_drops(&mut self, counters: &Counters) {
+    fn count_drops(&mut self, counters: &Counters) {
         // Most calls drop nothing.
         if counters.dropped_sum() == 0 {
             return;

@@ -44,7 +44,6 @@
 #[allow(unsafe_code, reason = "`GlobalAlloc` is an unsafe trait")]
 mod alloc_guard;
 mod bench;
-mod bench_burst;
 mod faults;
 mod frame;
 mod planted;
@@ -58,8 +57,7 @@ mod steady;
 pub mod syscalls;
 
 pub use alloc_guard::{AllocCounts, AllocGuard, Armed};
-pub use bench::{Bench, InBursts, Outcome, Singly, bench};
-pub use bench_burst::bench_burst;
+pub use bench::{Bench, OneByOne, Outcome, bench, bench_burst};
 pub use faults::{FaultRates, Faults, FaultySink, FaultySource};
 pub use frame::Frame;
 pub use hotloop_packet::build;

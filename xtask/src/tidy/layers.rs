@@ -79,7 +79,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ]),
     ("crates/testing", &[
         "alloc_guard bench frame planted rng syscalls",
-        "bench_burst faults pool steady",
+        "faults pool steady",
         "port_state",
         "port_queues",
         "port",

@@ -6,7 +6,7 @@ use hotloop_packet::ethernet::MacAddress;
 use hotloop_packet::memory::MemPacket;
 use hotloop_packet::{PacketBuf, PortId, arp, nd};
 use hotloop_stage::{Counter, Instant, Stage};
-use hotloop_testing::{Bench, InBursts, bench, bench_burst};
+use hotloop_testing::{Bench, OneByOne, bench, bench_burst};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,9 +41,9 @@ type Hop = fn(&MemPacket) -> Option<NextHop>;
 pub struct Net {
     neighbours: Arc<Neighbours>,
     links: Vec<Link>,
-    learn: Bench<Learn>,
+    learn: Bench<OneByOne<Learn>>,
     gauges: Vec<(&'static str, Arc<Counter>)>,
-    resolve: Bench<Resolve<MemPacket, Hop>, InBursts>,
+    resolve: Bench<Resolve<MemPacket, Hop>>,
     next_hop: NextHop,
     now_ns: u64,
     next_ns: u64,

@@ -9,7 +9,7 @@ use hotloop::packet::ipip::{self, Decapsulated};
 use hotloop::packet::memory::MemPacket;
 use hotloop::packet::seed::Seed;
 use hotloop::stage::{Classified, Core, Tagged};
-use hotloop::testing::{Bench, InBursts, Outcome, bench_burst};
+use hotloop::testing::{Bench, Outcome, bench_burst};
 use hotloop_balancer::balance::{
     Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Exchange, Query, Reply, Route, SEED,
     Sharing,
@@ -54,7 +54,7 @@ pub fn reply(sent: &MemPacket, client: &str, vip: &str) -> Vec<u8> {
 pub type Sent = Outcome<Routed<MemPacket, Route>, BalanceDrop>;
 
 pub struct Lb {
-    bench: Bench<Balance<MemPacket>, InBursts>,
+    bench: Bench<Balance<MemPacket>>,
     counts: Arc<[WorkerCounts]>,
     builder: Builder,
     publisher: Publisher<ServiceTable>,

@@ -11,7 +11,7 @@ use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::memory::MemPacket;
 use hotloop::stage::{BurstStage, Classified, Core, DropReason, Tagged};
-use hotloop::testing::{Bench, InBursts, bench_burst};
+use hotloop::testing::{Bench, bench_burst};
 use hotloop_balancer::balance::{Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Route};
 use hotloop_balancer::counts::WorkerCounts;
 use hotloop_balancer::services::{self, Builder, Found, Removal, ServiceTable, TargetName};
@@ -54,7 +54,7 @@ const REASONS: [BalanceDrop; 20] = [
 
 /// A worker's balancer on the bench, with its control.
 pub struct Lab {
-    bench: Bench<Balance<MemPacket>, InBursts>,
+    bench: Bench<Balance<MemPacket>>,
     counts: Arc<[WorkerCounts]>,
     worker: usize,
     builder: Builder,
@@ -159,7 +159,7 @@ impl Lab {
     fn counted(
         &mut self,
         call: impl FnOnce(
-            &mut Bench<Balance<MemPacket>, InBursts>,
+            &mut Bench<Balance<MemPacket>>,
         ) -> hotloop::testing::Outcome<Routed<MemPacket, Route>, BalanceDrop>,
     ) -> Outcome {
         let counts = |it: &WorkerCounts| {

@@ -6,7 +6,7 @@ use hotloop::packet::build::PacketBuilder;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::memory::MemPacket;
 use hotloop::prelude::*;
-use hotloop::testing::{Bench, InBursts, Outcome};
+use hotloop::testing::{Bench, Outcome};
 use nat44::nat::{Nat, NatDrop, Settings, Side};
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub fn settings() -> Settings {
 }
 
 /// The NAT of one core.
-pub struct Lab(Bench<Nat, InBursts>);
+pub struct Lab(Bench<Nat>);
 
 type Out = Outcome<Routed<MemPacket, Side>, NatDrop>;
 
