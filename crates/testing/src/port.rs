@@ -71,7 +71,7 @@ impl MemoryPort {
             let message = format!("RX queue {index} of port {name} is claimed already");
             return Err(Error::message(message));
         }
-        Ok(MemoryRx::new(Arc::clone(&self.0), Arc::clone(&queue.wire)))
+        Ok(MemoryRx { port: Arc::clone(&self.0), wire: Arc::clone(&queue.wire) })
     }
 
     /// Claims a TX queue for this core: the one with the core's index. If that is already claimed,
@@ -87,12 +87,13 @@ impl MemoryPort {
         }
         let queue = queues.entry(index).or_default();
         queue.claimed = true;
-        Ok(MemoryTx::new(Arc::clone(&self.0), Arc::clone(&queue.wire)))
+        lock(&queue.wire).kept.reserve(self.0.config.tx_kept_count + 1);
+        Ok(MemoryTx { port: Arc::clone(&self.0), wire: Arc::clone(&queue.wire) })
     }
 
     /// Appends frames to the ones waiting at an RX queue.
     pub fn feed<F: Into<Frame>>(&self, queue_index: usize, frames: impl IntoIterator<Item = F>) {
-        wire(&self.0.rx, queue_index).feed(&mut frames.into_iter().map(Into::into));
+        lock(&wire(&self.0.rx, queue_index)).waiting.extend(frames.into_iter().map(Into::into));
     }
 
     /// Generates frames for an RX queue once the fed ones are gone: `generate` is called with the
@@ -105,32 +106,38 @@ impl MemoryPort {
         queue_index: usize,
         generate: impl FnMut(u64, &mut Frame) -> bool + Send + 'static,
     ) {
-        wire(&self.0.rx, queue_index).generate(Box::new(generate));
+        let wire = wire(&self.0.rx, queue_index);
+        let mut input = lock(&wire);
+        input.generate = Some(Box::new(generate));
+        input.generated_count = 0;
     }
 
     /// Ends the input: each RX queue is finished once it is empty.
     pub fn end_input(&self) {
         for queue in lock(&self.0.rx).values() {
-            queue.wire.end();
+            lock(&queue.wire).ended = true;
         }
     }
 
     /// Number of frames waiting at an RX queue, without generated ones.
     #[must_use]
     pub fn waiting_count(&self, queue_index: usize) -> usize {
-        wire(&self.0.rx, queue_index).waiting_count()
+        lock(&wire(&self.0.rx, queue_index)).waiting_count()
     }
 
     /// Takes the frames that a TX queue sent since the last call, in order.
     #[must_use]
     pub fn take_sent(&self, queue_index: usize) -> Vec<Frame> {
-        wire(&self.0.tx, queue_index).take_sent()
+        std::mem::take(&mut lock(&wire(&self.0.tx, queue_index)).frames)
     }
 
     /// Takes the frames that all TX queues sent since the last call, queue by queue.
     #[must_use]
     pub fn take_all_sent(&self) -> Vec<Frame> {
-        lock(&self.0.tx).values().flat_map(|queue| queue.wire.take_sent()).collect()
+        lock(&self.0.tx)
+            .values()
+            .flat_map(|queue| std::mem::take(&mut lock(&queue.wire).frames))
+            .collect()
     }
 
     /// The indexes of the RX queues that were fed or claimed, in order.

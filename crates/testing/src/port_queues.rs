@@ -1,29 +1,22 @@
 //! The queues of a memory port.
 
 use crate::PooledPacket;
-use crate::port_state::{PortState, RxWire, TxWire};
+use crate::port_state::{Input, Output, PortState, lock};
 use hotloop_stage::{Burst, Device, Sink, Source};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 
 /// An RX queue of a [`MemoryPort`](crate::MemoryPort): a [`Source`] of packets from its pool.
 pub struct MemoryRx {
-    port: Arc<PortState>,
-    wire: Arc<RxWire>,
-}
-
-impl MemoryRx {
-    pub(crate) const fn new(port: Arc<PortState>, wire: Arc<RxWire>) -> Self {
-        Self { port, wire }
-    }
+    pub(crate) port: Arc<PortState>,
+    pub(crate) wire: Arc<Mutex<Input>>,
 }
 
 impl Source for MemoryRx {
     type Item = PooledPacket;
 
     fn poll(&mut self, burst: &mut Burst<PooledPacket>) -> usize {
-        let mut input = self.wire.input();
+        let mut input = lock(&self.wire);
         let mut count = 0;
         for _ in 0..burst.room() {
             if !input.load() {
@@ -36,14 +29,12 @@ impl Source for MemoryRx {
                     count += 1;
                 }
                 None if self.port.config.lossless => break,
-                None => {
-                    self.wire.nombuf.fetch_add(1, Relaxed);
-                }
+                None => input.nombuf_count += 1,
             }
             input.loaded = false;
         }
-        self.wire.received.fetch_add(count, Relaxed);
-        count as usize
+        input.received_count += count as u64;
+        count
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
@@ -55,34 +46,27 @@ impl Source for MemoryRx {
     }
 
     fn waiting_count(&mut self) -> Option<usize> {
-        Some(self.wire.waiting_count())
+        Some(lock(&self.wire).waiting_count())
     }
 
     fn finished(&self) -> bool {
-        let input = self.wire.input();
+        let input = lock(&self.wire);
         input.ended && !input.loaded && input.waiting.is_empty()
     }
 }
 
 /// A TX queue of a [`MemoryPort`](crate::MemoryPort): a [`Sink`] that takes everything.
 pub struct MemoryTx {
-    port: Arc<PortState>,
-    wire: Arc<TxWire>,
-}
-
-impl MemoryTx {
-    pub(crate) fn new(port: Arc<PortState>, wire: Arc<TxWire>) -> Self {
-        wire.output().kept.reserve(port.config.tx_kept_count + 1);
-        Self { port, wire }
-    }
+    pub(crate) port: Arc<PortState>,
+    pub(crate) wire: Arc<Mutex<Output>>,
 }
 
 impl Sink for MemoryTx {
     type Item = PooledPacket;
 
     fn send(&mut self, burst: &mut Burst<PooledPacket>) -> usize {
-        let mut output = self.wire.output();
-        let mut count = 0;
+        let mut output = lock(&self.wire);
+        let count = burst.len();
         while let Some(packet) = burst.pop() {
             if self.port.config.records_sent {
                 output.frames.push(packet.to_frame());
@@ -91,10 +75,9 @@ impl Sink for MemoryTx {
             if output.kept.len() > self.port.config.tx_kept_count {
                 output.kept.pop_front();
             }
-            count += 1;
         }
-        self.wire.sent.fetch_add(count, Relaxed);
-        count as usize
+        output.sent_count += count as u64;
+        count
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
@@ -104,13 +87,13 @@ impl Sink for MemoryTx {
 
 impl fmt::Debug for MemoryRx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryRx").field("received", &self.wire.received_count()).finish()
+        f.debug_struct("MemoryRx").field("received", &lock(&self.wire).received_count).finish()
     }
 }
 
 impl fmt::Debug for MemoryTx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryTx").field("sent", &self.wire.sent_count()).finish()
+        f.debug_struct("MemoryTx").field("sent", &lock(&self.wire).sent_count).finish()
     }
 }
 

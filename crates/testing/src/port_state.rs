@@ -4,7 +4,6 @@ use crate::{Frame, PacketPool, PooledPacket};
 use hotloop_packet::PortId;
 use hotloop_stage::{Device, DeviceCounters, Error};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The behaviour of a [`MemoryPort`](crate::MemoryPort).
@@ -42,12 +41,16 @@ impl Default for PortConfig {
 pub(crate) struct PortState {
     pub(crate) name: String,
     pub(crate) config: PortConfig,
-    pub(crate) rx: Mutex<BTreeMap<usize, Queue<RxWire>>>,
-    pub(crate) tx: Mutex<BTreeMap<usize, Queue<TxWire>>>,
+    pub(crate) rx: Queues<Input>,
+    pub(crate) tx: Queues<Output>,
 }
 
+/// Queues by their index. A queue exists once it is fed or claimed.
+pub(crate) type Queues<W> = Mutex<BTreeMap<usize, Queue<W>>>;
+
+#[derive(Default)]
 pub(crate) struct Queue<W> {
-    pub(crate) wire: Arc<W>,
+    pub(crate) wire: Arc<Mutex<W>>,
     pub(crate) claimed: bool,
 }
 
@@ -55,19 +58,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The queue's wire; a queue exists once it is fed or claimed.
-pub(crate) fn wire<W: Default>(
-    queues: &Mutex<BTreeMap<usize, Queue<W>>>,
-    queue_index: usize,
-) -> Arc<W> {
-    let mut queues = lock(queues);
-    Arc::clone(&queues.entry(queue_index).or_default().wire)
-}
-
-impl<W: Default> Default for Queue<W> {
-    fn default() -> Self {
-        Self { wire: Arc::default(), claimed: false }
-    }
+/// The queue's wire.
+pub(crate) fn wire<W: Default>(queues: &Queues<W>, queue_index: usize) -> Arc<Mutex<W>> {
+    Arc::clone(&lock(queues).entry(queue_index).or_default().wire)
 }
 
 impl Device for PortState {
@@ -78,18 +71,19 @@ impl Device for PortState {
     fn counters(&self) -> DeviceCounters {
         let mut counters = DeviceCounters::default();
         for queue in lock(&self.rx).values() {
-            counters.received += queue.wire.received_count();
-            counters.rx_nombuf += queue.wire.nombuf_count();
+            let input = lock(&queue.wire);
+            counters.received += input.received_count;
+            counters.rx_nombuf += input.nombuf_count;
         }
         for queue in lock(&self.tx).values() {
-            counters.sent += queue.wire.sent_count();
+            counters.sent += lock(&queue.wire).sent_count;
         }
         counters
     }
 
     fn stop(&self) -> Result<(), Error> {
         for queue in lock(&self.tx).values() {
-            queue.wire.free_kept();
+            lock(&queue.wire).kept.clear();
         }
         Ok(())
     }
@@ -100,26 +94,19 @@ impl Device for PortState {
     }
 }
 
-/// Makes the frame of a number; returns false if there is none.
-type Generate = Box<dyn FnMut(u64, &mut Frame) -> bool + Send>;
-
 /// The wire of an RX queue.
-#[derive(Default)]
-pub(crate) struct RxWire {
-    input: Mutex<Input>,
-    pub(crate) received: AtomicU64,
-    pub(crate) nombuf: AtomicU64,
-}
-
 #[derive(Default)]
 pub(crate) struct Input {
     /// The next frame, if `loaded`.
     pub(crate) next: Frame,
     pub(crate) loaded: bool,
     pub(crate) waiting: VecDeque<Frame>,
-    generate: Option<Generate>,
-    generated_count: u64,
+    /// Makes the frame of a number; returns false if there is none.
+    pub(crate) generate: Option<Box<dyn FnMut(u64, &mut Frame) -> bool + Send>>,
+    pub(crate) generated_count: u64,
     pub(crate) ended: bool,
+    pub(crate) received_count: u64,
+    pub(crate) nombuf_count: u64,
 }
 
 impl Input {
@@ -142,67 +129,16 @@ impl Input {
         }
         self.loaded
     }
-}
-
-impl RxWire {
-    pub(crate) fn input(&self) -> MutexGuard<'_, Input> {
-        self.input.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn feed(&self, frames: &mut dyn Iterator<Item = Frame>) {
-        self.input().waiting.extend(frames);
-    }
-
-    pub(crate) fn generate(&self, generate: Generate) {
-        let mut input = self.input();
-        (input.generate, input.generated_count) = (Some(generate), 0);
-    }
-
-    pub(crate) fn end(&self) {
-        self.input().ended = true;
-    }
 
     pub(crate) fn waiting_count(&self) -> usize {
-        let input = self.input();
-        input.waiting.len() + usize::from(input.loaded)
-    }
-
-    pub(crate) fn received_count(&self) -> u64 {
-        self.received.load(Relaxed)
-    }
-
-    pub(crate) fn nombuf_count(&self) -> u64 {
-        self.nombuf.load(Relaxed)
+        self.waiting.len() + usize::from(self.loaded)
     }
 }
 
 /// The wire of a TX queue.
 #[derive(Default)]
-pub(crate) struct TxWire {
-    output: Mutex<Output>,
-    pub(crate) sent: AtomicU64,
-}
-
-#[derive(Default)]
 pub(crate) struct Output {
     pub(crate) frames: Vec<Frame>,
     pub(crate) kept: VecDeque<PooledPacket>,
-}
-
-impl TxWire {
-    pub(crate) fn output(&self) -> MutexGuard<'_, Output> {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn take_sent(&self) -> Vec<Frame> {
-        std::mem::take(&mut self.output().frames)
-    }
-
-    pub(crate) fn sent_count(&self) -> u64 {
-        self.sent.load(Relaxed)
-    }
-
-    pub(crate) fn free_kept(&self) {
-        self.output().kept.clear();
-    }
+    pub(crate) sent_count: u64,
 }
