@@ -2,7 +2,6 @@
 
 use crate::inspect::Found;
 use crate::rate::Passed;
-use crate::verify::Verified;
 use hdrhistogram::Histogram;
 use hotloop::engine::Report;
 use hotloop_ops::ReportFormat;
@@ -115,15 +114,6 @@ fn latency_json(latency: &Histogram<u64>) -> Value {
     all
 }
 
-fn verified_json(verified: &Verified) -> Value {
-    let Verified { received, duplicated, reordered, too_late, lost, unstamped, unknown_flow } =
-        verified;
-    json!({
-        "received": received, "lost": lost, "duplicated": duplicated, "reordered": reordered,
-        "too_late": too_late, "unstamped": unstamped, "unknown_flow": unknown_flow,
-    })
-}
-
 /// The engine's report, with the datagrams' results under `udp`.
 fn json(report: &Report, totals: &Totals) -> Value {
     let of = |passed: Passed| json!({"datagrams": passed.packets, "payload_bytes": passed.payload_bytes});
@@ -136,7 +126,7 @@ fn json(report: &Report, totals: &Totals) -> Value {
     });
     udp["queues"] = queues.collect();
     udp["lost"] = totals.lost.iter().map(|(name, count)| (*name, *count)).collect();
-    udp["verified"] = totals.found.verified.as_ref().map(verified_json).into();
+    udp["verified"] = json!(totals.found.verified);
     udp["latency"] = totals.found.latency.as_ref().map(latency_json).into();
     let mut all = json!(report);
     all["udp"] = udp;

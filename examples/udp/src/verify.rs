@@ -1,6 +1,7 @@
 //! Tracks whether each flow's datagrams came once, twice, out of order, or never.
 
 use crate::stamp::Stamp;
+use serde::Serialize;
 use std::fmt;
 use std::iter::Sum;
 
@@ -31,7 +32,7 @@ struct FlowState {
 }
 
 /// Counts of the datagrams of flows.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Verified {
     /// Datagrams with a stamp that came, duplicates included.
     pub received: u64,

@@ -93,7 +93,7 @@ impl Loopback<'_> {
         if core.index() == RECEIVER {
             return Ok(ToEither::Delivered(Delivery::new(core, self.counts, self.findings)));
         }
-        Ok(ToEither::Ring(self.steering.patient(Untagged(self.port.tx_queue(core)?))))
+        Ok(ToEither::Ring(self.steering.patient(self.port.tx_queue(core)?)))
     }
 }
 
@@ -153,7 +153,7 @@ impl Stage<Mbuf> for Filter {
 /// A core's sink.
 #[derive(Debug)]
 enum ToEither {
-    Ring(Patient<Untagged>),
+    Ring(Patient<TxQueue>),
     Delivered(Delivery<Datagram<Mbuf>>),
 }
 
@@ -163,7 +163,13 @@ impl Sink for ToEither {
     #[inline]
     fn send(&mut self, burst: &mut Burst<Datagram<Mbuf>>) -> usize {
         match self {
-            Self::Ring(queue) => queue.send(burst),
+            Self::Ring(queue) => {
+                let mut frames = Burst::new();
+                burst.map_into(&mut frames, |datagram| Some(datagram.packet));
+                let sent = queue.send(&mut frames);
+                frames.map_into(burst, |packet| Some(Tagged::new(packet, [0, 0])));
+                sent
+            }
             Self::Delivered(delivery) => delivery.send(burst),
         }
     }
@@ -194,38 +200,5 @@ impl Sink for ToEither {
             Self::Ring(queue) => queue.devices(),
             Self::Delivered(delivery) => delivery.devices(),
         }
-    }
-}
-
-/// A TX queue for packets that passed [`Filter`].
-#[derive(Debug)]
-struct Untagged(TxQueue);
-
-impl Sink for Untagged {
-    type Item = Datagram<Mbuf>;
-
-    #[inline]
-    fn send(&mut self, burst: &mut Burst<Datagram<Mbuf>>) -> usize {
-        let mut frames = Burst::new();
-        burst.map_into(&mut frames, |datagram| Some(datagram.packet));
-        let sent = self.0.send(&mut frames);
-        frames.map_into(burst, |packet| Some(Tagged::new(packet, [0, 0])));
-        sent
-    }
-
-    fn refused_count(&self) -> u64 {
-        self.0.refused_count()
-    }
-
-    fn maintain(&mut self) {
-        self.0.maintain();
-    }
-
-    fn start(&mut self, limits: &Limits) -> hotloop::Result<()> {
-        self.0.start(limits)
-    }
-
-    fn devices(&self) -> Vec<Arc<dyn Device>> {
-        self.0.devices()
     }
 }
