@@ -43,13 +43,6 @@ clean_up() {
 trap 'status=$?; clean_up; exit "$status"' EXIT
 trap 'echo; echo "demo: interrupted" >&2; exit 130' INT TERM HUP
 
-# become SCRIPT ARGUMENT...: leaves nothing behind, and goes on as another script.
-become() {
-    clean_up
-    trap - EXIT INT TERM HUP
-    exec "$@"
-}
-
 # Exits with 2 if this process may not make networks.
 check_privilege() {
     local why=

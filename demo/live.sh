@@ -7,8 +7,8 @@
 # Everything that the script shows is also checked: the first error ends it. `cargo xtask demo --live` builds the
 # programs and runs it:
 #
-#   demo/live.sh PROGRAMS [SCRIPT]    with ipip-lb and ipip-endpoint in the folder PROGRAMS; then goes on with SCRIPT
-#   demo/live.sh --check              only finds out whether it could run here (exit code 2: no)
+#   demo/live.sh PROGRAMS    with ipip-lb and ipip-endpoint in the folder PROGRAMS
+#   demo/live.sh --check     only finds out whether it could run here (exit code 2: no)
 source "$(dirname "$0")/lib.sh"
 check_privilege
 programs=${1:?the folder of ipip-lb and ipip-endpoint}
@@ -333,4 +333,3 @@ Next
   cargo doc -p hotloop --all-features --open         the guide
 The demo took $SECONDS s without building.
 END
-[ -z "${2:-}" ] || become "$2" "$programs"

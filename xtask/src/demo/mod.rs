@@ -88,7 +88,8 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds the programs of the live demo, and runs its scripts in place of this process.
+/// Builds the programs of the live demo, runs its first script, and then the other one in place of
+/// this process.
 pub fn run_live(workspace: &Workspace) -> Result<(), Failure> {
     let [script, next] =
         ["demo/live.sh", "demo/nat.sh"].map(|script| workspace.workspace_root.join(script));
@@ -97,7 +98,9 @@ pub fn run_live(workspace: &Workspace) -> Result<(), Failure> {
     heading("Setting up");
     setup::run(&[Group::Live, Group::Network])?;
     build(&["ipip-lb", "ipip-endpoint", "nat44"])?;
-    Err(become_script(Command::new(&script).arg(workspace.release_program("")).arg(&next)))
+    let programs = workspace.release_program("");
+    process::run(Command::new(&script).arg(&programs))?;
+    Err(become_script(Command::new(&next).arg(&programs)))
 }
 
 /// Builds the programs of the demo of several balancers, runs its first script, and then its rounds
