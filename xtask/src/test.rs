@@ -36,15 +36,8 @@ fn tests(_: &Workspace) -> Result<Outcome, Failure> {
 }
 
 fn without_dpdk(_: &Workspace) -> Result<Outcome, Failure> {
-    process::run(&mut cargo(&[
-        "test",
-        "-p",
-        "hotloop",
-        "--no-default-features",
-        "--features",
-        "ops",
-    ]))
-    .map(Outcome::passed)
+    let arguments = ["test", "-p", "hotloop", "--no-default-features", "--features", "ops"];
+    process::run(&mut cargo(&arguments)).map(Outcome::passed)
 }
 
 /// Uses a target folder of its own: the flag would rebuild everything else.

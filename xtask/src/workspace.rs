@@ -55,12 +55,8 @@ pub struct Target {
 impl Workspace {
     /// Reads the metadata, and makes the workspace's root the current folder.
     pub fn enter() -> Result<Self, Failure> {
-        let metadata = process::output(&mut process::cargo(&[
-            "metadata",
-            "--no-deps",
-            "--format-version=1",
-            "--quiet",
-        ]))?;
+        let arguments = ["metadata", "--no-deps", "--format-version=1", "--quiet"];
+        let metadata = process::output(&mut process::cargo(&arguments))?;
         let workspace: Self = serde_json::from_str(&metadata)
             .map_err(|error| Failure::failed(format!("cargo metadata cannot be read: {error}")))?;
         env::set_current_dir(&workspace.workspace_root)

@@ -8,41 +8,15 @@ use crate::failure::Failure;
 
 use super::Violation;
 
-/// Extensions of files that are read and checked.
-const TEXT: [&str; 15] = [
-    "c",
-    "conf",
-    "dockerignore",
-    "h",
-    "lock",
-    "md",
-    "py",
-    "rs",
-    "service",
-    "sh",
-    "stderr",
-    "svg",
-    "toml",
-    "txt",
-    "yml",
-];
+/// Extensions of files that are read and checked, in one text.
+const TEXT: &str = "c conf dockerignore h lock md py rs service sh stderr svg toml txt yml";
 
 /// Extensions of files that hold data.
 const DATA: [&str; 2] = ["json", "pcap"];
 
-/// Names of files without an extension.
-const NAMES: [&str; 10] = [
-    ".gitignore",
-    "allowed-skips",
-    "bare",
-    "Containerfile",
-    "LICENSE-APACHE",
-    "LICENSE-MIT",
-    "postinst",
-    "postrm",
-    "prerm",
-    "run",
-];
+/// Names of files without an extension, in one text.
+const NAMES: &str = ".gitignore allowed-skips bare Containerfile LICENSE-APACHE LICENSE-MIT \
+                     postinst postrm prerm run";
 
 /// Inputs that the fuzzer has found, under names of its own.
 const FUZZ_INPUTS: &str = "fuzz/corpus";
@@ -121,8 +95,8 @@ fn is_known(path: &Path) -> bool {
         return true;
     }
     let name = path.file_name().unwrap_or_default();
-    let of_text = |extension| TEXT.iter().any(|text| *text == extension);
-    path.extension().map_or(NAMES.iter().any(|known| *known == name), of_text)
+    let of_text = |extension| TEXT.split(' ').any(|text| text == extension);
+    path.extension().map_or(NAMES.split(' ').any(|known| known == name), of_text)
 }
 
 #[cfg(test)]
