@@ -3,9 +3,9 @@
 use crate::watch::Switches;
 use core_affinity::CoreId;
 use std::hint::{black_box, spin_loop};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Number of times that eight products are computed, some 60 microseconds, and number of attempts.
@@ -95,10 +95,8 @@ impl Pair {
     /// As for [`run`](Self::run).
     #[must_use]
     pub fn multiplying(self) -> [Duration; 2] {
-        let there = Arc::new(Mutex::new(Duration::ZERO));
-        let from_there = Arc::clone(&there);
-        self.run(move || *there.lock().expect("no panic") = multiplying(), || ());
-        let there = *from_there.lock().expect("no panic");
+        let mut there = Duration::ZERO;
+        self.run(|| there = multiplying(), || ());
         [multiplying(), there]
     }
 

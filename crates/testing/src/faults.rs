@@ -89,8 +89,9 @@ impl Devices {
     fn wrap(&self, devices: &[Arc<dyn Device>]) -> Vec<Arc<FaultyDevice>> {
         let mut wrapped = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wrap = |device: &Arc<dyn Device>| {
-            let entry = wrapped.entry(device.name());
-            Arc::clone(entry.or_insert_with(|| Arc::new(FaultyDevice::new(Arc::clone(device)))))
+            let (missed, nombuf) = (AtomicU64::new(0), AtomicU64::new(0));
+            let faulty = || Arc::new(FaultyDevice { device: Arc::clone(device), missed, nombuf });
+            Arc::clone(wrapped.entry(device.name()).or_insert_with(faulty))
         };
         devices.iter().map(wrap).collect()
     }
@@ -101,12 +102,6 @@ struct FaultyDevice {
     device: Arc<dyn Device>,
     missed: AtomicU64,
     nombuf: AtomicU64,
-}
-
-impl FaultyDevice {
-    fn new(device: Arc<dyn Device>) -> Self {
-        Self { device, missed: AtomicU64::new(0), nombuf: AtomicU64::new(0) }
-    }
 }
 
 impl Device for FaultyDevice {

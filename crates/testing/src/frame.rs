@@ -1,7 +1,5 @@
 //! A frame outside the engine: bytes on a wire.
 
-use hotloop_packet::build::PacketBuilder;
-
 /// The bytes of a frame and when they were captured.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Frame {
@@ -26,20 +24,8 @@ impl Frame {
     }
 }
 
-impl From<PacketBuilder> for Frame {
-    fn from(builder: PacketBuilder) -> Self {
-        Self::new(builder)
-    }
-}
-
-impl From<Vec<u8>> for Frame {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self::new(bytes)
-    }
-}
-
-impl From<&[u8]> for Frame {
-    fn from(bytes: &[u8]) -> Self {
+impl<B: Into<Vec<u8>>> From<B> for Frame {
+    fn from(bytes: B) -> Self {
         Self::new(bytes)
     }
 }

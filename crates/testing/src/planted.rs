@@ -76,6 +76,7 @@ impl<T> Trap<T> {
 }
 
 /// A source with a fault planted after the device's counters.
+#[derive(Debug)]
 pub struct PlantedSource<S: Source> {
     source: S,
     trap: Trap<S::Item>,
@@ -212,6 +213,7 @@ impl<T> BurstStage<T> for PlantedBurstStage<T> {
 
 /// A sink with a fault planted before the device's counters: it reports a lost packet as sent, and
 /// sends one that nobody gave it.
+#[derive(Debug)]
 pub struct PlantedSink<S: Sink> {
     sink: S,
     trap: Trap<S::Item>,
@@ -252,17 +254,5 @@ impl<S: Sink> Sink for PlantedSink<S> {
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
         self.sink.devices()
-    }
-}
-
-impl<S: Source> fmt::Debug for PlantedSource<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PlantedSource").field("sprung", &self.trap.passes_left.is_none()).finish()
-    }
-}
-
-impl<S: Sink> fmt::Debug for PlantedSink<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PlantedSink").field("sprung", &self.trap.passes_left.is_none()).finish()
     }
 }
