@@ -2,7 +2,7 @@
 //! bytes.
 
 #[path = "../../examples/ipip-lb/tests/bench/mod.rs"]
-mod bench;
+pub mod bench;
 
 use crate::script::Script;
 use bench::{CLIENT_MAC, Lb, NEXT_HOP_MAC, Sent};

@@ -1,10 +1,10 @@
 //! Requests of arbitrary bytes to a running balancer.
 
+use crate::balancer::bench::egresses;
 use hotloop::engine::{Control, Deployment, Engine, Idle, outlets};
-use hotloop::packet::ethernet::MacAddress;
-use hotloop::packet::memory::MemPacket;
-use hotloop::stage::{Burst, Error, Sink, Source};
-use hotloop_balancer::balance::{Egress, Egresses, Route};
+use hotloop::stage::Error;
+use hotloop::testing::MemoryPort;
+use hotloop_balancer::balance::Route;
 use hotloop_ops::{Reply, Request};
 use ipip_lb::control;
 use ipip_lb::network_function::NetworkFunction;
@@ -62,9 +62,10 @@ fn balance(requests: &Receiver<Request>, answers: &Sender<Answer>) {
     let config = source.configuration().expect("a configuration that is sound");
     let (function, handles) = NetworkFunction::new(&config, egresses()).expect("memory");
     let mut operator = control::Control::start(source, config, handles).expect("threads");
+    let silent = MemoryPort::new("silent");
     let graph = function.graph(
-        |_| Ok::<_, Error>(Nothing),
-        |_| Ok::<_, Error>(outlets::<Route, _>([(Route(0), Nothing)])),
+        |core| silent.rx_queue(core),
+        |core| Ok::<_, Error>(outlets([(Route(0), silent.tx_queue(core)?)])),
     );
     let plan = Engine::plan(graph, Deployment::run_to_completion(1)).expect("a graph for one core");
     let run = plan.idle(Idle::Pause).run(|control| {
@@ -105,35 +106,5 @@ fn answer(operator: &mut control::Control, control: &Control<'_>, request: &Requ
         assert!(start.elapsed() < ANSWER_WAIT, "{request:?}: no answer");
         operator.turn();
         thread::sleep(TURN);
-    }
-}
-
-fn egresses() -> Egresses {
-    let egress = Egress {
-        route: Route(0),
-        source: MacAddress::new([2, 0, 0, 0, 9, 1]),
-        destination: MacAddress::new([2, 0, 0, 0, 9, 2]),
-    };
-    Egresses { clients: egress, backends: egress }
-}
-
-/// Yields no packets, and takes any.
-struct Nothing;
-
-impl Source for Nothing {
-    type Item = MemPacket;
-
-    fn poll(&mut self, _: &mut Burst<MemPacket>) -> usize {
-        0
-    }
-}
-
-impl Sink for Nothing {
-    type Item = MemPacket;
-
-    fn send(&mut self, burst: &mut Burst<MemPacket>) -> usize {
-        let count = burst.len();
-        burst.clear();
-        count
     }
 }

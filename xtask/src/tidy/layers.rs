@@ -171,7 +171,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "instrument",
         "alternate contest",
     ]),
-    ("fuzz", &["captures configuration control device script sync", "balancer neighbours"]),
+    ("fuzz", &["captures configuration device script sync", "balancer neighbours", "control"]),
     ("tests", &[
         "alone free_address malformed network planted privileges program",
         "host prometheus siege",
