@@ -70,7 +70,7 @@ impl Objects {
         let source = Source::find().map_err(Missing::Part)?;
         check_machine().map_err(Missing::Part)?;
         let folder = table::folder().join("katran");
-        let objects = Self::of(&folder, source.version());
+        let objects = Self::of(&folder, source.version().map_err(Missing::Part)?);
         if is_first {
             compile(&source, &folder).map_err(Missing::Broken)?;
         }
@@ -90,12 +90,8 @@ impl Objects {
     }
 }
 
-/// The location of Katran's source.
-enum Source {
-    Checkout(PathBuf),
-    /// A repository without a checkout.
-    Bare(PathBuf),
-}
+/// The repository of Katran's source, by the folder of git's data.
+struct Source(PathBuf);
 
 impl Source {
     fn find() -> Result<Self, String> {
@@ -106,43 +102,29 @@ impl Source {
         // cargo runs a benchmark in the folder of its package.
         let path = fs::canonicalize(&path)
             .map_err(|error| format!("{SOURCE_VARIABLE}={}: {error}; {get}", path.display()))?;
-        if path.join(PROGRAM).exists() {
-            return Ok(Self::Checkout(path));
-        }
-        let bare = Self::Bare(path);
-        match output(bare.git().args(["cat-file", "-e", &format!("HEAD:{PROGRAM}")])) {
-            Ok(_) => Ok(bare),
-            Err(error) => Err(format!(
-                "{SOURCE_VARIABLE}={} has no {PROGRAM} ({error}); {get}",
-                bare.path().display()
-            )),
-        }
-    }
-
-    fn path(&self) -> &Path {
-        let (Self::Checkout(path) | Self::Bare(path)) = self;
-        path
+        let of_checkout = path.join(".git");
+        let source = Self(if of_checkout.exists() { of_checkout } else { path });
+        let found = output(source.git().args(["cat-file", "-e", &format!("HEAD:{PROGRAM}")]));
+        let path = source.0.display();
+        found.map_err(|error| {
+            format!("{SOURCE_VARIABLE}: {path} has no {PROGRAM} ({error}); {get}")
+        })?;
+        Ok(source)
     }
 
     fn git(&self) -> Command {
         let mut git = Command::new("git");
-        let folder = match self {
-            Self::Checkout(path) => path.join(".git"),
-            Self::Bare(path) => path.clone(),
-        };
-        git.arg("--git-dir").arg(folder);
+        git.arg("--git-dir").arg(&self.0);
         git
     }
 
-    /// The commit, if git knows it.
-    fn version(&self) -> String {
-        let commit = output(self.git().args(["rev-parse", "--short=12", "HEAD"]));
-        commit.unwrap_or_else(|_| "of an unknown version".to_owned())
+    /// The commit.
+    fn version(&self) -> Result<String, String> {
+        output(self.git().args(["rev-parse", "--short=12", "HEAD"]))
     }
 
-    /// The root of the source's files; for a bare repository, extracted into `folder`.
+    /// Extracts the commit's files into `folder`, and returns their root.
     fn files(&self, folder: &Path) -> Result<PathBuf, String> {
-        let Self::Bare(_) = self else { return Ok(self.path().to_owned()) };
         let (files, archive) = (folder.join("source"), folder.join("source.tar"));
         fs::create_dir_all(&files).map_err(|error| format!("{}: {error}", files.display()))?;
         output(self.git().arg("archive").arg("-o").arg(&archive).arg("HEAD").args(FOLDERS))?;
