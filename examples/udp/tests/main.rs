@@ -1,6 +1,8 @@
 //! All tests of both programs, in one program: each links DPDK's wrapper and the engine anew.
 
+mod command;
 mod ctl;
+mod links;
 mod pairs;
 mod schema;
 mod sink_links;

@@ -3,6 +3,8 @@
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
+use crate::command::run as run_to_end;
+use crate::links::{start, wire};
 use hotloop_tests::network::{Network, ip, mac};
 use hotloop_tests::{Program, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -37,13 +39,8 @@ fn run_with<T>(
     source: &[&str],
 ) -> Option<Outcome> {
     let folder = tempfile::tempdir().unwrap();
-    let control = folder.path().join("control.sock");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_udp-sink"));
-    command
-        .args(sink)
-        .args(["--report", "json", "--verify", "--latency", "--control"])
-        .arg(&control);
-    let mut sink = Program::start(command, &control);
+    let arguments = [sink, &["--verify", "--latency"]].concat();
+    let mut sink = start(env!("CARGO_BIN_EXE_udp-sink"), folder.path(), &arguments);
 
     let kept = between(&sink);
     let mut command = Command::new(env!("CARGO_BIN_EXE_udp-source"));
@@ -176,13 +173,6 @@ fn two_processes_that_share_memory() {
     assert_whole("dpdk to dpdk over memif", &outcome.expect("it doesn't do so each time"));
 }
 
-/// Interfaces `a` and `b` at both ends of a wire, in a network of their own.
-fn wire() -> Result<Network, String> {
-    let network = Network::enter()?;
-    network.pair("a", "b")?;
-    Ok(network)
-}
-
 /// The kernel sends from 192.0.2.1 by `interface` to 192.0.2.2, a program that answers no ARP.
 fn kernel_sends_by(interface: &str) {
     ip(&["address", "add", "192.0.2.1/24", "dev", interface]).unwrap();
@@ -251,19 +241,10 @@ fn a_wire_between_two_devices() {
 
 #[test]
 fn a_source_in_the_same_process() {
-    let folder = tempfile::tempdir().unwrap();
+    let arguments =
+        ["--with-source", "--duration", "1", "--report", "json", "--verify", "--latency"];
     for rate in [&["--rate", RATE][..], &[]] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_udp-sink"));
-        command.args([
-            "--with-source",
-            "--duration",
-            "1",
-            "--report",
-            "json",
-            "--verify",
-            "--latency",
-        ]);
-        let output = command.args(rate).env("XDG_RUNTIME_DIR", folder.path()).output().unwrap();
+        let output = run_to_end(env!("CARGO_BIN_EXE_udp-sink"), &[&arguments, rate].concat());
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{errors}");
         let sink: Value = serde_json::from_slice(&output.stdout).unwrap();

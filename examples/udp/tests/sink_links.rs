@@ -2,14 +2,13 @@
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
+use crate::links::{outage, start, wire};
 use hotloop::packet::build::udp;
-use hotloop_tests::network::{Network, Peer, ip};
-use hotloop_tests::{Program, wait_until};
-use std::process::Command;
+use hotloop_tests::network::{Peer, ip};
+use hotloop_tests::wait_until;
 use std::time::Duration;
 
-/// Time limit for a program to report a lost interface, ten times the documented one.
-const NAMED_WITHIN: Duration = Duration::from_secs(10);
+const SINK: &str = env!("CARGO_BIN_EXE_udp-sink");
 
 #[test]
 fn an_interface_that_goes_is_named_in_the_log_in_the_status_and_in_the_report() {
@@ -17,37 +16,12 @@ fn an_interface_that_goes_is_named_in_the_log_in_the_status_and_in_the_report() 
     for device in
         ["net_af_packet0,iface=a", "net_pcap0,iface=a", "net_af_xdp0,iface=a,force_copy=1"]
     {
-        let made = Network::enter().and_then(|network| network.pair("a", "b").map(|()| network));
-        let _network = match made {
+        let _network = match wire() {
             Ok(network) => network,
             Err(why) => return println!("skipped: {why}"),
         };
-        let control = folder.path().join("control.sock");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_udp-sink"));
-        command.args(["--port", device, "--report", "json", "--control"]).arg(&control);
-        let program = Program::start(command, &control);
-        let is = |state: &str| program.ask("status").unwrap()["devices"][0]["link"] == state;
-        assert!(is("up"), "{device}: {:?}", program.ask("status"));
-
-        // A link is down if its other end is.
-        for (word, state) in [("down", "down"), ("up", "up")] {
-            ip(&["link", "set", "dev", "b", word]).unwrap();
-            let waited = wait_until(word, || is(state));
-            assert!(waited < NAMED_WITHIN, "{device}: {waited:?}");
-            // The control thread writes the log in its turns, every quarter of a second.
-            std::thread::sleep(Duration::from_millis(600));
-        }
-        ip(&["link", "delete", "dev", "a"]).unwrap();
-        let waited = wait_until("it is gone", || is("gone"));
-        assert!(waited < NAMED_WITHIN, "{device}: {waited:?}");
-        std::thread::sleep(Duration::from_secs(1));
-        let (report, errors) = program.end();
-        println!("{device}: gone after {waited:?}: {errors}");
-        for said in ["the link is down", "the link is up", "its interface has gone"] {
-            assert!(errors.contains(said), "{device}: {errors}");
-        }
-        assert!(report["notes"].to_string().contains("its interface has gone"), "{report}");
-        assert_eq!(report["balanced"], true, "{report}");
+        let program = start(SINK, folder.path(), &["--port", device]);
+        outage(program, device.split(',').next().unwrap());
     }
 }
 
@@ -59,15 +33,11 @@ fn an_interface_that_comes_back_is_opened_again() {
         ("net_pcap0,iface=a", true),
         ("net_af_xdp0,iface=a,force_copy=1", false),
     ] {
-        let network = Network::enter();
-        let network = match network.and_then(|network| network.pair("a", "b").map(|()| network)) {
+        let network = match wire() {
             Ok(network) => network,
             Err(why) => return println!("skipped: {why}"),
         };
-        let control = folder.path().join("control.sock");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_udp-sink"));
-        command.args(["--port", device, "--report", "json", "--control"]).arg(&control);
-        let program = Program::start(command, &control);
+        let program = start(SINK, folder.path(), &["--port", device]);
         let port = || program.ask("status").unwrap()["devices"][0].take();
         send_datagrams(100);
         wait_until("they are received", || port()["received"] == 100);

@@ -1,18 +1,12 @@
 //! The program itself, on capture files, and with arguments that it must refuse.
 
+use crate::command::{assert_refused, run};
 use hotloop::packet::build::{tcp, udp};
 use hotloop_capture::write_frames;
 use serde_json::Value;
 use std::net::UdpSocket;
-use std::process::{Command, Output};
 
-fn udp_sink(arguments: &[&str]) -> Output {
-    // Each has its control socket in a folder of its own: tests run side by side.
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_udp-sink"));
-    command.env("XDG_RUNTIME_DIR", folder.path());
-    command.args(arguments).output().expect("the program starts")
-}
+const SINK: &str = env!("CARGO_BIN_EXE_udp-sink");
 
 #[test]
 fn a_capture_is_counted_to_its_last_datagram() {
@@ -24,7 +18,7 @@ fn a_capture_is_counted_to_its_last_datagram() {
     write_frames(&path, frames).unwrap();
 
     let device = format!("net_pcap0,rx_pcap={}", path.display());
-    let output = udp_sink(&["--port", &device, "--report", "json"]);
+    let output = run(SINK, &["--port", &device, "--report", "json"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{errors}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -36,7 +30,7 @@ fn a_capture_is_counted_to_its_last_datagram() {
     assert_eq!(report["dropped"]["other_port"], 1);
     assert_eq!((&report["balanced"], &report["pools_whole"]), (&true.into(), &true.into()));
 
-    let output = udp_sink(&["--port", &device]);
+    let output = run(SINK, &["--port", &device]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(text.contains("1000 datagrams, 32000 bytes of payload"), "{text}");
@@ -56,7 +50,7 @@ fn bad_input_ends_in_one_line_and_exit_code_2() {
         (&["--port", "net_null0", "--udp-port", "0"], "\"0\" is no port"),
         (&["192.0.2.1"], "192.0.2.1:4321: no interface has this address"),
     ] {
-        assert_refused(arguments, expected);
+        assert_refused(SINK, arguments, expected);
     }
 }
 
@@ -64,14 +58,5 @@ fn bad_input_ends_in_one_line_and_exit_code_2() {
 fn a_port_in_use_is_refused() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    assert_refused(&[&address], &format!("{address}: another program listens there"));
-}
-
-fn assert_refused(arguments: &[&str], expected: &str) {
-    let output = udp_sink(arguments);
-    let errors = String::from_utf8(output.stderr).unwrap();
-    let matching: Vec<_> = errors.lines().filter(|line| line.contains(expected)).collect();
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
-    assert_eq!(matching.len(), 1, "{arguments:?}: {errors}");
-    assert!(output.stdout.is_empty());
+    assert_refused(SINK, &[&address], &format!("{address}: another program listens there"));
 }

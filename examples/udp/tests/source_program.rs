@@ -1,44 +1,24 @@
 //! The program itself, into a capture file, and with arguments that it must refuse.
 
+use crate::command::{assert_refused, run};
 use hotloop::packet::build::udp;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop_capture::read_frames;
 use serde_json::{Value, json};
-use std::process::{Command, Output};
 use udp::stamp::Stamp;
 
-fn udp_source(arguments: &[&str]) -> Output {
-    // Each has its control socket in a folder of its own: tests run side by side.
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_udp-source"));
-    command.env("XDG_RUNTIME_DIR", folder.path());
-    command.args(arguments).output().expect("the program starts")
-}
+const SOURCE: &str = env!("CARGO_BIN_EXE_udp-source");
 
 #[test]
 fn what_is_sent_is_what_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.pcap");
     let device = format!("net_pcap0,tx_pcap={}", path.display());
-    let output = udp_source(&[
-        "--port",
-        &device,
-        "--rate",
-        "20000",
-        "--duration",
-        "0.5",
-        "--flows",
-        "3",
-        "--from",
-        "10.0.0.1",
-        "--source-port",
-        "1000",
-        "192.0.2.1",
-        "--from-mac",
-        "02:00:00:00:00:01",
-        "--report",
-        "json",
-    ]);
+    let line = format!(
+        "--port {device} --rate 20000 --duration 0.5 --flows 3 --from 10.0.0.1 --source-port 1000 \
+         192.0.2.1 --from-mac 02:00:00:00:00:01 --report json"
+    );
+    let output = run(SOURCE, &line.split_whitespace().collect::<Vec<_>>());
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{errors}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -76,11 +56,6 @@ fn bad_input_ends_in_one_line_and_exit_code_2() {
         (&["127.0.0.1", "--from", "192.0.2.1"], "ip address"),
         (&["--port", "net_pcap0,tx_pcap=missing/out.pcap"], "missing/out.pcap"),
     ] {
-        let output = udp_source(arguments);
-        let errors = String::from_utf8(output.stderr).unwrap();
-        let matching: Vec<_> = errors.lines().filter(|line| line.contains(expected)).collect();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
-        assert_eq!(matching.len(), 1, "{arguments:?}: {errors}");
-        assert!(output.stdout.is_empty());
+        assert_refused(SOURCE, arguments, expected);
     }
 }
