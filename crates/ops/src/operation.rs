@@ -2,7 +2,7 @@
 
 use crate::common;
 use crate::links::Links;
-use crate::live::{Annotate, Sessions};
+use crate::live::{self, Annotate, Sessions};
 use crate::load::Loads;
 use crate::metrics::Metrics;
 use crate::request::{Reply, Request};
@@ -121,7 +121,9 @@ impl<'a> Operation<'a> {
             let since = socket.since();
             let captures = &mut self.captures;
             socket.serve(&mut |request| match common::answer(control, since, request) {
-                None if request.command == "capture" => captures.begin(control.taps(), request),
+                None if request.command == "capture" => {
+                    live::begin(captures, control.taps(), request)
+                }
                 Some(common) => Reply::Now(Ok(common)),
                 None => answer(request).into(),
             });

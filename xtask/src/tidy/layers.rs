@@ -95,6 +95,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "checks",
         "start",
     ]),
+    ("crates/live", &["args piece summary", "client", "session", "sessions"]),
     ("crates/kernel", &[
         "netlink tables tun",
         "follower local routes takeover tap vip_routes",

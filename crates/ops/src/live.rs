@@ -1,11 +1,13 @@
-//! The client's side of a capture, which writes the file.
+//! `ctl capture`: captures over the control socket, and the client that writes the file.
 
-use super::{PIECE_BYTES_MAX, Summary, Wanted};
+pub use hotloop_live::{Annotate, CaptureArgs, Sessions, Summary};
+
 use crate::ask::{AskError, CtlArgs, REFUSED, Stream, WRONG_INPUT, open};
 use crate::output::{print, stdout};
 use crate::path::socket_path;
-use crate::request::Request;
-use clap::Args;
+use crate::request::{self, Reply, Request, answer_line};
+use hotloop_engine::Taps;
+use hotloop_live::read_piece;
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,55 +16,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Arguments of `ctl capture`.
-#[derive(Args, Clone, Debug, Eq, PartialEq)]
-pub struct CaptureArgs {
-    /// Packets to capture, as a tcpdump expression: pcap-filter(7); by default, all.
-    #[arg(value_name = "EXPRESSION")]
-    pub expression: Option<String>,
-    /// Write pcapng to this file, or to standard output for -.
-    #[arg(short, long, value_name = "FILE")]
-    pub write: PathBuf,
-    /// Capture packets as they are received (rx), before they are sent (tx), as they are dropped
-    /// (drop, or drop=REASON), or at several of these places, with commas between.
-    #[arg(long, value_name = "PLACE", value_delimiter = ',', default_value = "rx,tx",
-        value_parser = place)]
-    pub at: Vec<String>,
-    /// Capture on one worker only, numbered from 0 in the order of `ctl status`.
-    #[arg(long, value_name = "N")]
-    pub worker: Option<usize>,
-    /// Keep at most this many bytes of each packet; by default, all.
-    #[arg(short, long, value_name = "BYTES",
-        value_parser = clap::value_parser!(u32).range(1..=262_144))]
-    pub snaplen: Option<u32>,
-    /// Keep one in this many matching packets.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub sample: Option<u32>,
-    /// End after this many packets.
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub count: Option<u64>,
-    /// End before the file has more bytes than this.
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
-    pub max_bytes: Option<u64>,
-}
-
-/// Parses a place, for `--at`.
-fn place(text: &str) -> Result<String, String> {
-    super::session::points(&[text.to_owned()]).map(|_| text.to_owned())
-}
-
-impl CaptureArgs {
-    fn request(&self) -> Request {
-        let wanted = Wanted {
-            expression: self.expression.clone().unwrap_or_default(),
-            at: self.at.clone(),
-            worker: self.worker,
-            snaplen: self.snaplen.map(|bytes| bytes as usize),
-            sample: self.sample,
-            count: self.count,
-            max_bytes: self.max_bytes,
-        };
-        Request::with("capture", json!(wanted))
+/// Begins a requested capture. Its thread takes the client's connection over.
+pub fn begin(sessions: &mut Sessions, taps: Taps, request: &Request) -> Reply {
+    match sessions.begin(taps, &request.arguments, answer_line) {
+        Ok(take) => Reply::Stream(request::Stream::new(take)),
+        Err(error) => Reply::Now(Err(error)),
     }
 }
 
@@ -127,7 +85,8 @@ fn capture(path: &Path, wanted: &CaptureArgs) -> Result<Option<Summary>, Failed>
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&is_interrupted)).map_err(Failed::Stream)?;
     }
-    let mut stream = open(path, &wanted.request())?;
+    let request = Request::with("capture", wanted.arguments());
+    let mut stream = open(path, &request)?;
     let mut output: Box<dyn Write> = match file {
         Some(file) => {
             // A pipe has no length.
@@ -161,13 +120,5 @@ fn piece(stream: &mut Stream, is_interrupted: &AtomicBool) -> io::Result<Option<
             ender.iter().for_each(Stream::end);
         }
     };
-    let mut length = [0; 4];
-    stream.read_exact(&mut length, &mut look)?;
-    let length = u32::from_le_bytes(length);
-    if length > PIECE_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a piece is too long"));
-    }
-    let mut piece = vec![0; length as usize];
-    stream.read_exact(&mut piece, &mut look)?;
-    Ok((length > 0).then_some(piece))
+    read_piece(&mut |bytes| stream.read_exact(bytes, &mut look))
 }
