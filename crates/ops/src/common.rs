@@ -2,12 +2,10 @@
 
 use crate::diagnostics::lost_count;
 use crate::links;
-use crate::load::load_figures;
-#[cfg(feature = "dpdk")]
-use crate::load::lowest_free;
 use crate::request::Request;
 use crate::table::{Table, cell, list, rounded};
 use hotloop_engine::{Control, PlaceSnapshot, Snapshot};
+use hotloop_load::load_figures;
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -52,14 +50,12 @@ pub fn status(control: &Control<'_>, since: Instant) -> Value {
 /// Each mempool: its fill level, and the memory that it got.
 #[cfg(feature = "dpdk")]
 fn mempools() -> Vec<Value> {
-    use hotloop_dpdk::{MempoolConfig, MempoolLevel, MempoolMemory};
-    let lowest = lowest_free();
-    type Known = ((MempoolConfig, MempoolMemory), MempoolLevel);
-    let mempool = |(index, ((config, memory), level)): (usize, Known)| {
+    let mempool = |figures: hotloop_load::MempoolFigures| {
+        let hotloop_load::MempoolFigures { level, free_min, memory } = figures;
         json!({
-            "mbufs": config.mbuf_count,
-            "in_use": config.mbuf_count - level.free_count,
-            "free_least": lowest.get(index).copied().unwrap_or(level.free_count),
+            "mbufs": level.mbuf_count,
+            "in_use": level.mbuf_count - level.free_count,
+            "free_least": free_min,
             "failed": level.failed_count,
             "bytes": memory.bytes,
             "page_bytes": memory.page_bytes,
@@ -67,8 +63,7 @@ fn mempools() -> Vec<Value> {
             "got": memory.to_string(),
         })
     };
-    let levels = hotloop_dpdk::mempool_levels();
-    hotloop_dpdk::mempools().into_iter().zip(levels).enumerate().map(mempool).collect()
+    hotloop_load::mempool_figures().into_iter().map(mempool).collect()
 }
 
 /// Without DPDK there are no mempools.

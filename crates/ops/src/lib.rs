@@ -134,9 +134,9 @@ pub use devices::DeviceArgs;
 pub use diagnostics::{EXIT_WAIT, LogArgs, LogFormat, lost_count};
 pub use failure::{Failure, exit_code, usage};
 pub use hangup::Hangup;
+pub use hotloop_load::{CoreFigures, StallEvent, load_figures};
 pub use idle::IdleArgs;
 pub use live::{Annotate, CaptureArgs, Summary};
-pub use load::{CoreFigures, load_figures};
 pub use metrics::{
     METRICS, Metric, MetricKind, Metrics, MetricsArgs, SCHEMA_VERSION, SCRAPE_COUNT_MAX,
     SCRAPE_WAIT, Scrape,
@@ -156,5 +156,5 @@ pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, ControlArgs, Socket, SocketE
 pub use stall_args::StallArgs;
 pub use table::Table;
 pub use watch::{
-    STALLED_END_WAIT, STALLED_EXIT_CODE, StallEvent, WORKER_STALL_MAX, Watching, run, run_watched,
+    STALLED_END_WAIT, STALLED_EXIT_CODE, WORKER_STALL_MAX, Watching, run, run_watched,
 };

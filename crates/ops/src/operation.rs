@@ -3,11 +3,11 @@
 use crate::common;
 use crate::links::Links;
 use crate::live::{self, Annotate, Sessions};
-use crate::load::Loads;
 use crate::metrics::Metrics;
 use crate::request::{Reply, Request};
 use crate::socket::Socket;
 use hotloop_engine::{Control, Waited};
+use hotloop_load::Loads;
 use std::time::{Duration, Instant};
 
 /// The length of a turn of the control thread.

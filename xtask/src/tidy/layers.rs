@@ -96,6 +96,11 @@ const FLOORS: &[(&str, &[&str])] = &[
         "start",
     ]),
     ("crates/live", &["args piece summary", "client", "session", "sessions"]),
+    ("crates/load", &[
+        "event figures pools progress task",
+        "intruder scheduling stall_watcher",
+        "loads",
+    ]),
     ("crates/kernel", &[
         "netlink tables tun",
         "follower local routes takeover tap vip_routes",

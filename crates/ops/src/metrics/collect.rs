@@ -8,8 +8,6 @@ use super::family::{Metric, Scrape};
 use super::load;
 use crate::common::program;
 use crate::diagnostics::lost_count;
-#[cfg(feature = "dpdk")]
-use crate::load::lowest_free;
 use hotloop_engine::{Control, PlaceSnapshot};
 use hotloop_stage::{Device, LinkState};
 use std::time::Instant;
@@ -338,15 +336,12 @@ fn queue_of(xstat: &str) -> (&str, String) {
 
 #[cfg(feature = "dpdk")]
 fn add_mempools(scrape: &mut Scrape) {
-    let (levels, lowest) = (hotloop_dpdk::mempool_levels(), lowest_free());
-    for (index, ((config, memory), level)) in
-        hotloop_dpdk::mempools().into_iter().zip(levels).enumerate()
-    {
-        let free_min = lowest.get(index).copied().unwrap_or(level.free_count);
+    for (index, figures) in hotloop_load::mempool_figures().into_iter().enumerate() {
+        let hotloop_load::MempoolFigures { level, free_min, memory } = figures;
         let (index, node) = (index.to_string(), memory.node.map(|node| node.to_string()));
-        scrape.add(&MEMPOOL_MBUFS, &[&index], config.mbuf_count.into());
-        scrape.add(&MEMPOOL_IN_USE, &[&index], (config.mbuf_count - level.free_count).into());
-        scrape.add(&MEMPOOL_FREE_MIN, &[&index], free_min.min(level.free_count).into());
+        scrape.add(&MEMPOOL_MBUFS, &[&index], level.mbuf_count.into());
+        scrape.add(&MEMPOOL_IN_USE, &[&index], (level.mbuf_count - level.free_count).into());
+        scrape.add(&MEMPOOL_FREE_MIN, &[&index], free_min.into());
         scrape.add(&MEMPOOL_FAILED, &[&index], level.failed_count);
         scrape.add(&MEMPOOL_BYTES, &[&index, node.as_deref().unwrap_or("")], memory.bytes);
     }

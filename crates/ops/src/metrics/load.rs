@@ -5,8 +5,8 @@
 //! the fill of bursts follow from two of them, over any interval.
 
 use super::family::{Metric, Scrape};
-use crate::load::{Scheduling, load_figures};
 use hotloop_engine::{Control, LoadCounts, PlaceLoad};
+use hotloop_load::{Scheduling, load_figures};
 
 pub const LOAD: Metric = Metric::gauge(
     "hotloop_core_load_ratio",

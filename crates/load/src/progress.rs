@@ -9,20 +9,20 @@ const AWAY_PART: u64 = 4;
 
 /// A sample of a thread.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Sample {
+pub struct Sample {
     /// Nanoseconds of a clock that goes on while the machine is paused.
-    pub(super) now_ns: u64,
+    pub now_ns: u64,
     /// Number of boundaries that it has passed.
-    pub(super) passed: u64,
+    pub passed: u64,
     /// Nanoseconds of CPU time that it has used, if known.
-    pub(super) cpu_ns: Option<u64>,
+    pub cpu_ns: Option<u64>,
     /// Nanoseconds in which it slept on purpose.
-    pub(super) slept_ns: u64,
+    pub slept_ns: u64,
 }
 
 /// A problem with a thread.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Trouble {
+pub enum Trouble {
     /// It used too much CPU time without passing a boundary.
     Stuck,
     /// It got no CPU, or wanted none, for too long.
@@ -31,7 +31,7 @@ pub(super) enum Trouble {
 
 /// A change since the last sample.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Change {
+pub enum Change {
     /// A problem, and how long it has lasted in nanoseconds: of CPU time if stuck.
     Begins(Trouble, u64),
     /// It passes boundaries again, after this many nanoseconds.
@@ -40,7 +40,7 @@ pub(super) enum Change {
 
 /// Follows one thread.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Progress {
+pub struct Progress {
     last: Option<Sample>,
     /// The first sample after its last boundary.
     since: Sample,
@@ -51,13 +51,13 @@ pub(super) struct Progress {
 
 impl Progress {
     /// The problem in the last sample, if any.
-    pub(super) const fn trouble(&self) -> Option<Trouble> {
+    pub const fn trouble(&self) -> Option<Trouble> {
         self.trouble
     }
 
     /// Takes a sample of a thread, which may use `max_ns` of its own CPU time between two
     /// boundaries, and go without CPU for as long.
-    pub(super) fn see(&mut self, sample: Sample, max_ns: u64) -> Option<Change> {
+    pub fn see(&mut self, sample: Sample, max_ns: u64) -> Option<Change> {
         let last = self.last.replace(sample).unwrap_or_else(|| {
             (self.since, self.ran) = (sample, sample);
             sample

@@ -1,42 +1,43 @@
 //! The kernel's figures on threads and CPUs (proc(5)).
 
+use crate::figures::share;
+use crate::task::Times;
 use hotloop_engine::LoadCounts;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The parent of `proc`.
-const ROOT: &str = "/";
+pub const ROOT: &str = "/";
 
 /// The kernel's counters of a thread.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Scheduled {
+pub struct Scheduled {
     /// Nanoseconds on a CPU, perhaps short of the current tick.
-    pub(super) ran_ns: Option<u64>,
+    pub ran_ns: Option<u64>,
     /// Nanoseconds in which it was ready and waited for a CPU.
-    pub(crate) waited_ns: Option<u64>,
+    pub waited_ns: Option<u64>,
     /// Number of times that it lost the CPU without giving it up.
-    pub(crate) involuntary_switches: Option<u64>,
+    pub involuntary_switches: Option<u64>,
 }
 
 impl Scheduled {
     /// Reads the counters of a thread of this process. `None` if there is no such thread. Counters
     /// that the kernel was built without are unknown.
-    pub(super) fn read(root: &Path, thread_id: i32) -> Option<Self> {
+    pub(crate) fn read(root: &Path, thread_id: i32) -> Option<Self> {
         let folder = root.join(format!("proc/self/task/{thread_id}"));
         let status = std::fs::read_to_string(folder.join("status")).ok()?;
-        let schedstat = std::fs::read_to_string(folder.join("schedstat")).unwrap_or_default();
-        let mut times = schedstat.split_whitespace().map_while(|number| number.parse().ok());
+        let Times { ran_ns, waited_ns } = Times::read(&folder);
         let switches =
             status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
         Some(Self {
-            ran_ns: times.next(),
-            waited_ns: times.next(),
+            ran_ns,
+            waited_ns,
             involuntary_switches: switches.and_then(|count| count.trim().parse().ok()),
         })
     }
 
     /// The counts since `before`.
-    pub(super) fn since(&self, before: &Self) -> Self {
+    pub(crate) fn since(&self, before: &Self) -> Self {
         let since = |of: fn(&Self) -> Option<u64>| Some(of(self)?.saturating_sub(of(before)?));
         Self {
             ran_ns: since(|counts| counts.ran_ns),
@@ -49,11 +50,11 @@ impl Scheduled {
 /// The time of each CPU, in the kernel's ticks: the total, and the part that the hypervisor gave to
 /// others.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Cpus(BTreeMap<usize, (u64, u64)>);
+pub struct Cpus(BTreeMap<usize, (u64, u64)>);
 
 impl Cpus {
     /// Reads every CPU. Empty if the kernel does not report them.
-    pub(super) fn read(root: &Path) -> Self {
+    pub fn read(root: &Path) -> Self {
         Self::parse(&std::fs::read_to_string(root.join("proc/stat")).unwrap_or_default())
     }
 
@@ -76,23 +77,26 @@ impl Cpus {
     }
 
     /// The part of a CPU's time since `before` that the hypervisor gave to others, at most 1.
-    pub(super) fn steal_since(&self, before: &Self, cpu: usize) -> Option<f64> {
+    pub fn steal_since(&self, before: &Self, cpu: usize) -> Option<f64> {
         let ((all, steal), (all_before, steal_before)) = (self.0.get(&cpu)?, before.0.get(&cpu)?);
-        Some(super::share(steal.saturating_sub(*steal_before), all.saturating_sub(*all_before)))
+        Some(share(steal.saturating_sub(*steal_before), all.saturating_sub(*all_before)))
     }
 }
 
 /// The kernel's current figures on the cores' threads and CPUs.
 #[derive(Debug)]
-pub(crate) struct Scheduling(Cpus);
+pub struct Scheduling(Cpus);
 
 impl Scheduling {
-    pub(crate) fn read() -> Self {
+    /// Reads them.
+    #[must_use]
+    pub fn read() -> Self {
         Self(Cpus::read(Path::new(ROOT)))
     }
 
     /// The counters of a core's thread, and the seconds that the hypervisor took of its CPU.
-    pub(crate) fn of(&self, core: &LoadCounts) -> (Scheduled, Option<f64>) {
+    #[must_use]
+    pub fn of(&self, core: &LoadCounts) -> (Scheduled, Option<f64>) {
         let thread = core.thread_id.and_then(|id| Scheduled::read(Path::new(ROOT), id));
         (thread.unwrap_or_default(), core.cpu.and_then(|cpu| self.0.steal_s(cpu)))
     }

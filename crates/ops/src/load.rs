@@ -53,8 +53,8 @@ pub(crate) fn load_text(load: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::CoreFigures;
     use hotloop_engine::{CoreLoad, PlaceTime, Waiting};
+    use hotloop_load::CoreFigures;
     use serde_json::json;
 
     #[test]

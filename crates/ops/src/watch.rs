@@ -7,17 +7,18 @@
 //! process runs none of its threads, and needs another one that notices
 //! (`hotloop_kernel::VipGuard`).
 
-mod progress;
-mod watcher;
-
+use crate::diagnostics;
+use crate::output::print_in_time;
 use crate::privileges::run_begun;
-use hotloop_engine::{Control, Graph, Plan, Report, RunError};
+use hotloop_engine::{Control, Graph, Monitor, Plan, Report, RunError};
+use hotloop_load::{ControlTurns, StallEvent, StallWatcher};
 use hotloop_privileges::{Capabilities, keep};
+use std::cell::RefCell;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc;
-use std::time::Duration;
-use watcher::{Beat, Watcher};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 /// The default limit on a worker's own CPU time without passing a burst boundary.
 pub const WORKER_STALL_MAX: Duration = Duration::from_millis(1000);
@@ -28,50 +29,20 @@ pub const STALLED_EXIT_CODE: u8 = 3;
 /// The longest that the end of a process with a stuck worker takes.
 pub const STALLED_END_WAIT: Duration = Duration::from_secs(5);
 
+/// How often to sample threads, but at least ten times while a thread may be stuck or starved.
+const LOOK_INTERVAL_MAX: Duration = Duration::from_millis(100);
+const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(5);
+
+thread_local! {
+    /// The turns of this control thread.
+    static TURNS: RefCell<Option<Arc<ControlTurns>>> = const { RefCell::new(None) };
+}
+
 /// How to watch the threads of a run: [`run_watched`].
 pub struct Watching<'a> {
     stall_max: Option<Duration>,
     report: Box<dyn Fn(&Report) -> String + Send + 'a>,
     on_stall: Box<dyn Fn(&StallEvent) + Send + 'a>,
-}
-
-/// A problem with a thread of a run, or its end.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum StallEvent {
-    /// A worker used `used` CPU time without passing a burst boundary. The process ends when this
-    /// returns, and in [`STALLED_END_WAIT`] at the latest.
-    Stuck {
-        /// The name of the core.
-        core: String,
-        /// The running stage, or the engine's name for its own code there.
-        place: String,
-        /// The CPU time.
-        used: Duration,
-    },
-    /// A worker got no CPU for `lasted`, because the process was stopped, others used it, or the
-    /// machine was paused. Or it waits for the kernel in a stage, which no stage should do.
-    Starved {
-        /// The name of the core.
-        core: String,
-        /// The worker's place, as in [`Stuck`](Self::Stuck).
-        place: String,
-        /// The duration.
-        lasted: Duration,
-    },
-    /// A starved worker passes burst boundaries again.
-    Resumed {
-        /// The name of the core.
-        core: String,
-    },
-    /// The control thread has not passed a turn for `lasted`: no client is answered, nothing is
-    /// published.
-    ControlStalled {
-        /// The duration.
-        lasted: Duration,
-    },
-    /// The control thread goes on.
-    ControlResumed,
 }
 
 impl<'a> Watching<'a> {
@@ -90,7 +61,8 @@ impl<'a> Watching<'a> {
     }
 
     /// Calls `work` on the watching thread with each event, after the event was logged. That thread
-    /// has no capabilities.
+    /// has no capabilities. After [`StallEvent::Stuck`] the process ends when `work` returns, and in
+    /// [`STALLED_END_WAIT`] at the latest.
     #[must_use]
     pub fn on_stall(self, work: impl Fn(&StallEvent) + Send + 'a) -> Self {
         Self { on_stall: Box::new(work), ..self }
@@ -143,19 +115,20 @@ pub fn run_watched<T>(
     watching: Watching<'_>,
     control: impl FnOnce(&Control<'_>) -> T,
 ) -> Result<Report, RunError> {
-    let beat = Arc::new(Beat::default());
+    let turns = Arc::new(ControlTurns::default());
     let (begin, begun) = mpsc::channel();
     let (ready, is_ready) = mpsc::channel();
     std::thread::scope(|scope| {
-        let watched = Arc::clone(&beat);
-        let _over = EndsWatching(&beat);
+        let watched = Arc::clone(&turns);
+        // The watching thread ends once this sender is dropped, even by a panic.
+        let (_running, is_running) = mpsc::channel();
         let thread = std::thread::Builder::new().name("watch".into());
         let spawned = thread.spawn_scoped(scope, move || {
             keep(Capabilities::empty());
             // The receiver exists for as long as it waits.
             let _ = ready.send(());
             if let Ok(monitor) = begun.recv() {
-                Watcher::new(monitor, watching, &watched).run();
+                watch(&monitor, &watching, &watched, &is_running);
             }
         });
         match spawned {
@@ -167,11 +140,11 @@ pub fn run_watched<T>(
             // `begin` is dropped with this closure, even if the closure is never called: then the
             // receiver goes on.
             let begin = begin;
-            watcher::beat_of_this_thread(Some(Arc::clone(&beat)));
+            TURNS.set(Some(Arc::clone(&turns)));
             // Without a watching thread, there is no receiver.
             let _ = begin.send(running.monitor());
             crate::notify::ready();
-            let _ended = EndsControl(&beat);
+            let _ended = EndsControl(&turns);
             control(running)
         })
     })
@@ -179,50 +152,89 @@ pub fn run_watched<T>(
 
 /// Records that the calling thread has passed a turn of the control loop.
 pub(crate) fn beat() {
-    watcher::with_beat(Beat::pass);
-}
-
-/// Ends the watching thread, even after a panic.
-struct EndsWatching<'a>(&'a Beat);
-
-impl Drop for EndsWatching<'_> {
-    fn drop(&mut self) {
-        self.0.end_run();
-    }
+    TURNS.with_borrow(|turns| turns.as_deref().map(ControlTurns::pass));
 }
 
 /// Ends the control thread's part, even after a panic.
-struct EndsControl<'a>(&'a Beat);
+struct EndsControl<'a>(&'a ControlTurns);
 
 impl Drop for EndsControl<'_> {
     fn drop(&mut self) {
-        self.0.end_control();
-        watcher::beat_of_this_thread(None);
+        self.0.end();
+        TURNS.set(None);
         crate::notify::stopping();
     }
 }
 
-impl fmt::Display for StallEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stuck { core, place, used } => write!(
-                f,
-                "{core} is stuck in {place}: it used {:.1} s of CPU time without passing a burst \
-                 boundary",
-                used.as_secs_f64()
-            ),
-            Self::Starved { core, place, lasted } => write!(
-                f,
-                "{core} is starved: it got no CPU for {:.1} s, at {place}",
-                lasted.as_secs_f64()
-            ),
-            Self::Resumed { core } => write!(f, "{core} runs again"),
-            Self::ControlStalled { lasted } => write!(
-                f,
-                "the control thread is stalled: it has not passed a turn for {:.1} s",
-                lasted.as_secs_f64()
-            ),
-            Self::ControlResumed => f.write_str("the control thread runs again"),
+/// The watching thread: samples the others until the run is over.
+fn watch(
+    monitor: &Monitor,
+    watching: &Watching<'_>,
+    turns: &ControlTurns,
+    is_running: &Receiver<Infallible>,
+) {
+    let mut watchdog = Watchdog { interval: crate::notify::watchdog_interval(), last: None };
+    let at_least = watching.stall_max.into_iter().chain(watchdog.interval).min();
+    let Some(at_least) = at_least else { return };
+    let interval = (at_least / 10).clamp(LOOK_INTERVAL_MIN, LOOK_INTERVAL_MAX);
+    let mut watcher = StallWatcher::default();
+    while is_running.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+        if let Some(stall_max) = watching.stall_max {
+            watcher.look(monitor.states(), turns, stall_max, &mut |event, state| match event {
+                StallEvent::Stuck { .. } => end(monitor, watching, event),
+                _ => say(watching, event, state),
+            });
+        }
+        watchdog.turn(watcher.is_alive());
+    }
+}
+
+fn say(watching: &Watching<'_>, event: &StallEvent, state: &str) {
+    match event {
+        StallEvent::Resumed { .. } | StallEvent::ControlResumed => tracing::info!("{event}"),
+        _ => tracing::warn!("{event}{state}"),
+    }
+    (watching.on_stall)(event);
+}
+
+/// Ends the process: the stuck thread can't be joined.
+fn end(monitor: &Monitor, watching: &Watching<'_>, event: &StallEvent) -> ! {
+    // Even if the code below blocks, the process ends.
+    let spawned = std::thread::Builder::new().name("end".into()).spawn(|| {
+        std::thread::sleep(STALLED_END_WAIT);
+        exit()
+    });
+    tracing::error!("{event}; the process ends with exit code {STALLED_EXIT_CODE}");
+    crate::notify::status(&event.to_string());
+    if spawned.is_ok() {
+        (watching.on_stall)(event);
+        let text = (watching.report)(&monitor.report(event.to_string()));
+        if let Err(error) = print_in_time(&text) {
+            tracing::error!("standard output: {error}");
+        }
+    }
+    diagnostics::finish();
+    exit()
+}
+
+/// Ends the process at once. Neither destructors nor C's exit handlers run: other threads poll
+/// memory that these would free.
+fn exit() -> ! {
+    signal_hook::low_level::exit(i32::from(STALLED_EXIT_CODE))
+}
+
+/// Notifies systemd that the program is alive, if its unit has a watchdog.
+struct Watchdog {
+    interval: Option<Duration>,
+    last: Option<Instant>,
+}
+
+impl Watchdog {
+    fn turn(&mut self, is_alive: bool) {
+        let Some(interval) = self.interval.filter(|_| is_alive) else { return };
+        if self.last.is_none_or(|last| last.elapsed() >= interval) {
+            self.last = Some(Instant::now());
+            crate::notify::watchdog();
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Finds the threads that run on a core's CPU while the core loses packets.
 
-use super::CoreFigures;
+use crate::figures::{CoreFigures, share};
+use crate::task::{Stat, Times};
 use hotloop_privileges::{Capabilities, keep};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ const PART_MIN: f64 = 0.01;
 
 /// Finds the threads on a core's CPU if the core loses packets, and logs them.
 #[derive(Debug, Default)]
-pub(super) struct Intruders {
+pub struct Intruders {
     warned: BTreeMap<String, Instant>,
     /// Whether a search is running, on a thread of its own: there are thousands of files to read.
     is_looking: Arc<AtomicBool>,
@@ -52,7 +53,7 @@ struct Intruder {
 
 impl Intruders {
     /// Evaluates a second in which devices lost `imissed` packets, by each core's figures.
-    pub(super) fn look(&mut self, imissed: u64, figures: &[(Option<i32>, CoreFigures)]) {
+    pub fn look(&mut self, imissed: u64, figures: &[(Option<i32>, CoreFigures)]) {
         if imissed == 0 {
             return;
         }
@@ -116,7 +117,7 @@ impl std::fmt::Display for Intruder {
 
 /// The CPU that a thread of this process ran on last.
 fn last_cpu(thread_id: i32) -> Option<usize> {
-    Thread::read(&PathBuf::from(format!("/proc/self/task/{thread_id}"))).map(|thread| thread.cpu)
+    Stat::read(&PathBuf::from(format!("/proc/self/task/{thread_id}"))).map(|stat| stat.cpu)
 }
 
 /// The threads that take most of a core's CPU, other than the core's own.
@@ -128,7 +129,7 @@ fn find(root: &Path, hindered: &Hindered, watch_time: Duration) -> Vec<Intruder>
     let passed_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let ran = |(thread, ran_ns): ((Ids, PathBuf), u64)| {
         let before_ns = before.get(&thread).copied().unwrap_or(ran_ns);
-        (super::share(ran_ns.saturating_sub(before_ns), passed_ns), thread)
+        (share(ran_ns.saturating_sub(before_ns), passed_ns), thread)
     };
     let mut ran: Vec<_> = now.into_iter().map(ran).filter(|(part, _)| *part >= PART_MIN).collect();
     ran.sort_by(|one, other| other.0.total_cmp(&one.0));
@@ -155,9 +156,12 @@ fn threads_on(root: &Path, hindered: &Hindered) -> BTreeMap<(Ids, PathBuf), u64>
     let mut threads = BTreeMap::new();
     for (process_id, process) in numbered(&root.join("proc")) {
         for (thread_id, folder) in numbered(&process.join("task")) {
-            let thread = Thread::read(&folder).filter(|thread| thread.cpu == hindered.cpu);
-            if let Some(thread) = thread.filter(|_| thread_id != hindered.thread_id) {
-                threads.insert(((process_id, thread_id), folder), thread.ran_ns);
+            let is_there = Stat::read(&folder).is_some_and(|stat| stat.cpu == hindered.cpu);
+            if is_there
+                && thread_id != hindered.thread_id
+                && let Some(ran_ns) = Times::read(&folder).ran_ns
+            {
+                threads.insert(((process_id, thread_id), folder), ran_ns);
             }
         }
     }
@@ -168,25 +172,6 @@ fn threads_on(root: &Path, hindered: &Hindered) -> BTreeMap<(Ids, PathBuf), u64>
 fn numbered(folder: &Path) -> impl Iterator<Item = (i32, PathBuf)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
-}
-
-struct Thread {
-    /// The CPU that the thread ran on last.
-    cpu: usize,
-    /// Nanoseconds on CPUs.
-    ran_ns: u64,
-}
-
-impl Thread {
-    /// Reads `stat` and `schedstat` of a thread's folder in /proc.
-    fn read(folder: &Path) -> Option<Self> {
-        let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
-        // The name, in parentheses, may have any character in it. The third field follows it.
-        let (_, fields) = stat.rsplit_once(')')?;
-        let cpu = fields.split_whitespace().nth(39 - 3)?.parse().ok()?;
-        let schedstat = std::fs::read_to_string(folder.join("schedstat")).ok()?;
-        Some(Self { cpu, ran_ns: schedstat.split_whitespace().next()?.parse().ok()? })
-    }
 }
 
 #[cfg(test)]

@@ -1,24 +1,17 @@
 //! Measures each core's load, once a second on the control thread: the engine's counts and times,
 //! and the kernel's figures on its threads and CPUs.
 
-mod intruder;
+use crate::figures::{CoreFigures, share};
+use crate::intruder::Intruders;
 #[cfg(feature = "dpdk")]
-mod pools;
-mod scheduling;
-mod text;
-
-#[cfg(feature = "dpdk")]
-pub(crate) use pools::lowest_free;
-pub(crate) use scheduling::Scheduling;
-pub(crate) use text::load_text;
-
-use hotloop_engine::{Control, CoreLoad, LoadCounts, LoadMeter};
-use intruder::Intruders;
-use scheduling::{Cpus, Scheduled};
-use serde::Serialize;
+use crate::pools::Pools;
+use crate::scheduling::{Cpus, ROOT, Scheduled};
+use hotloop_engine::{Control, LoadCounts, LoadMeter};
+use hotloop_stage::Device;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The time that a reading covers.
@@ -29,32 +22,15 @@ thread_local! {
     static LATEST: RefCell<Vec<CoreFigures>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A core's load in the last second, from the engine and from the kernel. As JSON, all of it is on
-/// one level.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct CoreFigures {
-    /// The engine's figures.
-    #[serde(flatten)]
-    pub load: CoreLoad,
-    /// Number of times that the kernel took the CPU from the core's thread. `None` if unknown.
-    pub involuntary_switches: Option<u64>,
-    /// The part of the time in which the core's thread was ready and waited for the CPU, in
-    /// percent.
-    pub waited_percent: Option<f64>,
-    /// The part of the CPU's time that the hypervisor gave to others, in percent. `None` if the
-    /// core is not pinned.
-    pub steal_percent: Option<f64>,
-}
-
 /// Each core's load in the last second, as last read by the calling thread's
-/// [`Operation`](crate::Operation). Empty before the first reading.
+/// [`Loads`]. Empty before the first reading.
 #[must_use]
 pub fn load_figures() -> Vec<CoreFigures> {
     LATEST.with_borrow(Clone::clone)
 }
 
-/// Reads the load once a second.
-pub(crate) struct Loads {
+/// Reads the load once a second, on the control thread of a run.
+pub struct Loads {
     meter: LoadMeter,
     at: Instant,
     threads: BTreeMap<i32, Scheduled>,
@@ -62,11 +38,13 @@ pub(crate) struct Loads {
     imissed: u64,
     intruders: Intruders,
     #[cfg(feature = "dpdk")]
-    pools: pools::Pools,
+    pools: Pools,
 }
 
 impl Loads {
-    pub(crate) fn of(control: &Control<'_>) -> Self {
+    /// Begins to measure: figures count from here.
+    #[must_use]
+    pub fn of(control: &Control<'_>) -> Self {
         let mut loads = Self {
             meter: LoadMeter::default(),
             at: Instant::now(),
@@ -75,17 +53,16 @@ impl Loads {
             imissed: 0,
             intruders: Intruders::default(),
             #[cfg(feature = "dpdk")]
-            pools: pools::Pools::new(),
+            pools: Pools::new(),
         };
         LATEST.with_borrow_mut(Vec::clear);
-        // Figures count from here.
         loads.read(control);
         loads
     }
 
     /// Reads the load, if it is time to, and warns if packets were lost while another thread ran on
     /// a core's CPU.
-    pub(crate) fn turn(&mut self, control: &Control<'_>) {
+    pub fn turn(&mut self, control: &Control<'_>) {
         #[cfg(feature = "dpdk")]
         self.pools.turn();
         if self.at.elapsed() < INTERVAL {
@@ -102,7 +79,7 @@ impl Loads {
     fn read(&mut self, control: &Control<'_>) -> Vec<(Option<i32>, CoreFigures)> {
         let passed = std::mem::replace(&mut self.at, Instant::now()).elapsed();
         let passed_ns = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
-        let root = Path::new("/");
+        let root = Path::new(ROOT);
         let cpus = Cpus::read(root);
         let steal = |cpu: Option<usize>| cpus.steal_since(&self.cpus, cpu?);
         let counts = control.load();
@@ -133,16 +110,10 @@ impl Loads {
         });
         let figures = figures.collect();
         (self.threads, self.cpus) = (threads, cpus);
-        let missed = |device: &std::sync::Arc<dyn hotloop_stage::Device>| device.counters().imissed;
+        let missed = |device: &Arc<dyn Device>| device.counters().imissed;
         self.imissed = control.devices().iter().filter_map(missed).sum();
         figures
     }
-}
-
-/// The ratio of `part` to `whole`, at most 1.
-#[allow(clippy::cast_precision_loss, reason = "a share that is measured")]
-fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { (part as f64 / whole as f64).min(1.0) }
 }
 
 impl std::fmt::Debug for Loads {

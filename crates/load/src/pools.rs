@@ -1,6 +1,7 @@
-//! Tracks the low-water mark of each mempool: the fewest free mbufs seen while the program ran.
+//! The mempools' figures, with the low-water mark of each: the fewest free mbufs seen while the
+//! program ran.
 
-use hotloop_dpdk::mempool_levels;
+use hotloop_dpdk::{MempoolLevel, MempoolMemory, mempool_levels, mempools};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
@@ -15,19 +16,19 @@ thread_local! {
 
 /// Samples the mempools regularly.
 #[derive(Debug)]
-pub(super) struct Pools {
+pub struct Pools {
     due: Instant,
 }
 
 impl Pools {
     /// Forgets the marks of an earlier run.
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         LOWEST.with_borrow_mut(Vec::clear);
         Self { due: Instant::now() }
     }
 
     /// Samples the mempools, if it is time to.
-    pub(super) fn turn(&mut self) {
+    pub fn turn(&mut self) {
         let now = Instant::now();
         if now >= self.due {
             self.due = now + INTERVAL;
@@ -37,10 +38,30 @@ impl Pools {
     }
 }
 
-/// The fewest free mbufs of each mempool, in the order of `hotloop_dpdk::mempools`. Mempools that
-/// were never sampled are missing at the end.
-pub(crate) fn lowest_free() -> Vec<u32> {
-    LOWEST.with_borrow(Clone::clone)
+/// A mempool of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct MempoolFigures {
+    /// Its current fill level.
+    pub level: MempoolLevel,
+    /// The fewest free mbufs that this thread's [`Loads`](crate::Loads) have seen, or sees now.
+    pub free_min: u32,
+    /// Its memory.
+    pub memory: MempoolMemory,
+}
+
+/// Reads the figures of each mempool, in the order of [`mempools`].
+#[must_use]
+pub fn mempool_figures() -> Vec<MempoolFigures> {
+    let lowest = LOWEST.with_borrow(Clone::clone);
+    // Mempools that were never sampled are missing at the end.
+    let lowest = lowest.into_iter().chain(std::iter::repeat(u32::MAX));
+    let pools = mempools().into_iter().zip(mempool_levels()).zip(lowest);
+    let figures = pools.map(|(((_, memory), level), lowest)| MempoolFigures {
+        level,
+        free_min: lowest.min(level.free_count),
+        memory,
+    });
+    figures.collect()
 }
 
 fn lower(lowest: &mut Vec<u32>, free: &[u32]) {
