@@ -101,6 +101,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "intruder scheduling stall_watcher",
         "loads",
     ]),
+    ("crates/metrics", &["family", "http", "client", "server", "scraped"]),
     ("crates/kernel", &[
         "netlink tables tun",
         "follower local routes takeover tap vip_routes",

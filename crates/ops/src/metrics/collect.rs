@@ -4,11 +4,11 @@
 //! its samples. A program adds its own to the same [`Scrape`].
 
 use super::SCHEMA_VERSION;
-use super::family::{Metric, Scrape};
 use super::load;
 use crate::common::program;
 use crate::diagnostics::lost_count;
 use hotloop_engine::{Control, PlaceSnapshot};
+use hotloop_metrics::{Metric, Scrape};
 use hotloop_stage::{Device, LinkState};
 use std::time::Instant;
 

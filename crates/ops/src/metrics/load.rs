@@ -4,9 +4,9 @@
 //! All but [`LOAD`] are sums since the program began, or current values. The time per packet and
 //! the fill of bursts follow from two of them, over any interval.
 
-use super::family::{Metric, Scrape};
 use hotloop_engine::{Control, LoadCounts, PlaceLoad};
 use hotloop_load::{Scheduling, load_figures};
+use hotloop_metrics::{Metric, Scrape};
 
 pub const LOAD: Metric = Metric::gauge(
     "hotloop_core_load_ratio",

@@ -1,38 +1,21 @@
-//! Serves metrics for Prometheus, over HTTP.
-//!
-//! A separate thread serves a few clients without waiting for any of them. For a scrape it asks the
-//! control thread, which reads the same values as `ctl status`, `counters` and `xstats`: cores are
-//! not involved. Whatever clients do, the control thread collects metrics at most 10 times a
-//! second.
+//! The metrics of every program, and the arguments of the server for Prometheus.
 
-mod client;
 mod collect;
-mod family;
-mod http;
 mod load;
-mod server;
 
-pub use client::CLIENT_WAIT as SCRAPE_WAIT;
 pub use collect::METRICS;
-pub use family::{Metric, MetricKind, Scrape};
-pub use server::CLIENT_COUNT_MAX as SCRAPE_COUNT_MAX;
+pub use hotloop_metrics::{Metric, MetricKind, SCRAPE_COUNT_MAX, SCRAPE_WAIT, Scrape};
 
 use crate::failure::Failure;
 use clap::Args;
 use hotloop_engine::Control;
-use hotloop_privileges::{Capabilities, keep};
-use server::{Server, Wake};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::{Duration, Instant};
+use hotloop_metrics::{BindError, MetricsServer};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Instant;
 
 /// The version of the names of metrics, drop reasons, and keys of JSON, in
 /// `docs/reference/schema.json`.
 pub const SCHEMA_VERSION: u32 = 3;
-
-/// The least time between two collections: scrapes that come sooner wait, and share the next.
-const COLLECT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Arguments of a program that serves metrics. Flattened into its own arguments.
 #[derive(Args, Clone, Debug, Default)]
@@ -60,23 +43,12 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "write a port, such as 9100, or an address with one: [::1]:9100".to_owned())
 }
 
-/// A server of metrics, from [`bind`](Self::bind) until it is dropped.
-///
-/// It serves `GET /metrics`, as OpenMetrics 1.0 if the client accepts that and otherwise in
-/// Prometheus's text format 0.0.4. At most [`SCRAPE_COUNT_MAX`] clients are served at a time, each
-/// for at most [`SCRAPE_WAIT`]. A request has at most 8 KiB, and each connection one request. More
-/// clients wait for a place: slow clients, and those of an address with more places than others,
-/// make room for them.
+/// A server of metrics, from [`bind`](Self::bind) until it is dropped: a [`MetricsServer`] with the
+/// metrics of every program.
 #[derive(Debug)]
 pub struct Metrics {
-    address: SocketAddr,
-    asks: Receiver<()>,
-    /// `None` once it is being dropped.
-    scrapes: Option<Sender<Arc<Scrape>>>,
-    wake: Wake,
-    thread: Option<std::thread::JoinHandle<()>>,
+    server: MetricsServer,
     since: Instant,
-    due: Instant,
 }
 
 impl Metrics {
@@ -86,73 +58,30 @@ impl Metrics {
     /// [`Failure::Input`] if the address can't be bound, [`Failure::Run`] if the system refuses a
     /// thread.
     pub fn bind(address: SocketAddr) -> Result<Self, Failure> {
-        let cannot_be_had = |error: std::io::Error| {
-            Failure::Input(format!("--metrics {address}: {error}; give another address or port"))
-        };
-        let listener = TcpListener::bind(address).map_err(cannot_be_had)?;
-        listener.set_nonblocking(true).map_err(cannot_be_had)?;
-        rustix::net::listen(&listener, server::BACKLOG)
-            .map_err(|error| cannot_be_had(error.into()))?;
-        let address = listener.local_addr().map_err(cannot_be_had)?;
-        let failed = |error: std::io::Error| Failure::Run(format!("--metrics {address}: {error}"));
-        let wake = Wake::new().map_err(failed)?;
-        let ((ask, asks), (scrapes, scraped)) = (mpsc::channel(), mpsc::channel());
-        let server = Server {
-            listener,
-            wake: wake.clone(),
-            asks: ask,
-            scrapes: scraped,
-            clients: Vec::with_capacity(server::CLIENT_COUNT_MAX),
-            next: None,
-            is_asked: false,
-        };
-        let (ready, is_ready) = mpsc::channel();
-        let serve = move || {
-            keep(Capabilities::empty());
-            drop(ready);
-            server.serve();
-        };
-        let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(serve);
-        let thread = Some(thread.map_err(failed)?);
-        // The channel closes once the thread has given up its capabilities.
-        let _: Result<(), _> = is_ready.recv();
-        tracing::info!("metrics at http://{address}/metrics");
-        let now = Instant::now();
-        Ok(Self { address, asks, scrapes: Some(scrapes), wake, thread, since: now, due: now })
+        let server = MetricsServer::bind(address).map_err(|error| {
+            let text = format!("--metrics {error}");
+            match error {
+                BindError::Address { .. } => Failure::Input(text),
+                BindError::System { .. } => Failure::Run(text),
+            }
+        })?;
+        tracing::info!("metrics at http://{}/metrics", server.address());
+        Ok(Self { server, since: Instant::now() })
     }
 
     /// The address that it listens at.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
-        self.address
+        self.server.address()
     }
 
     /// Answers waiting scrapes with the metrics of every program and those that `more` adds. The
     /// control thread calls this every few milliseconds; it returns at once if no scrape waits.
     pub fn answer(&mut self, control: &Control<'_>, more: &mut dyn FnMut(&mut Scrape)) {
-        let now = Instant::now();
-        if now < self.due || self.asks.try_recv().is_err() {
-            return;
-        }
-        let mut scrape = Scrape::default();
-        collect::collect(control, self.since, &mut scrape);
-        more(&mut scrape);
-        if let Some(scrapes) = &self.scrapes {
-            // A panic of the thread has been reported.
-            let _ = scrapes.send(Arc::new(scrape));
-        }
-        self.wake.wake();
-        self.due = Instant::now() + COLLECT_INTERVAL;
-    }
-}
-
-impl Drop for Metrics {
-    fn drop(&mut self) {
-        self.scrapes = None;
-        self.wake.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.server.answer(&mut |scrape| {
+            collect::collect(control, self.since, scrape);
+            more(scrape);
+        });
     }
 }
 

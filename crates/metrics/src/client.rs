@@ -1,7 +1,7 @@
 //! One client's connection to the metrics server.
 
-use super::family::Format;
-use super::http::{self, HEAD_BYTES_MAX, Head};
+use crate::family::Format;
+use crate::http::{self, HEAD_BYTES_MAX, Head};
 use rustix::event::PollFlags;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, TcpStream};
@@ -112,17 +112,12 @@ fn network(address: IpAddr) -> IpAddr {
 /// Reads the bytes that have come, up to the longest head. Returns whether the client has closed
 /// its side.
 fn read(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<bool> {
-    let mut bytes = [0; 1 << 10];
-    while head.len() < HEAD_BYTES_MAX {
-        match stream.read(&mut bytes) {
-            Ok(0) => return Ok(true),
-            Ok(count) => head.extend_from_slice(&bytes[..count]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+    let room = HEAD_BYTES_MAX - head.len();
+    match stream.take(room as u64).read_to_end(head) {
+        Ok(count) => Ok(count < room),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
     }
-    Ok(false)
 }
 
 /// Sends more of the answer. Returns an error at its end, too: the connection is done.

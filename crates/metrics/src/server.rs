@@ -2,13 +2,13 @@
 //!
 //! Clients are served in the order in which they come. If all places are taken, the next client
 //! waits for the first free one, and all others wait to be accepted. A client loses its place if it
-//! takes longer than [`GRACE`](super::client::GRACE) for its part, and at once if its address has
+//! takes longer than [`GRACE`](crate::client::GRACE) for its part, and at once if its address has
 //! more places than another. So neither clients that reconnect constantly, nor those that never
 //! read, keep out one that scrapes once in a while.
 
-use super::client::{Client, GRACE, Phase};
-use super::family::{Format, Scrape};
-use super::http;
+use crate::client::{Client, GRACE, Phase};
+use crate::family::{Format, Scrape};
+use crate::http;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::cmp::Reverse;
 use std::io;

@@ -76,7 +76,7 @@ const fn stem(name: &str) -> &str {
 /// The values of all metrics at one moment, which a scrape returns.
 ///
 /// ```
-/// use hotloop_ops::{Metric, Scrape};
+/// use hotloop_metrics::{Metric, Scrape};
 ///
 /// const SENT: Metric =
 ///     Metric::counter("nf_packets_sent_total", &["backend"], "Packets sent to a backend.");
@@ -179,7 +179,7 @@ impl Scrape {
     }
 
     /// Returns the scrape in a client's format.
-    pub(super) fn written(self: &Arc<Self>, format: Format) -> String {
+    pub(crate) fn written(self: &Arc<Self>, format: Format) -> String {
         Written { scrape: Arc::clone(self), format }.to_string()
     }
 }

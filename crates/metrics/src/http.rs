@@ -1,6 +1,6 @@
 //! The part of HTTP/1.1 (RFC 9112) that a scrape needs: one request per connection, without a body.
 
-use super::family::Format;
+use crate::family::Format;
 
 /// The longest head of a request, in bytes.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
