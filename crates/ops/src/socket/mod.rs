@@ -23,9 +23,6 @@ pub const CLIENT_IDLE_MAX: Duration = Duration::from_secs(30);
 /// The most requests answered in a round.
 const REQUEST_COUNT_MAX: usize = 4;
 
-/// The most bytes read at a time.
-const READ_BYTES: usize = 4 << 10;
-
 /// A control socket: a listening Unix stream socket, which only its owner may connect to.
 ///
 /// It is removed when this is dropped.
@@ -230,15 +227,11 @@ impl Client {
 
     /// Reads the bytes that have come, up to more than a request.
     fn read(&mut self) -> io::Result<()> {
-        let mut bytes = [0; READ_BYTES];
-        while !self.is_ended && self.input.len() <= REQUEST_BYTES_MAX {
-            match self.stream.read(&mut bytes) {
-                Ok(0) => self.is_ended = true,
-                Ok(count) => self.input.extend_from_slice(&bytes[..count]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        let room = (REQUEST_BYTES_MAX + 1).saturating_sub(self.input.len());
+        match (&self.stream).take(room as u64).read_to_end(&mut self.input) {
+            Ok(count) => self.is_ended |= count < room,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
         }
         Ok(())
     }
