@@ -14,6 +14,7 @@ use hotloop_balancer::services::TargetName;
 use hotloop_cluster::store::layout::Stored;
 use hotloop_files::file::read as read_file;
 use hotloop_files::kept_file;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io;
@@ -50,14 +51,14 @@ impl Kept {
         let result = if *saved == SavedOverrides::default() {
             kept_file::delete(path)
         } else {
-            let kept = json!({
-                "version": VERSION,
-                "revision": revision,
-                "digest": digest(config),
-                "at_ms": since_epoch(*at).as_millis() as u64,
-                "standings": saved.to_json(),
-            });
-            kept_file::replace(path, &format!("{kept}\n"))
+            let file = SavedFile {
+                version: VERSION,
+                revision: *revision,
+                digest: digest(config),
+                at_ms: since_epoch(*at).as_millis() as u64,
+                standings: saved.clone(),
+            };
+            kept_file::replace(path, &format!("{}\n", json!(file)))
         };
         result.map_err(|error| {
             let path = path.display();
@@ -93,9 +94,11 @@ pub fn load(
         }
         read => read.map_err(|error| refused(error.to_string()))?,
     };
-    let kept = SavedFile::of(&bytes).map_err(refused)?;
-    let mut saved = kept.saved;
-    if (kept.revision, kept.digest) != (stored.map(|stored| stored.revision), digest(config)) {
+    let file = SavedFile::of(&bytes).map_err(refused)?;
+    let at = SystemTime::UNIX_EPOCH + Duration::from_millis(file.at_ms);
+    let passed = now.duration_since(at).unwrap_or_default();
+    let mut saved = file.standings;
+    if (file.revision, file.digest) != (stored.map(|stored| stored.revision), digest(config)) {
         let ended = SavedOverrides { blocks: Vec::new(), ..saved.clone() };
         if ended != SavedOverrides::default() {
             tracing::warn!(
@@ -105,7 +108,6 @@ pub fn load(
         }
         saved = SavedOverrides { blocks: saved.blocks, ..SavedOverrides::default() };
     }
-    let passed = now.duration_since(kept.at).unwrap_or_default();
     age(&mut saved, passed).map_err(refused)?;
     for name in drop_unknown(&mut saved, config) {
         tracing::warn!(
@@ -120,12 +122,14 @@ pub fn load(
     Ok(saved)
 }
 
-/// The file as it was written.
+/// The file's form.
+#[derive(Deserialize, Serialize)]
 struct SavedFile {
-    saved: SavedOverrides,
+    version: u64,
     revision: Option<i64>,
     digest: String,
-    at: SystemTime,
+    at_ms: u64,
+    standings: SavedOverrides,
 }
 
 impl SavedFile {
@@ -137,24 +141,20 @@ impl SavedFile {
                 json["version"]
             ));
         }
-        let (digest, at_ms) = (json["digest"].as_str(), json["at_ms"].as_u64());
-        let (Some(digest), Some(at_ms), Value::Object(_)) = (digest, at_ms, &json["standings"])
-        else {
+        if ["digest", "at_ms", "standings"].iter().any(|key| json.get(key).is_none()) {
             return Err("it lacks digest, at_ms or standings".to_owned());
-        };
-        let saved = SavedOverrides::of_json(&json["standings"])?;
+        }
+        let mut file: Self = serde_json::from_value(json).map_err(|error| error.to_string())?;
+        let saved = &mut file.standings;
         if let Some(wrong) =
             saved.blocks.iter().find(|block| block.prefix.parse::<Prefix>().is_err())
         {
             return Err(format!("{} blocks no prefix", json!(wrong)));
         }
-        Ok(Self {
-            // Probes determine health again, and a started node must be announced.
-            saved: SavedOverrides { down: HashSet::new(), is_withdrawn: false, ..saved },
-            revision: json["revision"].as_i64(),
-            digest: digest.to_owned(),
-            at: SystemTime::UNIX_EPOCH + Duration::from_millis(at_ms),
-        })
+        // Probes determine health again, and a started node must be announced.
+        saved.down.clear();
+        saved.is_withdrawn = false;
+        Ok(file)
     }
 }
 
@@ -183,7 +183,9 @@ fn age(saved: &mut SavedOverrides, passed: Duration) -> Result<(), String> {
 /// Removes backends that are not in the configuration, and returns them.
 fn drop_unknown(saved: &mut SavedOverrides, config: &Config) -> HashSet<TargetName> {
     let SavedOverrides { weights, removed, drains, .. } = saved;
-    let named = weights.keys().chain(removed.keys()).chain(drains.iter().map(|(name, _)| name));
+    let named = weights.iter().map(|(name, _)| name);
+    let named = named.chain(removed.iter().map(|(name, _)| name));
+    let named = named.chain(drains.iter().map(|(name, _)| name));
     let mut unknown: HashSet<_> = named.cloned().collect();
     for service in &config.services {
         for backend in &service.backends {
@@ -193,8 +195,8 @@ fn drop_unknown(saved: &mut SavedOverrides, config: &Config) -> HashSet<TargetNa
             unknown.remove(&TargetName::new(&service.name, backend.address));
         }
     }
-    weights.retain(|name, _| !unknown.contains(name));
-    removed.retain(|name, _| !unknown.contains(name));
+    weights.retain(|(name, _)| !unknown.contains(name));
+    removed.retain(|(name, _)| !unknown.contains(name));
     drains.retain(|(name, _)| !unknown.contains(name));
     unknown
 }
@@ -228,11 +230,11 @@ mod tests {
         let service = &config.services[0];
         let name = TargetName::new(&service.name, service.backends[0].address);
         let saved = SavedOverrides {
-            weights: [(name.clone(), 7)].into(),
+            weights: vec![(name.clone(), 7)],
             drains: vec![(name.clone(), DrainEnd { for_s: Some(60), until_empty: false })],
             ..SavedOverrides::default()
         };
-        let all = SavedOverrides { down: [(name, 0)].into(), is_withdrawn: true, ..saved.clone() };
+        let all = SavedOverrides { down: vec![(name, 0)], is_withdrawn: true, ..saved.clone() };
         let now = SystemTime::now();
         let of = Arc::clone(&config);
         Kept { saved: all, config: of, revision: Some(3), at: now }.save(&path).unwrap();

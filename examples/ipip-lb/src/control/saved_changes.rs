@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::replace::saved_overrides::SavedOverrides;
 use crate::request::DrainEnd;
 use crate::until::left_s;
+use hotloop_balancer::services::Removal;
 use hotloop_ops::Answerer;
 use hotloop_privileges::Capabilities;
 use serde_json::Value;
@@ -149,9 +150,11 @@ impl Members {
             let for_s = until.end.map(|end| left_s(end, now).max(1));
             (name.clone(), DrainEnd { for_s, until_empty: until.is_empty })
         });
+        let removed = self.overrides.removed.iter();
+        let removed = removed.map(|(name, removal)| (name.clone(), *removal == Removal::Flush));
         SavedOverrides {
-            weights: self.overrides.weights.clone(),
-            removed: self.overrides.removed.clone(),
+            weights: self.overrides.weights.clone().into_iter().collect(),
+            removed: removed.collect(),
             drains: drains.collect(),
             blocks: self.blocks.all(now).collect(),
             ..SavedOverrides::default()

@@ -33,7 +33,7 @@ impl Inheritance {
             "neighbours": self.neighbours.iter()
                 .map(|(port, address, mac)| [address.to_string(), mac.to_string(), port.clone()])
                 .collect::<Vec<_>>(),
-            "standings": self.saved.to_json(),
+            "standings": self.saved,
         })
     }
 
@@ -54,7 +54,8 @@ impl Inheritance {
             neighbours: neighbours.filter_map(neighbour).collect(),
             closed: Duration::from_nanos(closed_ns),
             interfaces: interfaces.filter_map(Value::as_str).map(str::to_owned).collect(),
-            saved: SavedOverrides::of_json(&json["standings"])?,
+            saved: serde_json::from_value(json["standings"].clone())
+                .map_err(|error| error.to_string())?,
         })
     }
 }

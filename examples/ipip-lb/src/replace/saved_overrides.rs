@@ -7,24 +7,32 @@ use crate::request::{Block, DrainEnd};
 use hotloop_balancer::blocks::Blocks;
 use hotloop_balancer::services::{Removal, TargetName};
 use hotloop_health::settings::Health;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Everything that exists only in memory, except connections.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
 pub struct SavedOverrides {
     /// Weights other than the configuration's.
-    pub weights: HashMap<TargetName, u32>,
-    /// Backends taken out of their services.
-    pub removed: HashMap<TargetName, Removal>,
+    #[serde(serialize_with = "rows::serialize", deserialize_with = "weights")]
+    pub weights: Vec<(TargetName, u32)>,
+    /// Backends taken out of their services, and whether their connections end.
+    #[serde(with = "rows")]
+    pub removed: Vec<(TargetName, bool)>,
     /// Backends that fail their probes: each with the number of its kind of probe, among those of
     /// its service.
-    pub down: HashSet<(TargetName, usize)>,
+    #[serde(with = "rows")]
+    pub down: Vec<(TargetName, usize)>,
     /// Drains with an end.
+    #[serde(with = "rows")]
     pub drains: Vec<(TargetName, DrainEnd)>,
     /// Blocked prefixes.
+    #[serde(deserialize_with = "blocks")]
     pub blocks: Vec<Block>,
     /// Whether an operator has withdrawn the VIPs.
     pub is_withdrawn: bool,
@@ -33,7 +41,7 @@ pub struct SavedOverrides {
 impl SavedOverrides {
     /// The [down backends](Self::down) of a configuration.
     #[must_use]
-    pub fn down_of(overrides: &Overrides, config: &Config) -> HashSet<(TargetName, usize)> {
+    pub fn down_of(overrides: &Overrides, config: &Config) -> Vec<(TargetName, usize)> {
         let is_down = |(.., key): &(_, _, (IpAddr, Health))| overrides.down.contains(key);
         ways(config).filter(is_down).map(|(name, way, _)| (name, way)).collect()
     }
@@ -41,80 +49,67 @@ impl SavedOverrides {
     /// The overrides for service tables.
     #[must_use]
     pub fn overrides(&self, config: &Config) -> Overrides {
-        let down = ways(config).filter(|(name, way, _)| self.down.contains(&(name.clone(), *way)));
+        let is_down: HashSet<_> = self.down.iter().cloned().collect();
+        let down = ways(config).filter(|(name, way, _)| is_down.contains(&(name.clone(), *way)));
         let down = down.map(|(_, _, key)| key).collect();
-        let (weights, removed) = (self.weights.clone(), self.removed.clone());
+        let removal = |is_flush| if is_flush { Removal::Flush } else { Removal::Rebalance };
+        let removed =
+            self.removed.iter().map(|(name, is_flush)| (name.clone(), removal(*is_flush)));
         let blocks = self.blocks.iter().filter_map(|block| block.prefix.parse().ok());
         let blocked = (!self.blocks.is_empty()).then(|| Arc::new(Blocks::new(blocks)));
-        Overrides { down, blocked, weights, removed }
-    }
-
-    /// The form that is sent.
-    #[must_use]
-    pub fn to_json(&self) -> Value {
-        let named = |name: &TargetName, value: Value| json!({ "service": name.service, "backend": name.address.to_string(), "is": value });
-        let flush = |removal: &Removal| json!(*removal == Removal::Flush);
-        json!({
-            "weights": self.weights.iter().map(|(name, weight)| named(name, json!(weight))).collect::<Vec<_>>(),
-            "removed": self.removed.iter().map(|(name, removal)| named(name, flush(removal))).collect::<Vec<_>>(),
-            "down": self.down.iter().map(|(name, way)| named(name, json!(way))).collect::<Vec<_>>(),
-            "drains": self.drains.iter().map(|(name, drain)| named(name, json!(drain))).collect::<Vec<_>>(),
-            "blocks": self.blocks,
-            "is_withdrawn": self.is_withdrawn,
-        })
-    }
-
-    /// Reads the form that was sent.
-    ///
-    /// # Errors
-    /// If it is invalid.
-    pub fn of_json(json: &Value) -> Result<Self, String> {
-        let rows = |key: &str| json[key].as_array().cloned().unwrap_or_default();
-        let number = |value: Value| value.as_u64().ok_or_else(|| format!("{value} is no number"));
-        let wrong = |error: serde_json::Error| error.to_string();
-        let mut saved = Self {
-            is_withdrawn: json["is_withdrawn"].as_bool().unwrap_or(false),
-            ..Self::default()
-        };
-        for row in rows("weights") {
-            let (name, weight) = target(&row)?;
-            let weight = u32::try_from(number(weight)?).ok().filter(|weight| *weight <= WEIGHT_MAX);
-            let weight = weight.ok_or_else(|| format!("{row} is a weight above {WEIGHT_MAX}"))?;
-            saved.weights.insert(name, weight);
-        }
-        for row in rows("removed") {
-            let (name, is_flush) = target(&row)?;
-            let removal = match is_flush == Value::Bool(true) {
-                true => Removal::Flush,
-                false => Removal::Rebalance,
-            };
-            saved.removed.insert(name, removal);
-        }
-        for row in rows("down") {
-            let (name, way) = target(&row)?;
-            saved.down.insert((name, number(way)? as usize));
-        }
-        for row in rows("drains") {
-            let (name, end) = target(&row)?;
-            saved.drains.push((name, serde_json::from_value(end).map_err(wrong)?));
-        }
-        // One that has just ended has no time left.
-        for row in rows("blocks").into_iter().filter(|row| row["for_s"] != 0) {
-            saved.blocks.push(serde_json::from_value(row).map_err(wrong)?);
-        }
-        Ok(saved)
+        let weights = self.weights.iter().cloned().collect();
+        Overrides { down, blocked, weights, removed: removed.collect() }
     }
 }
 
-/// The backend of a row, and the row's value.
-fn target(row: &Value) -> Result<(TargetName, Value), String> {
-    let address = row["backend"].as_str().and_then(|text| text.parse::<IpAddr>().ok());
-    match (row["service"].as_str(), address) {
-        (Some(service), Some(address)) => {
-            Ok((TargetName::new(service, address), row["is"].clone()))
-        }
-        _ => Err(format!("{row} names no backend")),
+/// Values of backends, in the form for another program.
+mod rows {
+    use super::*;
+
+    #[derive(Deserialize, Serialize)]
+    struct Row<T> {
+        service: String,
+        backend: String,
+        is: T,
     }
+
+    pub fn serialize<T: Serialize, S: Serializer>(
+        values: &[(TargetName, T)],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(values.iter().map(|(name, is)| Row {
+            service: name.service.clone(),
+            backend: name.address.to_string(),
+            is,
+        }))
+    }
+
+    pub fn deserialize<'de, T: Deserialize<'de> + Serialize, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<(TargetName, T)>, D::Error> {
+        let rows = Vec::<Row<T>>::deserialize(from)?.into_iter();
+        let value = |row: Row<T>| match row.backend.parse() {
+            Ok(address) => Ok((TargetName::new(&row.service, address), row.is)),
+            Err(_) => Err(D::Error::custom(format!("{} names no backend", json!(row)))),
+        };
+        rows.map(value).collect()
+    }
+}
+
+fn weights<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(TargetName, u32)>, D::Error> {
+    let weights: Vec<(_, u32)> = rows::deserialize(from)?;
+    match weights.iter().find(|(_, weight)| *weight > WEIGHT_MAX) {
+        None => Ok(weights),
+        Some((_, weight)) => {
+            Err(D::Error::custom(format!("{weight} is a weight above {WEIGHT_MAX}")))
+        }
+    }
+}
+
+/// Skips blocks that have just ended, which have no time left.
+fn blocks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Block>, D::Error> {
+    let rows = Vec::<Value>::deserialize(from)?.into_iter().filter(|row| row["for_s"] != 0);
+    rows.map(serde_json::from_value).collect::<Result<_, _>>().map_err(D::Error::custom)
 }
 
 /// Every probe of every backend, with its number, and in the form of service tables.
@@ -149,20 +144,21 @@ mod tests {
             removed: [(two.clone(), Removal::Flush)].into(),
         };
         let down = SavedOverrides::down_of(&overrides, &config);
-        assert_eq!(down, [(one.clone(), 0)].into());
-        let (weights, removed) = (overrides.weights.clone(), overrides.removed.clone());
+        assert_eq!(down, [(one.clone(), 0)]);
+        let (weights, removed) = (vec![(one.clone(), 0)], vec![(two, true)]);
         let mut saved = SavedOverrides { down, weights, removed, ..SavedOverrides::default() };
         saved.drains.push((one, DrainEnd { for_s: Some(9), until_empty: true }));
         saved.blocks.push(Block { prefix: "10.0.0.0/8".into(), for_s: None });
         saved.is_withdrawn = true;
-        let read = SavedOverrides::of_json(&saved.to_json()).unwrap();
-        assert_eq!(read, saved);
-        let again = read.overrides(&config);
+        let read = |json: Value| serde_json::from_value::<SavedOverrides>(json);
+        let again = read(json!(saved)).unwrap();
+        assert_eq!(again, saved);
+        let again = again.overrides(&config);
         assert_eq!(
             (again.down, again.weights, again.removed),
             (overrides.down, overrides.weights, overrides.removed)
         );
-        assert!(SavedOverrides::of_json(&json!({ "weights": [{ "service": "web" }] })).is_err());
-        assert_eq!(SavedOverrides::of_json(&Value::Null), Ok(SavedOverrides::default()));
+        read(json!({ "weights": [{ "service": "web" }] })).unwrap_err();
+        assert_eq!(read(json!({})).unwrap(), SavedOverrides::default());
     }
 }
