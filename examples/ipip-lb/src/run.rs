@@ -12,9 +12,8 @@ use crate::network_function::NetworkFunction;
 use crate::next_hops::{self, NextHopWatch};
 use crate::outcome::Outcome;
 use crate::port_hops::PortHops;
-use crate::replace::gate::{Gate, Gated};
+use crate::replace::Inherited;
 use crate::replace::handed_over::HandedOver;
-use crate::replace::inheritance::Inherited;
 use crate::replace::predecessor::take_over;
 use crate::store::Patience;
 use crate::vip_guard::Guard;
@@ -28,6 +27,7 @@ use hotloop_balancer::balance::{Create, Egress, Egresses, Route};
 use hotloop_balancer::classify::ReceivingPorts;
 use hotloop_balancer::exception_mover::ExceptionMover;
 use hotloop_balancer::spec::Side;
+use hotloop_cluster::replace::{Gate, Gated, MachineTime};
 use hotloop_cluster::store::layout::Stored;
 use hotloop_kernel::PortOrKernel;
 use hotloop_ops::{CONTROL, Operation, Socket, TURN, Watching, notify};
@@ -73,7 +73,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     let mut inherited = args.replace.then(|| take_over(&args.control, &config)).transpose()?;
     let gate = Gate::new(inherited.is_none());
     let kept = || operator_file::load(&config, stored.as_ref(), SystemTime::now());
-    let saved = inherited.as_ref().map_or_else(kept, |inherited| Ok(inherited.saved.clone()))?;
+    let saved = inherited.as_ref().map_or_else(kept, |known| Ok(known.state.saved.clone()))?;
     let ports = open_ports(eal, &config, args)?;
     let standing = saved.overrides(&config).standing(&config);
     let (function, handles) = NetworkFunction::standing(&config, egresses(&ports), &standing)
@@ -183,7 +183,7 @@ struct Running<'a> {
     notes: &'a [String],
     watching: Watching<'static>,
     /// Since when a predecessor, if there was one, has received nothing.
-    closed: Option<Duration>,
+    closed: Option<MachineTime>,
 }
 
 /// The time after which a thread counts as hanging; zero for never.

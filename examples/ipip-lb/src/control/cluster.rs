@@ -8,11 +8,11 @@ mod metrics;
 
 use super::cluster_link::ClusterLink;
 use crate::failure::Failure;
-use crate::replace::successor::Successor;
 use hotloop_balancer::exception_mover::{ExceptionMover, Pulled};
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::ServiceTable;
 use hotloop_balancer::spec::Balancer;
+use hotloop_cluster::replace::Successor;
 use hotloop_cluster::settings::Cluster;
 use hotloop_cluster::sync::wire::NodeState;
 use hotloop_cluster::sync::{Entered, PeerState, PeerStatus, Sync, Tls, Walk, Watermark};

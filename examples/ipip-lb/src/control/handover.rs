@@ -11,15 +11,13 @@ use super::cluster_link::ClusterLink;
 use super::presence::Presence;
 use crate::announce::Announcer;
 use crate::config::Config;
-use crate::replace::gate::Gate;
-use crate::replace::inheritance::{Inheritance, Inherited};
-use crate::replace::machine_time;
 use crate::replace::saved_overrides::SavedOverrides;
-use crate::replace::successor::Successor;
+use crate::replace::{Inheritance, Inherited, ProgramState};
 use crate::request::Candidate;
 use hotloop_balancer::exception_mover::ExceptionMover;
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::ServiceTable;
+use hotloop_cluster::replace::{Gate, MachineTime, Successor};
 use hotloop_ops::{Reply, Stream};
 use serde_json::json;
 use std::io::Write;
@@ -57,7 +55,7 @@ pub struct Handover {
     /// When the successor became ready.
     ready: Option<Instant>,
     /// When the gate closed.
-    closed: Option<Duration>,
+    closed: Option<MachineTime>,
     /// The predecessor's exceptions that workers have not entered yet.
     imports: Vec<Change>,
 }
@@ -196,7 +194,7 @@ impl Control {
         let closed = checked.and_then(|()| self.close());
         match &closed {
             Ok(()) => {
-                let ms = self.presence.handover.closed.map_or(0.0, since_ms);
+                let ms = self.presence.handover.closed.map_or(0.0, MachineTime::elapsed_ms);
                 tracing::info!(
                     "replace: nothing is received any more, and the other program knows all, after {ms:.1} ms"
                 );
@@ -227,7 +225,7 @@ impl Control {
     fn close(&mut self) -> Result<(), String> {
         let begin = Instant::now();
         self.presence.handover.gate.set_open(false);
-        self.presence.handover.closed = Some(machine_time());
+        self.presence.handover.closed = Some(MachineTime::now());
         let rounds = |control: &mut Self| {
             exceptions(&mut control.link.node, &mut control.presence.handover)
                 .map_or(0, |exceptions| exceptions.round_count())
@@ -256,9 +254,13 @@ impl Control {
     pub fn let_go(mut self) -> Option<(Successor, Inheritance)> {
         let (successor, closed) =
             self.presence.handover.successor.take().zip(self.presence.handover.closed)?;
-        let (saved, neighbours) = (self.saved_overrides(), self.port_hops.known());
+        let neighbours = self.port_hops.known().into_iter();
+        let neighbours =
+            neighbours.map(|(port, address, mac)| [address.to_string(), mac.to_string(), port]);
+        let state =
+            ProgramState { neighbours: neighbours.collect(), saved: self.saved_overrides() };
         self.presence.announcer.take().into_iter().for_each(Announcer::leave);
-        Some((successor, Inheritance { closed, interfaces: Vec::new(), neighbours, saved }))
+        Some((successor, Inheritance { closed, interfaces: Vec::new(), state }))
     }
 
     /// The changes by operators and health checks.
@@ -316,11 +318,11 @@ impl Control {
     }
 
     /// Opens the gate, in place of the predecessor, whose gate closed at `closed`.
-    pub fn open(&mut self, closed: Duration) {
+    pub fn open(&mut self, closed: MachineTime) {
         self.presence.handover.gate.set_open(true);
         let refused = exceptions(&mut self.link.node, &mut self.presence.handover)
             .map_or(0, |successor| successor.refused_count());
-        let ms = since_ms(closed);
+        let ms = closed.elapsed_ms();
         tracing::info!(
             "replace: this program has taken over; for {ms:.1} ms neither received anything"
         );
@@ -330,10 +332,6 @@ impl Control {
             );
         }
     }
-}
-
-fn since_ms(time: Duration) -> f64 {
-    machine_time().saturating_sub(time).as_secs_f64() * 1e3
 }
 
 /// The exceptions of workers: the node's, or those of a balancer without peers.

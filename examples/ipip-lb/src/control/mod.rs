@@ -62,7 +62,7 @@ use crate::failure::Failure;
 use crate::network_function::ControlHandles;
 use crate::next_hops::NextHopWatch;
 use crate::port_hops::PortHops;
-use crate::replace::inheritance::Inherited;
+use crate::replace::Inherited;
 use crate::request::Request;
 use crate::source::ConfigSource;
 use annotation::CaptureNotes;
@@ -201,7 +201,11 @@ impl Control {
     #[must_use]
     pub fn with_predecessor(mut self, inherited: Option<&mut Inherited>) -> Self {
         if let Some(inherited) = inherited {
-            self.port_hops.inherit(&inherited.neighbours);
+            let neighbour = |[address, mac, port]: &[String; 3]| {
+                Some((port.clone(), address.parse().ok()?, mac.parse().ok()?))
+            };
+            let neighbours = inherited.state.neighbours.iter().filter_map(neighbour);
+            self.port_hops.inherit(&neighbours.collect::<Vec<_>>());
             self.presence.handover.inherit(inherited);
         }
         self

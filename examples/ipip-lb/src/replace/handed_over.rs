@@ -1,11 +1,10 @@
 //! The state of a program that has ended its run, for its successor.
 
-use super::inheritance::Inheritance;
-use super::machine_time;
-use super::successor::Successor;
+use super::Inheritance;
 use crate::announce::VipInterface;
 use crate::exception::KernelInterface;
 use crate::failure::Failure;
+use hotloop_cluster::replace::Successor;
 use std::os::fd::OwnedFd;
 
 /// Everything for the program that takes over from this one.
@@ -48,7 +47,7 @@ impl HandedOver {
         let closed = self.known.closed;
         hotloop_ops::give_back_cpus();
         self.successor.leave(&self.known, self.files)?;
-        let ms = machine_time().saturating_sub(closed).as_secs_f64() * 1e3;
+        let ms = closed.elapsed_ms();
         tracing::info!(
             "replace: everything is handed over, {ms:.1} ms after the last packet was received"
         );

@@ -1,43 +1,37 @@
-//! `run --replace`: a program takes over from the running one, and no connection breaks.
-//!
-//! The running program is the *predecessor* of the other, its *successor*. Most devices can't be
-//! opened twice, so there is a gap in which neither program receives; everything that can be done
-//! before is done before.
-//!
-//! 1. The successor asks at the control socket (`replace`). The predecessor refuses a program that
-//!    can't take over from it, and then nothing has changed.
-//! 2. The connection continues as a [`Link`](link::Link): like the nodes of a cluster, the
-//!    predecessor sends a snapshot of its exceptions, then their changes.
-//! 3. The successor has received all of them, and sends [`Take`](channel::Message::Take). The
-//!    predecessor closes its [`Gate`](gate::Gate), so that nothing is received any more, sends the
-//!    last changes, and waits for their acknowledgement. Up to here it continues as before if the
-//!    successor goes away.
-//! 4. The predecessor ends its run, closes its ports and its control socket, and leaves announced
-//!    routes in place. It sends [`Yours`](channel::Message::Yours), with the operators' changes and
-//!    the files of its TAP interfaces. These interfaces exist while one of the two programs has
-//!    them open, so that routes to VIPs stay; they disappear if both processes are gone.
-//! 5. The successor opens ports, adopts interfaces and routes, enters the exceptions into its
-//!    workers, and opens its own gate.
+//! `run --replace`: a program takes over from the running one, as
+//! [`hotloop_cluster::replace`] describes. The request, and the state that only this program
+//! understands.
 
-pub mod channel;
-pub mod gate;
 pub mod handed_over;
-pub mod inheritance;
-pub mod link;
 pub mod predecessor;
 pub mod saved_overrides;
-pub mod successor;
 
 use crate::config::Config;
 use crate::request::Candidate;
 use hotloop_balancer::hashes::HashKey;
+use hotloop_cluster::replace::{self, VERSION};
 use hotloop_cluster::sync::{sha256, wire};
-use rustix::time::{ClockId, clock_gettime};
+use saved_overrides::SavedOverrides;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
-use std::time::Duration;
 
-/// The version of both sides' messages, apart from the frames of [`wire`], which have their own.
-const VERSION: u64 = 1;
+/// The state of this program that its successor needs.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct ProgramState {
+    /// The neighbours of the predecessor's ports, so that no packet must wait until they are known:
+    /// the address, the Ethernet address and the port's name.
+    pub neighbours: Vec<[String; 3]>,
+    /// Changes by operators and health checks.
+    #[serde(rename = "standings")]
+    pub saved: SavedOverrides,
+}
+
+/// The predecessor's state at the end.
+pub type Inheritance = replace::Inheritance<ProgramState>;
+
+/// The state that the successor has received.
+pub type Inherited = replace::Inherited<ProgramState>;
 
 impl Candidate {
     /// This program, with this configuration.
@@ -86,12 +80,6 @@ pub fn digest(config: &Config) -> String {
         }
     }
     sha256(&text).iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
-}
-
-/// The time of a clock that all processes on the machine share.
-#[must_use]
-pub fn machine_time() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
 }
 
 #[cfg(test)]

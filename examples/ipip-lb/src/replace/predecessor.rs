@@ -1,38 +1,20 @@
 //! The successor's view of the running program.
 
-use super::channel::{Channel, Message};
-use super::inheritance::{Inheritance, Inherited};
-use super::link::Link;
+use super::Inherited;
 use crate::config::Config;
 use crate::failure::{BadInput, Failure, unless_ended};
 use crate::request::Candidate;
 use crate::request::Request;
-use hotloop::engine::Control;
-use hotloop::packet::flow_key::FlowKey;
-use hotloop_balancer::exceptions::{Change, Record};
+use hotloop_cluster::replace;
 use hotloop_ops::{ControlArgs, notify, socket_path};
 use serde_json::{Value, json};
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Maximum time for the first answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-
-/// Maximum time for the snapshot.
-const SNAPSHOT_MAX: Duration = Duration::from_secs(120);
-
-/// Maximum silence of the predecessor while it releases everything: it waits for changes in
-/// progress, and ends its run.
-const HANDOVER_MAX: Duration = Duration::from_secs(60);
-
-/// Interval of polls of the link.
-const LOOK_INTERVAL: Duration = Duration::from_micros(200);
-
-/// Number of changes to take at once.
-const IMPORTS_MAX: usize = 4096;
 
 /// Maximum length of the first answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -50,13 +32,11 @@ pub fn take_over(control: &ControlArgs, config: &Config) -> Result<Inherited, Fa
     predecessor.take_over()
 }
 
-/// The running program, and the connections that it has reported.
+/// The running program, by its control socket.
 #[derive(Debug)]
 pub struct Predecessor {
     path: PathBuf,
-    link: Link,
-    known: HashMap<FlowKey, (Record, Instant)>,
-    taken: Vec<Change>,
+    program: replace::Predecessor,
 }
 
 impl Predecessor {
@@ -81,91 +61,31 @@ impl Predecessor {
             )),
             _ => wrong(error.to_string()),
         })?;
-        let link = Channel::new(stream).and_then(Link::to_predecessor);
-        let link = link.map_err(|error| wrong(error.to_string()))?;
-        Ok(Self { path: path.to_owned(), link, known: HashMap::new(), taken: Vec::new() })
+        let program = replace::Predecessor::new(stream);
+        let program = program.map_err(|error| wrong(error.to_string()))?;
+        Ok(Self { path: path.to_owned(), program })
     }
 
-    /// Waits for the snapshot of the program's exceptions.
+    /// Waits for the snapshot of the program's exceptions, or for a signal.
     ///
     /// # Errors
     /// If this fails, the program continues: nothing has changed.
     pub fn learn(&mut self) -> Result<(), Failure> {
-        let deadline = Instant::now() + SNAPSHOT_MAX;
-        while !self.link.status().has_its_snapshot {
-            let said = self.turn();
-            said.and_then(|said| refused(said.as_ref())).map_err(|why| self.failed(&why))?;
-            if Control::signal_came() {
-                return Err(Failure::Ended);
-            }
-            if Instant::now() > deadline {
-                let s = SNAPSHOT_MAX.as_secs();
-                return Err(self.failed(&format!("its snapshot takes longer than {s} s")));
-            }
-        }
-        tracing::info!(
-            "replace: the program that runs has sent {} connections that are not where the configuration says",
-            self.known.len()
-        );
-        Ok(())
+        self.program.learn().map_err(|why| failed(&self.path, &why))
     }
 
     /// Makes the program release everything, and returns its state.
     ///
     /// # Errors
     /// If this fails, the program either continues or has ended.
-    pub fn take_over(mut self) -> Result<Inherited, Failure> {
-        self.link.be_patient(HANDOVER_MAX);
-        let said = self.link.say(Message::Take);
-        said.map_err(|error| self.failed(&error.to_string()))?;
-        let (known, files) = loop {
-            match self.turn().map_err(|why| self.failed(&why))? {
-                Some(Message::Yours(known, files)) => break (known, files),
-                said => refused(said.as_ref()).map_err(|why| self.failed(&why))?,
-            }
-        };
-        let known: Value = serde_json::from_slice(&known).unwrap_or_default();
-        let inheritance = Inheritance::of_json(&known);
-        let inheritance = inheritance.map_err(|why| self.failed(&why))?;
-        // The program ends when it receives this: systemd must know before.
-        notify::take_over();
-        let said = self.link.say(Message::Taken);
-        said.map_err(|error| self.failed(&error.to_string()))?;
-        let connections = self.known.into_values().collect();
-        Ok(Inherited::new(inheritance, files, connections))
-    }
-
-    /// Receives and sends everything available, and records connections.
-    fn turn(&mut self) -> Result<Option<Message>, String> {
-        let said = self.link.turn()?;
-        let now = Instant::now();
-        // Changes that were taken are recorded at once.
-        while self.link.peers.take_imports(&mut self.taken, IMPORTS_MAX) && !self.taken.is_empty() {
-            for change in self.taken.drain(..) {
-                match change {
-                    Change::Claim(record) => drop(self.known.insert(record.key, (record, now))),
-                    Change::End(key) => drop(self.known.remove(&key)),
-                }
-            }
-        }
-        if said.is_none() {
-            std::thread::sleep(LOOK_INTERVAL);
-        }
-        Ok(said)
-    }
-
-    fn failed(&self, why: &str) -> Failure {
-        Failure::Run(format!("--replace: {}: {why}", self.path.display()))
+    pub fn take_over(self) -> Result<Inherited, Failure> {
+        // The program ends once its state has arrived: systemd must know before.
+        self.program.take_over(notify::take_over).map_err(|why| failed(&self.path, &why))
     }
 }
 
-/// Checks that the predecessor has not refused.
-fn refused(said: Option<&Message>) -> Result<(), String> {
-    match said {
-        None => Ok(()),
-        Some(Message::Refusal(why)) => Err(format!("the program that runs goes on: {why}")),
-        Some(_) => Err("the program that runs says what only its successor may say".into()),
-    }
+fn failed(path: &Path, why: &str) -> Failure {
+    Failure::Run(format!("--replace: {}: {why}", path.display()))
 }
 
 /// Sends the request, and reads the answer; more messages may follow it.

@@ -3,9 +3,10 @@
 use super::channel::{Channel, Message};
 use super::inheritance::Inheritance;
 use super::link::Link;
+use crate::sync::Walk;
 use hotloop_balancer::exception_mover::{ExceptionMover, Pulled};
 use hotloop_balancer::exceptions::Change;
-use hotloop_cluster::sync::Walk;
+use serde::Serialize;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -112,9 +113,14 @@ impl Successor {
     ///
     /// # Errors
     /// If it is gone: no program balances.
-    pub fn leave(mut self, known: &Inheritance, files: Vec<OwnedFd>) -> Result<(), String> {
+    pub fn leave<S: Serialize>(
+        mut self,
+        known: &Inheritance<S>,
+        files: Vec<OwnedFd>,
+    ) -> Result<(), String> {
         let deadline = Instant::now() + FAREWELL_MAX;
-        let said = self.link.say(Message::Yours(known.to_json().to_string().into_bytes(), files));
+        let known = serde_json::to_vec(known).map_err(|error| error.to_string())?;
+        let said = self.link.say(Message::Yours(known, files));
         said.map_err(|error| error.to_string())?;
         while Instant::now() < deadline {
             if let Some(Message::Taken) = self.link.turn()? {

@@ -1,8 +1,8 @@
 //! Code for both ends of a takeover: the [`Peers`] of sync with one peer, over a [`Channel`].
 
 use super::channel::{Channel, Message};
-use hotloop_cluster::sync::wire::{FRAME_BYTES_MAX, Message as Said, decode};
-use hotloop_cluster::sync::{Local, PeerId, PeerStatus, Peers};
+use crate::sync::wire::{FRAME_BYTES_MAX, Message as Said, decode};
+use crate::sync::{Local, PeerId, PeerStatus, Peers};
 use std::io;
 use std::time::{Duration, Instant};
 

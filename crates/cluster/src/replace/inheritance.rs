@@ -1,0 +1,57 @@
+//! The state that a program passes to its successor.
+
+use super::machine_time::MachineTime;
+use hotloop_balancer::exceptions::{Change, Record};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+/// The predecessor's state at the end, apart from connections; `S` is all that only the program
+/// itself understands.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Inheritance<S> {
+    /// The time since which it has received nothing.
+    #[serde(rename = "closed_ns")]
+    pub closed: MachineTime,
+    /// The names of the interfaces, in the order of the files that come with this message.
+    #[serde(default)]
+    pub interfaces: Vec<String>,
+    /// The program's own state.
+    #[serde(flatten)]
+    pub state: S,
+}
+
+/// The state that the successor has received.
+#[derive(Debug)]
+pub struct Inherited<S> {
+    /// See [`Inheritance::closed`].
+    pub closed: MachineTime,
+    /// See [`Inheritance::state`].
+    pub state: S,
+    /// The files of the predecessor's TAP interfaces, by interface name.
+    pub interfaces: HashMap<String, OwnedFd>,
+    /// Connections on another backend than the configuration chooses, each with the time of the
+    /// report.
+    connections: Vec<(Record, Instant)>,
+}
+
+impl<S> Inherited<S> {
+    /// Combines all of the predecessor's state.
+    pub(super) fn new(
+        inheritance: Inheritance<S>,
+        files: Vec<OwnedFd>,
+        connections: Vec<(Record, Instant)>,
+    ) -> Self {
+        let Inheritance { closed, interfaces, state } = inheritance;
+        Self { closed, state, interfaces: interfaces.into_iter().zip(files).collect(), connections }
+    }
+
+    /// The connections, with their times as of now.
+    pub fn take_connections(&mut self) -> Vec<Change> {
+        let now = Instant::now();
+        let passed_ms = |since| now.saturating_duration_since(since).as_millis() as u64;
+        let taken = std::mem::take(&mut self.connections).into_iter();
+        taken.map(|(record, since)| Change::Claim(record.later(passed_ms(since)))).collect()
+    }
+}

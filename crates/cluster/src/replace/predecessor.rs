@@ -1,0 +1,121 @@
+//! The successor's view of the running program.
+
+use super::channel::{Channel, Message};
+use super::inheritance::{Inheritance, Inherited};
+use super::link::Link;
+use hotloop::engine::Control;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop_balancer::exceptions::{Change, Record};
+use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Maximum time for the snapshot.
+const SNAPSHOT_MAX: Duration = Duration::from_secs(120);
+
+/// Maximum silence of the predecessor while it releases everything: it waits for changes in
+/// progress, and ends its run.
+const HANDOVER_MAX: Duration = Duration::from_secs(60);
+
+/// Interval of polls of the link.
+const LOOK_INTERVAL: Duration = Duration::from_micros(200);
+
+/// Number of changes to take at once.
+const IMPORTS_MAX: usize = 4096;
+
+/// The running program, and the connections that it has reported.
+#[derive(Debug)]
+pub struct Predecessor {
+    link: Link,
+    known: HashMap<FlowKey, (Record, Instant)>,
+    taken: Vec<Change>,
+}
+
+impl Predecessor {
+    /// Continues over the connection of the request, which the program has accepted.
+    ///
+    /// # Errors
+    /// The system's error, or if the program is gone: nothing has changed.
+    pub fn new(stream: UnixStream) -> io::Result<Self> {
+        let link = Link::to_predecessor(Channel::new(stream)?)?;
+        Ok(Self { link, known: HashMap::new(), taken: Vec::new() })
+    }
+
+    /// Waits for the snapshot of the program's exceptions, or for a signal.
+    ///
+    /// # Errors
+    /// If this fails, the program continues: nothing has changed.
+    pub fn learn(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + SNAPSHOT_MAX;
+        while !self.link.status().has_its_snapshot {
+            refused(self.turn()?.as_ref())?;
+            if Control::signal_came() {
+                return Err("a signal came".into());
+            }
+            if Instant::now() > deadline {
+                let s = SNAPSHOT_MAX.as_secs();
+                return Err(format!("its snapshot takes longer than {s} s"));
+            }
+        }
+        tracing::info!(
+            "replace: the program that runs has sent {} connections that are not where the configuration says",
+            self.known.len()
+        );
+        Ok(())
+    }
+
+    /// Makes the program release everything, and returns its state. Calls `before_end` before the
+    /// program ends.
+    ///
+    /// # Errors
+    /// If this fails, the program either continues or has ended.
+    pub fn take_over<S: DeserializeOwned>(
+        mut self,
+        before_end: impl FnOnce(),
+    ) -> Result<Inherited<S>, String> {
+        self.link.be_patient(HANDOVER_MAX);
+        self.link.say(Message::Take).map_err(|error| error.to_string())?;
+        let (known, files) = loop {
+            match self.turn()? {
+                Some(Message::Yours(known, files)) => break (known, files),
+                said => refused(said.as_ref())?,
+            }
+        };
+        let inheritance: Inheritance<S> =
+            serde_json::from_slice(&known).map_err(|error| error.to_string())?;
+        before_end();
+        self.link.say(Message::Taken).map_err(|error| error.to_string())?;
+        let connections = self.known.into_values().collect();
+        Ok(Inherited::new(inheritance, files, connections))
+    }
+
+    /// Receives and sends everything available, and records connections.
+    fn turn(&mut self) -> Result<Option<Message>, String> {
+        let said = self.link.turn()?;
+        let now = Instant::now();
+        // Changes that were taken are recorded at once.
+        while self.link.peers.take_imports(&mut self.taken, IMPORTS_MAX) && !self.taken.is_empty() {
+            for change in self.taken.drain(..) {
+                match change {
+                    Change::Claim(record) => drop(self.known.insert(record.key, (record, now))),
+                    Change::End(key) => drop(self.known.remove(&key)),
+                }
+            }
+        }
+        if said.is_none() {
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(said)
+    }
+}
+
+/// Checks that the predecessor has not refused.
+fn refused(said: Option<&Message>) -> Result<(), String> {
+    match said {
+        None => Ok(()),
+        Some(Message::Refusal(why)) => Err(format!("the program that runs goes on: {why}")),
+        Some(_) => Err("the program that runs says what only its successor may say".into()),
+    }
+}
