@@ -12,9 +12,8 @@ use crate::network_function::NetworkFunction;
 use crate::next_hops::{self, NextHopWatch};
 use crate::outcome::Outcome;
 use crate::port_hops::PortHops;
-use crate::replace::Inherited;
-use crate::replace::handed_over::HandedOver;
 use crate::replace::predecessor::take_over;
+use crate::replace::{self, HandedOver, Inherited};
 use crate::store::Patience;
 use crate::vip_guard::Guard;
 use hotloop::dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port};
@@ -52,12 +51,13 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
         ended => ended?,
     };
     // Nothing of this program is in the way of another one any more.
-    if let Some(left) = left
-        && let Err(why) = left.hand_over()
-    {
-        outcome.add_failure(format!(
-            "replace: no program balances now; the one that was to take over: {why}"
-        ));
+    if let Some(left) = left {
+        hotloop_ops::give_back_cpus();
+        if let Err(why) = left.hand_over() {
+            outcome.add_failure(format!(
+                "replace: no program balances now; the one that was to take over: {why}"
+            ));
+        }
     }
     Ok(outcome)
 }
@@ -130,7 +130,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
         running.run(function.graph(receive, send), &mut control, socket.as_mut())
     }?;
     let left = control.let_go();
-    let left = left.map(|(successor, known)| HandedOver::new(successor, known, interfaces, vips));
+    let left = left.map(|left| replace::with_interfaces(left, interfaces, vips));
     Ok((outcome, left.transpose()?))
 }
 

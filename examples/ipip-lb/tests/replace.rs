@@ -3,10 +3,11 @@
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 use crate::namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, dns, routes, service, start};
+use hotloop_cluster::replace::Predecessor;
 use hotloop_tests::network::{Network, ip};
 use hotloop_tests::{Program, tool, wait_until};
 use ipip_lb::config::Config;
-use ipip_lb::replace::predecessor::Predecessor;
+use ipip_lb::replace::{Inherited, predecessor};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::os::unix::net::UnixDatagram;
@@ -120,7 +121,11 @@ fn asked(folder: &Path) -> Result<Predecessor, String> {
 
 fn asked_with(folder: &Path, config: &str) -> Result<Predecessor, String> {
     let config = Config::parse("lb.toml", config).unwrap();
-    Predecessor::ask(&folder.join("lb.sock"), &config).map_err(|error| error.to_string())
+    predecessor::ask(&folder.join("lb.sock"), &config).map_err(|error| error.to_string())
+}
+
+fn taken_over(successor: Predecessor) -> Inherited {
+    successor.take_over(|| ()).unwrap()
 }
 
 #[test]
@@ -180,7 +185,7 @@ fn a_successor_that_goes_away_before_its_time_leaves_the_program_as_it_was() {
     wait_until("another may ask", || {
         let Ok(mut successor) = asked(path) else { return false };
         successor.learn().unwrap();
-        successor.take_over().unwrap();
+        drop(taken_over(successor));
         true
     });
     let (report, errors) = program.wait();
@@ -264,7 +269,7 @@ fn interfaces_stay_with_what_they_have_and_an_unlucky_successor_takes_them_along
     wait_until("the VIP is announced", || routes() == ["203.0.113.10"]);
     let mut successor = asked_with(path, &config).unwrap();
     successor.learn().unwrap();
-    let inherited = successor.take_over().unwrap();
+    let inherited = taken_over(successor);
     drop(program.wait());
     assert_eq!(routes(), ["203.0.113.10"]);
     drop(inherited);

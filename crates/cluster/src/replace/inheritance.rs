@@ -7,8 +7,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-/// The predecessor's state at the end, apart from connections; `S` is all that only the program
-/// itself understands.
+/// The predecessor's state at the end, apart from connections.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Inheritance<S> {
     /// The time since which it has received nothing.
@@ -17,7 +16,7 @@ pub struct Inheritance<S> {
     /// The names of the interfaces, in the order of the files that come with this message.
     #[serde(default)]
     pub interfaces: Vec<String>,
-    /// The program's own state.
+    /// The state that only the program itself understands.
     #[serde(flatten)]
     pub state: S,
 }
@@ -25,9 +24,9 @@ pub struct Inheritance<S> {
 /// The state that the successor has received.
 #[derive(Debug)]
 pub struct Inherited<S> {
-    /// See [`Inheritance::closed`].
+    /// The time since which the predecessor has received nothing.
     pub closed: MachineTime,
-    /// See [`Inheritance::state`].
+    /// The state that only the program itself understands.
     pub state: S,
     /// The files of the predecessor's TAP interfaces, by interface name.
     pub interfaces: HashMap<String, OwnedFd>,

@@ -12,14 +12,14 @@
 //!    [`Gate`], so that nothing is received any more, sends the last changes, and waits for their
 //!    acknowledgement. Up to here it continues as before if the successor goes away.
 //! 4. The predecessor ends its run, closes its ports and its control socket, and leaves announced
-//!    routes in place. It sends its [`Inheritance`], with operators' changes and the files of its
-//!    TAP interfaces. These interfaces exist while one of the two programs has them open, so that
+//!    routes in place. It sends the rest of its state, with the files of its TAP interfaces. These interfaces exist while one of the two programs has them open, so that
 //!    routes to VIPs stay; they disappear if both processes are gone.
 //! 5. The successor opens ports, adopts interfaces and routes, enters the exceptions into its
 //!    workers, and opens its own gate.
 
 mod channel;
 mod gate;
+mod handed_over;
 mod inheritance;
 mod link;
 mod machine_time;
@@ -27,7 +27,8 @@ mod predecessor;
 mod successor;
 
 pub use gate::{Gate, Gated};
-pub use inheritance::{Inheritance, Inherited};
+pub use handed_over::HandedOver;
+pub use inheritance::Inherited;
 pub use machine_time::MachineTime;
 pub use predecessor::Predecessor;
 pub use successor::Successor;

@@ -108,12 +108,8 @@ impl Successor {
         self.link.status().is_caught_up
     }
 
-    /// Passes everything to the successor, and waits for its confirmation. Nothing of this program
-    /// may be in its way any more.
-    ///
-    /// # Errors
-    /// If it is gone: no program balances.
-    pub fn leave<S: Serialize>(
+    /// Passes everything to the successor, and waits for its confirmation.
+    pub(super) fn leave<S: Serialize>(
         mut self,
         known: &Inheritance<S>,
         files: Vec<OwnedFd>,

@@ -12,7 +12,7 @@ use super::presence::Presence;
 use crate::announce::Announcer;
 use crate::config::Config;
 use crate::replace::saved_overrides::SavedOverrides;
-use crate::replace::{Inheritance, Inherited, ProgramState};
+use crate::replace::{HandedOver, Inherited, ProgramState};
 use crate::request::Candidate;
 use hotloop_balancer::exception_mover::ExceptionMover;
 use hotloop_balancer::exceptions::Change;
@@ -251,7 +251,7 @@ impl Control {
 
     /// Ends control for a ready successor. Announced VIPs stay announced.
     #[must_use]
-    pub fn let_go(mut self) -> Option<(Successor, Inheritance)> {
+    pub fn let_go(mut self) -> Option<HandedOver> {
         let (successor, closed) =
             self.presence.handover.successor.take().zip(self.presence.handover.closed)?;
         let neighbours = self.port_hops.known().into_iter();
@@ -260,7 +260,7 @@ impl Control {
         let state =
             ProgramState { neighbours: neighbours.collect(), saved: self.saved_overrides() };
         self.presence.announcer.take().into_iter().for_each(Announcer::leave);
-        Some((successor, Inheritance { closed, interfaces: Vec::new(), state }))
+        Some(HandedOver::new(successor, closed, state))
     }
 
     /// The changes by operators and health checks.

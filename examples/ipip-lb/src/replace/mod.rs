@@ -2,11 +2,13 @@
 //! [`hotloop_cluster::replace`] describes. The request, and the state that only this program
 //! understands.
 
-pub mod handed_over;
 pub mod predecessor;
 pub mod saved_overrides;
 
+use crate::announce::VipInterface;
 use crate::config::Config;
+use crate::exception::KernelInterface;
+use crate::failure::Failure;
 use crate::request::Candidate;
 use hotloop_balancer::hashes::HashKey;
 use hotloop_cluster::replace::{self, VERSION};
@@ -14,6 +16,7 @@ use hotloop_cluster::sync::{sha256, wire};
 use saved_overrides::SavedOverrides;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
+use std::io;
 
 /// The state of this program that its successor needs.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -27,8 +30,8 @@ pub struct ProgramState {
     pub saved: SavedOverrides,
 }
 
-/// The predecessor's state at the end.
-pub type Inheritance = replace::Inheritance<ProgramState>;
+/// Everything for the program that takes over from this one.
+pub type HandedOver = replace::HandedOver<ProgramState>;
 
 /// The state that the successor has received.
 pub type Inherited = replace::Inherited<ProgramState>;
@@ -63,6 +66,24 @@ impl Candidate {
         }
         Ok(())
     }
+}
+
+/// Adds the interfaces, which stay with everything that they have taken over.
+///
+/// # Errors
+/// If the process has no file left.
+pub fn with_interfaces(
+    left: HandedOver,
+    interfaces: Vec<KernelInterface>,
+    vips: Option<VipInterface>,
+) -> Result<HandedOver, Failure> {
+    let ports = interfaces.iter().map(KernelInterface::port);
+    let ports = ports.chain(vips.as_ref().map(VipInterface::port));
+    let shared = ports.map(|port| Ok((port.name().to_owned(), port.share()?)));
+    let shared: io::Result<Vec<_>> = shared.collect();
+    let shared = shared.map_err(|error| Failure::Run(format!("replace: {error}")))?;
+    interfaces.into_iter().for_each(KernelInterface::leave);
+    Ok(left.with_interfaces(shared))
 }
 
 /// A digest of everything that decides a connection's backend, unless it is an exception.

@@ -3,14 +3,13 @@
 use super::Inherited;
 use crate::config::Config;
 use crate::failure::{BadInput, Failure, unless_ended};
-use crate::request::Candidate;
-use crate::request::Request;
-use hotloop_cluster::replace;
+use crate::request::{Candidate, Request};
+use hotloop_cluster::replace::Predecessor;
 use hotloop_ops::{ControlArgs, notify, socket_path};
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Maximum time for the first answer.
@@ -26,70 +25,39 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// it began to release anything.
 pub fn take_over(control: &ControlArgs, config: &Config) -> Result<Inherited, Failure> {
     let path = control.control.clone().unwrap_or_else(|| socket_path("ipip-lb"));
-    let mut predecessor = unless_ended(Predecessor::ask(&path, config))?;
-    unless_ended(predecessor.learn())?;
-    // From here on a signal ends the run, which begins now: the other program ends in any case.
-    predecessor.take_over()
+    let failed = |why: String| Failure::Run(format!("--replace: {}: {why}", path.display()));
+    let mut predecessor = unless_ended(ask(&path, config))?;
+    unless_ended(predecessor.learn().map_err(failed))?;
+    // From here on a signal ends the run, which begins now: the other program ends in any case, and
+    // systemd must know before.
+    predecessor.take_over(notify::take_over).map_err(failed)
 }
 
-/// The running program, by its control socket.
-#[derive(Debug)]
-pub struct Predecessor {
-    path: PathBuf,
-    program: replace::Predecessor,
-}
-
-impl Predecessor {
-    /// Asks the program at the control socket at `path` to let one with this configuration take
-    /// over.
-    ///
-    /// # Errors
-    /// If it refuses, or doesn't exist: nothing has changed.
-    pub fn ask(path: &Path, config: &Config) -> Result<Self, BadInput> {
-        let wrong = |why: String| {
-            BadInput::new(format!("--replace: {}: {why}; nothing has changed", path.display()))
-        };
-        let asked = ask(path, &Request::Replace(Candidate::with(config)));
-        let stream = asked.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => wrong(
-                "no program runs with its control socket here: start without --replace, or give its --control"
-                    .into(),
-            ),
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => wrong(format!(
-                "the program that runs does not answer within {} s: is it stuck?",
-                ANSWER_MAX.as_secs()
-            )),
-            _ => wrong(error.to_string()),
-        })?;
-        let program = replace::Predecessor::new(stream);
-        let program = program.map_err(|error| wrong(error.to_string()))?;
-        Ok(Self { path: path.to_owned(), program })
-    }
-
-    /// Waits for the snapshot of the program's exceptions, or for a signal.
-    ///
-    /// # Errors
-    /// If this fails, the program continues: nothing has changed.
-    pub fn learn(&mut self) -> Result<(), Failure> {
-        self.program.learn().map_err(|why| failed(&self.path, &why))
-    }
-
-    /// Makes the program release everything, and returns its state.
-    ///
-    /// # Errors
-    /// If this fails, the program either continues or has ended.
-    pub fn take_over(self) -> Result<Inherited, Failure> {
-        // The program ends once its state has arrived: systemd must know before.
-        self.program.take_over(notify::take_over).map_err(|why| failed(&self.path, &why))
-    }
-}
-
-fn failed(path: &Path, why: &str) -> Failure {
-    Failure::Run(format!("--replace: {}: {why}", path.display()))
+/// Asks the program at the control socket at `path` to let one with this configuration take over.
+///
+/// # Errors
+/// If it refuses, or doesn't exist: nothing has changed.
+pub fn ask(path: &Path, config: &Config) -> Result<Predecessor, BadInput> {
+    let wrong = |why: String| {
+        BadInput::new(format!("--replace: {}: {why}; nothing has changed", path.display()))
+    };
+    let asked = answered(path, &Request::Replace(Candidate::with(config)));
+    let stream = asked.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => wrong(
+            "no program runs with its control socket here: start without --replace, or give its --control"
+                .into(),
+        ),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => wrong(format!(
+            "the program that runs does not answer within {} s: is it stuck?",
+            ANSWER_MAX.as_secs()
+        )),
+        _ => wrong(error.to_string()),
+    })?;
+    Predecessor::new(stream).map_err(|error| wrong(error.to_string()))
 }
 
 /// Sends the request, and reads the answer; more messages may follow it.
-fn ask(path: &Path, request: &Request) -> io::Result<UnixStream> {
+fn answered(path: &Path, request: &Request) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     stream.set_write_timeout(Some(ANSWER_MAX))?;
