@@ -7,6 +7,7 @@
 //! - [`Takeover`] moves an interface's addresses and routes to another; [`restore`] moves them back
 //!   for a program that was killed.
 //! - [`VipRoutes`] installs and deletes routes to VIPs, which routing daemons announce.
+//!   [`VipAnnouncer`] does so as VIPs become ready, and holds those that flap.
 //! - A successor process adopts these: [`Tap::adopt`], [`VipRoutes::adopt`], [`Takeover::adopt`].
 //! - [`VipGuard`] has another process delete the routes if this one hangs.
 //!
@@ -57,8 +58,7 @@ mod takeover;
 mod tap;
 #[allow(unsafe_code, reason = "TAP interfaces are made by a request that Rust has no safe form of")]
 mod tun;
-mod vip_guard;
-mod vip_routes;
+mod vips;
 
 pub use follower::{EVENT_BUFFER_BYTES, KernelFollower};
 pub use local::local_addresses;
@@ -78,5 +78,7 @@ pub use tables::{
 };
 pub use takeover::{Takeover, TakeoverError, restore};
 pub use tap::{Tap, TapConfig, TapError};
-pub use vip_guard::{VipGuard, guard_vips};
-pub use vip_routes::{ROUTE_PROTOCOL, VIP_METRIC, VipRouteError, VipRoutes};
+pub use vips::{
+    HangReporter, ROUTE_PROTOCOL, VIP_HOLD_MAX, VIP_METRIC, VipAnnouncer, VipGuard, VipRouteError,
+    VipRoutes, VipStates, guard_vips,
+};

@@ -49,7 +49,6 @@ mod store;
 mod via;
 mod words;
 
-pub use announce::HOLD_MAX;
 pub use cluster::PREPARE_MS_MAX;
 pub use port::{NextHop, Port, VLAN_MAX, interface_underneath};
 pub use store::Store;

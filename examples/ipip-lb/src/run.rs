@@ -1,6 +1,6 @@
 //! `ipip-lb run`: the balancer on devices.
 
-use crate::announce::{self, Announcer, VipInterface};
+use crate::announce;
 use crate::check::{PUBLIC_HASHES, Understood};
 use crate::cli::Run;
 use crate::config::{self, Config, ConfigError};
@@ -15,7 +15,7 @@ use crate::port_hops::PortHops;
 use crate::replace::predecessor::take_over;
 use crate::replace::{self, HandedOver, Inherited};
 use crate::store::Patience;
-use crate::vip_guard::Guard;
+use crate::vip_guard;
 use hotloop::dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port};
 use hotloop::engine::{Engine, Graph, Waited, outlets, sources};
 use hotloop::packet::PacketBuf;
@@ -28,7 +28,7 @@ use hotloop_balancer::exception_mover::ExceptionMover;
 use hotloop_balancer::spec::Side;
 use hotloop_cluster::replace::{Gate, Gated, MachineTime};
 use hotloop_cluster::store::layout::Stored;
-use hotloop_kernel::PortOrKernel;
+use hotloop_kernel::{PortOrKernel, VipAnnouncer};
 use hotloop_ops::{CONTROL, Operation, Socket, TURN, Watching, notify};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -68,7 +68,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     let notes = Understood(&config).notes();
     hugepages::check_arguments(&args.eal, &config)?;
     let stall_max = stall_max(args, &config);
-    let guard = config.announce.as_ref().and_then(|_| Guard::start(stall_max, args.log));
+    let guard = config.announce.as_ref().and_then(|_| vip_guard::start(stall_max, args.log));
     let eal = open_eal(&args.eal)?;
     let mut inherited = args.replace.then(|| take_over(&args.control, &config)).transpose()?;
     let gate = Gate::new(inherited.is_none());
@@ -105,7 +105,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     let receive = |core: &Core| {
         let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);
         let all = interfaces.iter().map(KernelInterface::port);
-        let all = all.chain(vips.as_ref().map(VipInterface::port));
+        let all = all.chain(vips.as_ref());
         let all = all.map(|interface| Ok(PortOrKernel::Kernel(interface.source(core)?)));
         let source = sources(queues.chain(all.collect::<Result<Vec<_>, Error>>()?));
         Ok(Gated { source, gate: gate.clone() })
@@ -194,13 +194,17 @@ fn stall_max(args: &Run, config: &Config) -> Duration {
 
 /// A worker that is stuck ends the process, which then prints the engine's last counts. VIPs are
 /// withdrawn while any thread hangs.
-fn watching(args: &Run, stall_max: Duration, announcer: Option<&Announcer>) -> Watching<'static> {
+fn watching(
+    args: &Run,
+    stall_max: Duration,
+    announcer: Option<&VipAnnouncer>,
+) -> Watching<'static> {
     let format = args.common.report;
     let watching = Watching::default()
         .stall_max(stall_max)
         .report(move |report| format!("{}\n", format.text_of(report)));
     match announcer {
-        Some(announcer) => watching.on_stall(announcer.on_stall()),
+        Some(announcer) => watching.on_stall(announce::on_stall(announcer)),
         None => watching,
     }
 }

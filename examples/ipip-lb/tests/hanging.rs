@@ -16,12 +16,12 @@ use hotloop_ops::{
 };
 use hotloop_tests::network::Network;
 use hotloop_tests::{Program, wait_until};
-use ipip_lb::announce::{Announcer, VipInterface};
+use ipip_lb::announce;
 use ipip_lb::config::Config;
 use ipip_lb::control::Control;
 use ipip_lb::network_function::NetworkFunction;
 use ipip_lb::source::ConfigSource;
-use ipip_lb::vip_guard::Guard;
+use ipip_lb::vip_guard;
 use namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, routes, threads, while_stopped};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -150,11 +150,10 @@ fn balance(path: PathBuf) {
     let config = Config::load(&path).unwrap();
     let mut program = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
     program.arg("guard-vips");
-    let guard = Guard::start_program(program, STALL_MAX);
-    let announce = config.announce.as_ref().unwrap();
-    let vips = VipInterface::open(Eal::embedded().unwrap(), &config, announce, None).unwrap();
-    let announcer = Announcer::begin(&vips, announce, guard, false).unwrap();
-    let withdraw = announcer.on_stall();
+    let guard = vip_guard::start_program(program, STALL_MAX);
+    let eal = Eal::embedded().unwrap();
+    let (vips, announcer) = announce::open(eal, &config, guard, None).unwrap().unwrap();
+    let withdraw = announce::on_stall(&announcer);
     let on_stall = move |event: &StallEvent| {
         let start = Instant::now();
         withdraw(event);
@@ -171,10 +170,10 @@ fn balance(path: PathBuf) {
     let loops = Arc::new(AtomicBool::new(false));
     let graph = function.graph(
         |core: &Core| {
-            let (source, loops) = (vips.port().source(core)?, Arc::clone(&loops));
+            let (source, loops) = (vips.source(core)?, Arc::clone(&loops));
             Ok(sources([Looper { source, loops }]))
         },
-        |core: &Core| Ok(outlets([(Route(0), vips.port().sink(core)?)])),
+        |core: &Core| Ok(outlets([(Route(0), vips.sink(core)?)])),
     );
     let plan = Engine::plan(graph, deployment).unwrap();
     let watching = Watching::default().stall_max(STALL_MAX).on_stall(on_stall);

@@ -104,8 +104,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("crates/metrics", &["family", "http", "client", "server", "scraped"]),
     ("crates/kernel", &[
         "netlink tables tun",
-        "follower local routes takeover tap vip_routes",
-        "next_hops port vip_guard",
+        "follower local routes takeover tap vips",
+        "next_hops port",
     ]),
     ("crates/ops", &[
         "deployment hangup idle links notify path port_settings queue request seconds table unix",

@@ -3,7 +3,7 @@
 use super::document::{Section, Value};
 use super::words::ANNOUNCED;
 use super::{Announce, ConfigError};
-use std::time::Duration;
+use hotloop_kernel::VIP_HOLD_MAX;
 
 /// The default interface that VIPs are routed to.
 const INTERFACE: &str = "ipip-lb";
@@ -21,9 +21,6 @@ const HOLD_S: u32 = 1;
 /// Maximum length of an interface's name, in bytes (`IFNAMSIZ`, netdevice(7)).
 const INTERFACE_BYTES_MAX: usize = 15;
 
-/// Maximum hold.
-pub const HOLD_MAX: Duration = Duration::from_secs(300);
-
 pub fn announce(section: &Section<'_>) -> Result<Announce, ConfigError> {
     section.allow_only(&["vips", "interface", "linger_ms", "hold_s"])?;
     let example = "vips = \"ready\"";
@@ -32,7 +29,7 @@ pub fn announce(section: &Section<'_>) -> Result<Announce, ConfigError> {
         .optional("interface")
         .map_or(Ok(INTERFACE.to_owned()), |value| interface(&value))?;
     let linger_ms = section.integer_or("linger_ms", 0..=LINGER_MS_MAX, LINGER_MS)?;
-    let hold_s = section.integer_or("hold_s", 0..=HOLD_MAX.as_secs() as u32, HOLD_S)?;
+    let hold_s = section.integer_or("hold_s", 0..=VIP_HOLD_MAX.as_secs() as u32, HOLD_S)?;
     Ok(Announce { vips, interface, linger_ms, hold_s })
 }
 

@@ -9,7 +9,6 @@ use super::Control;
 use super::cluster::JOURNAL_MAX;
 use super::cluster_link::ClusterLink;
 use super::presence::Presence;
-use crate::announce::Announcer;
 use crate::config::Config;
 use crate::replace::saved_overrides::SavedOverrides;
 use crate::replace::{HandedOver, Inherited, ProgramState};
@@ -18,6 +17,7 @@ use hotloop_balancer::exception_mover::ExceptionMover;
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::ServiceTable;
 use hotloop_cluster::replace::{Gate, MachineTime, Successor};
+use hotloop_kernel::VipAnnouncer;
 use hotloop_ops::{Reply, Stream};
 use serde_json::json;
 use std::io::Write;
@@ -259,7 +259,7 @@ impl Control {
             neighbours.map(|(port, address, mac)| [address.to_string(), mac.to_string(), port]);
         let state =
             ProgramState { neighbours: neighbours.collect(), saved: self.saved_overrides() };
-        self.presence.announcer.take().into_iter().for_each(Announcer::leave);
+        self.presence.announcer.take().into_iter().for_each(VipAnnouncer::leave);
         Some(HandedOver::new(successor, closed, state))
     }
 
@@ -267,7 +267,7 @@ impl Control {
     fn saved_overrides(&self) -> SavedOverrides {
         SavedOverrides {
             down: SavedOverrides::down_of(&self.members.overrides, &self.publisher.config),
-            is_withdrawn: self.presence.announcer.as_ref().is_some_and(Announcer::is_withdrawn),
+            is_withdrawn: self.presence.announcer.as_ref().is_some_and(VipAnnouncer::is_withdrawn),
             ..self.members.set_by_operators()
         }
     }

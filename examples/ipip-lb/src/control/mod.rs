@@ -55,7 +55,6 @@ pub use handover::Handover;
 pub use preparation::{PREPARE_PARTS, Proposal};
 pub use saved_changes::Keeper;
 
-use crate::announce::Announcer;
 use crate::config::Config;
 use crate::dropped::Dropped;
 use crate::failure::Failure;
@@ -71,6 +70,7 @@ use hotloop::engine;
 use hotloop_balancer::counts::{RemovedCounts, Summary};
 use hotloop_cluster::store::layout::Stored;
 use hotloop_health::Probes;
+use hotloop_kernel::VipAnnouncer;
 use hotloop_ops::{Annotate, Hangup, Reply};
 use members::Members;
 use presence::Presence;
@@ -155,7 +155,7 @@ impl Control {
 
     /// Announces VIPs with `announcer`, if there is one.
     #[must_use]
-    pub fn with_announcer(mut self, announcer: Option<Announcer>) -> Self {
+    pub fn with_announcer(mut self, announcer: Option<VipAnnouncer>) -> Self {
         self.presence.announcer = announcer;
         self
     }

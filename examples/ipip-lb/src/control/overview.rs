@@ -32,9 +32,9 @@ impl Control {
             "announced": self.presence.announcer.as_ref().map(|announcer| {
                 announcer.installed().map(|vip| vip.to_string()).collect::<Vec<_>>()
             }),
-            "held": self.presence.announcer.as_ref().map(|announcer| {
-                let held = announcer.held(Instant::now()).into_iter();
-                held.map(|(vip, left_s)| json!({ "vip": vip.to_string(), "left_s": left_s }))
+            "held": self.presence.held().map(|held| {
+                held.into_iter()
+                    .map(|(vip, left_s)| json!({ "vip": vip.to_string(), "left_s": left_s }))
                     .collect::<Vec<_>>()
             }),
             "leaving": self.presence.leave.map(|leave| leave.to_json(Instant::now())),
@@ -57,12 +57,7 @@ impl Control {
     /// The rows of `ctl services`.
     pub(super) fn services(&self) -> Value {
         let targets = self.targets();
-        let held = self
-            .presence
-            .announcer
-            .as_ref()
-            .map(|announcer| announcer.held(Instant::now()))
-            .unwrap_or_default();
+        let held = self.presence.held().unwrap_or_default();
         let services = self.publisher.config.services.iter().map(|service| {
             let vip = service.address.is_host().then(|| service.address.network());
             let members = service.backends.iter().filter_map(|backend| {

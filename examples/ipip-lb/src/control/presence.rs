@@ -8,13 +8,19 @@
 use super::departure::Leave;
 use super::handover::Handover;
 use super::publisher::Publisher;
-use crate::announce::Announcer;
+use crate::announce::ReadyVips;
 use crate::next_hops::NextHopWatch;
+use crate::until::left_s;
+use hotloop_kernel::VipAnnouncer;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Instant;
 
 /// The VIPs, and the two ways of giving them up.
 #[derive(Debug, Default)]
 pub struct Presence {
-    pub announcer: Option<Announcer>,
+    pub announcer: Option<VipAnnouncer>,
+    ready: ReadyVips,
     /// The departure, if an operator has requested it.
     pub leave: Option<Leave>,
     pub handover: Handover,
@@ -30,7 +36,17 @@ impl Presence {
     ) {
         if let Some(announcer) = &mut self.announcer {
             let hops = next_hops.map(NextHopWatch::hops);
-            announcer.follow(&publisher.config, &publisher.table, hops, may_announce);
+            let states = self.ready.states(&publisher.config, &publisher.table, hops);
+            states.into_iter().for_each(|states| announcer.set_states(states));
+            announcer.turn(may_announce);
         }
+    }
+
+    /// VIPs that are ready but not announced yet because they were withdrawn, with the remaining
+    /// seconds, if this balancer announces VIPs.
+    pub fn held(&self) -> Option<BTreeMap<IpAddr, u64>> {
+        let announcer = self.announcer.as_ref()?;
+        let now = Instant::now();
+        Some(announcer.held(now).map(|(vip, left)| (vip, left_s(now + left, now))).collect())
     }
 }

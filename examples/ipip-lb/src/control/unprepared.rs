@@ -12,8 +12,8 @@ use super::preparation::Proposal;
 use super::presence::Presence;
 use super::publisher::Publisher;
 use super::reload::ReloadOrigin;
-use crate::announce::Announcer;
 use hotloop_cluster::store::layout::Stored;
+use hotloop_kernel::VipAnnouncer;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -88,7 +88,7 @@ impl ClusterLink {
         if is_prepared || !self.node.as_ref().is_some_and(Node::has_peers_in_sync) {
             return self.take_over(stored, publisher);
         }
-        let is_announced = |announcer: &Announcer| announcer.installed().next().is_some();
+        let is_announced = |announcer: &VipAnnouncer| announcer.installed().next().is_some();
         match presence
             .announcer
             .as_mut()

@@ -5,14 +5,15 @@
 pub mod predecessor;
 pub mod saved_overrides;
 
-use crate::announce::VipInterface;
 use crate::config::Config;
 use crate::exception::KernelInterface;
 use crate::failure::Failure;
 use crate::request::Candidate;
 use hotloop_balancer::hashes::HashKey;
+use hotloop_balancer::spec::ServiceSpec;
 use hotloop_cluster::replace::{self, VERSION};
 use hotloop_cluster::sync::{sha256, wire};
+use hotloop_kernel::{KernelPort, Mbufs};
 use saved_overrides::SavedOverrides;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -75,10 +76,10 @@ impl Candidate {
 pub fn with_interfaces(
     left: HandedOver,
     interfaces: Vec<KernelInterface>,
-    vips: Option<VipInterface>,
+    vips: Option<KernelPort<Mbufs>>,
 ) -> Result<HandedOver, Failure> {
     let ports = interfaces.iter().map(KernelInterface::port);
-    let ports = ports.chain(vips.as_ref().map(VipInterface::port));
+    let ports = ports.chain(vips.as_ref());
     let shared = ports.map(|port| Ok((port.name().to_owned(), port.share()?)));
     let shared: io::Result<Vec<_>> = shared.collect();
     let shared = shared.map_err(|error| Failure::Run(format!("replace: {error}")))?;
@@ -92,11 +93,10 @@ pub fn digest(config: &Config) -> String {
     let mut text =
         config.balancer.hash_key.as_ref().map_or_else(|| "public".into(), HashKey::to_hex);
     let _ = writeln!(text, " {}", config.balancer.maglev_slots);
-    for it in &config.services {
-        let (name, address, protocol, ports) = (&it.name, it.address, it.protocol, it.ports);
-        let _ =
-            writeln!(text, "{name} {address} {protocol} {ports} {} {}", it.scheduler, it.all_down);
-        for backend in &it.backends {
+    for service in &config.services {
+        let ServiceSpec { name, address, protocol, ports, scheduler, all_down, .. } = service;
+        let _ = writeln!(text, "{name} {address} {protocol} {ports} {scheduler} {all_down}");
+        for backend in &service.backends {
             let _ = writeln!(text, " {} {}", backend.address, backend.weight);
         }
     }

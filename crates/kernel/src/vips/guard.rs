@@ -10,7 +10,7 @@
 //! | [`WITHDRAW`] | delete the routes now, and answer with the number of these requests so far, modulo 256 |
 //! | the end | the parent is gone, and its interface with it; the guard ends, too |
 
-use super::vip_routes::{VIP_METRIC, VipRoutes};
+use super::routes::{VIP_METRIC, VipRoutes};
 use hotloop_privileges::{Capabilities, keep};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
@@ -26,20 +26,30 @@ use std::time::{Duration, Instant};
 const ALIVE: u8 = b'a';
 const WITHDRAW: u8 = b'w';
 
-/// The longest that [`VipGuard::withdraw`] waits.
+/// The longest wait for the routes' deletion.
 const WITHDRAW_WAIT: Duration = Duration::from_secs(1);
 
 /// Number of `ALIVE` messages sent within the longest allowed silence.
 const ALIVE_PARTS: u32 = 10;
 
+/// VIPs stay withdrawn for one of `PAUSE_PARTS` parts of the longest allowed silence after a process
+/// that hung continues.
+const PAUSE_PARTS: u32 = 4;
+
 /// A separate process, the guard, which deletes the routes of this one ([`VipRoutes`]) on request,
-/// or if this one hangs: if it has not called [`alive`](Self::alive) for a set time. The guard ends
-/// with this process.
+/// or if this one hangs: if it has not sent a sign of life for a set time. The guard ends with this
+/// process.
 #[derive(Debug)]
 pub struct VipGuard {
     socket: UnixStream,
     silent_max: Option<Duration>,
-    said: Option<Instant>,
+    /// The time of the last sign of life.
+    sent: Option<Instant>,
+    /// VIPs stay withdrawn until then: this process hung until a moment ago, and errors of its
+    /// threads are known by then.
+    paused_until: Option<Instant>,
+    /// Whether the guard no longer guards, which has been logged.
+    has_ended: bool,
     /// Number of requests to delete the routes.
     withdrawal_count: Arc<AtomicU8>,
 }
@@ -50,53 +60,74 @@ impl VipGuard {
     /// namespace. The guard inherits every file that this process has open without `O_CLOEXEC`, so
     /// start it first.
     ///
-    /// The guard deletes the routes if [`alive`](Self::alive) is not called for `silent_max`. If
-    /// that is `None`, only [`withdraw`](Self::withdraw) deletes them.
+    /// The guard deletes the routes if the [announcer](super::VipAnnouncer) has no turn for
+    /// `silent_max`. If that is `None`, the guard deletes them on request only.
     ///
-    /// # Errors
-    /// The program does not exist, or the system can't start a process.
-    pub fn start(mut program: Command, silent_max: Option<Duration>) -> io::Result<Self> {
+    /// Returns `None`, and logs why, if the program does not exist or the system can't start a
+    /// process.
+    #[must_use]
+    pub fn start(program: Command, silent_max: Option<Duration>) -> Option<Self> {
+        Self::try_start(program, silent_max).inspect_err(log_no_guard).ok()
+    }
+
+    fn try_start(mut program: Command, silent_max: Option<Duration>) -> io::Result<Self> {
         let (socket, guards) = UnixStream::pair()?;
         socket.set_read_timeout(Some(WITHDRAW_WAIT))?;
         // A terminal's Ctrl-Z stops its group.
         program.stdin(OwnedFd::from(guards)).stdout(Stdio::null()).process_group(0).spawn()?;
-        Ok(Self { socket, silent_max, said: None, withdrawal_count: Arc::default() })
+        Ok(Self::new(socket, silent_max, Arc::default()))
     }
 
-    /// Sends the index of the routes' interface, once, before there are any routes.
-    ///
-    /// # Errors
-    /// The guard has ended.
-    pub fn guard(&self, interface_index: u32) -> io::Result<()> {
-        self.say(&interface_index.to_ne_bytes())
+    const fn new(
+        socket: UnixStream,
+        silent_max: Option<Duration>,
+        withdrawal_count: Arc<AtomicU8>,
+    ) -> Self {
+        let (sent, paused_until, has_ended) = (None, None, false);
+        Self { socket, silent_max, sent, paused_until, has_ended, withdrawal_count }
     }
 
-    /// Returns a second handle, such as to call `withdraw` on another thread.
-    ///
-    /// # Errors
-    /// The process has no file left.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        let socket = self.socket.try_clone()?;
-        let withdrawal_count = Arc::clone(&self.withdrawal_count);
-        Ok(Self { socket, silent_max: self.silent_max, said: None, withdrawal_count })
+    /// Sends the index of the routes' interface, once, before there are any routes. Returns `None`,
+    /// and logs why, if the guard has ended.
+    pub(super) fn guarding(self, interface_index: u32) -> Option<Self> {
+        let sent = self.send(&interface_index.to_ne_bytes());
+        sent.inspect_err(log_no_guard).is_ok().then_some(self)
     }
 
-    /// Tells the guard that this process is alive. Never waits, and extra calls cost nothing.
-    ///
-    /// Returns whether the guard may have deleted routes since the last call, because that was too
-    /// long ago.
-    ///
-    /// # Errors
-    /// The guard has ended, and no longer guards the routes.
-    pub fn alive(&mut self) -> io::Result<bool> {
-        let Some(silent_max) = self.silent_max else { return Ok(false) };
-        if self.said.is_some_and(|said| said.elapsed() < silent_max / ALIVE_PARTS) {
+    /// Returns a second handle for [`withdraw`](Self::withdraw) on another thread. `None`, which is
+    /// logged, if the guard has ended or the process has no file left.
+    pub(super) fn try_clone(&self) -> Option<Self> {
+        let socket = (!self.has_ended).then(|| self.socket.try_clone())?;
+        let socket = socket.inspect_err(log_no_guard).ok()?;
+        Some(Self::new(socket, self.silent_max, Arc::clone(&self.withdrawal_count)))
+    }
+
+    /// Sends the guard a sign of life. Never waits, and extra calls cost nothing. Returns whether
+    /// this process was late, or was until a moment ago, so that the guard may have deleted routes.
+    pub(super) fn was_late(&mut self) -> bool {
+        let now = Instant::now();
+        if let Some(silent_max) = self.silent_max.filter(|_| !self.has_ended) {
+            match self.send_alive(silent_max) {
+                Ok(true) => self.paused_until = Some(now + silent_max / PAUSE_PARTS),
+                Ok(false) => {}
+                Err(error) => {
+                    log_no_guard(&error);
+                    self.has_ended = true;
+                }
+            }
+        }
+        self.paused_until.is_some_and(|until| now < until)
+    }
+
+    /// Sends a sign of life if one is due. Returns whether the one before was sent too long ago.
+    fn send_alive(&mut self, silent_max: Duration) -> io::Result<bool> {
+        if self.sent.is_some_and(|sent| sent.elapsed() < silent_max / ALIVE_PARTS) {
             return Ok(false);
         }
         // The guard measures a shorter time than from here to there, and reads waiting messages
         // before it checks the time.
-        let before = self.said.replace(Instant::now());
-        self.say(&[ALIVE])?;
+        let before = self.sent.replace(Instant::now());
+        self.send(&[ALIVE])?;
         Ok(before.is_some_and(|before| before.elapsed() >= silent_max))
     }
 
@@ -104,9 +135,9 @@ impl VipGuard {
     ///
     /// # Errors
     /// The guard has ended, or takes longer.
-    pub fn withdraw(&self) -> io::Result<()> {
+    pub(super) fn withdraw(&self) -> io::Result<()> {
         let count = self.withdrawal_count.fetch_add(1, Relaxed).wrapping_add(1);
-        self.say(&[WITHDRAW])?;
+        self.send(&[WITHDRAW])?;
         let mut answer = [count.wrapping_sub(1)];
         while answer != [count] {
             // Skips late answers to earlier requests.
@@ -116,12 +147,18 @@ impl VipGuard {
     }
 
     /// Sends without waiting. A stopped guard may miss the message.
-    fn say(&self, bytes: &[u8]) -> io::Result<()> {
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
         match send(self.socket.as_fd(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn log_no_guard(error: &io::Error) {
+    tracing::warn!(
+        "announce: no guard ({error}): VIPs stay announced where this process is stopped"
+    );
 }
 
 /// The whole guard: runs in the program that [`VipGuard::start`] starts, and returns when the

@@ -1,7 +1,7 @@
 //! Installs routes that announce VIPs to routing daemons.
 
-use super::netlink::Requests;
-use super::tables::MAIN;
+use crate::netlink::Requests;
+use crate::tables::MAIN;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,

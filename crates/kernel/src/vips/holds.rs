@@ -2,10 +2,12 @@
 //! penalise routes that come and go (RFC 2439), and the connections of a VIP break each time that
 //! it moves.
 
-use crate::config::HOLD_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+/// The longest time that a VIP must be ready before it is announced again, however often it flaps.
+pub const VIP_HOLD_MAX: Duration = Duration::from_secs(300);
 
 /// A VIP flaps if it is withdrawn within this time of being announced again, or within its hold if
 /// that is longer.
@@ -15,10 +17,10 @@ const STEADY_MIN: Duration = Duration::from_secs(60);
 ///
 /// A VIP is announced again once it has been ready for its hold without a break. The hold of the
 /// first withdrawal is the configured one. It doubles with each withdrawal within a minute of the
-/// previous announcement, or within the hold itself, up to [`HOLD_MAX`]; a VIP that stays announced
+/// previous announcement, or within the hold itself, up to [`VIP_HOLD_MAX`]; a VIP that stays announced
 /// for longer is treated as if it never was withdrawn.
 #[derive(Debug)]
-pub struct Holds {
+pub(super) struct Holds {
     first: Duration,
     vips: BTreeMap<IpAddr, Held>,
 }
@@ -39,12 +41,12 @@ enum Since {
 
 impl Holds {
     /// Holds VIPs for `first` initially.
-    pub const fn new(first: Duration) -> Self {
+    pub(super) const fn new(first: Duration) -> Self {
         Self { first, vips: BTreeMap::new() }
     }
 
     /// Records the VIPs that are ready now. Returns whether a held one may be announced.
-    pub fn turn(&mut self, ready: &BTreeSet<IpAddr>, now: Instant) -> bool {
+    pub(super) fn turn(&mut self, ready: &BTreeSet<IpAddr>, now: Instant) -> bool {
         let mut is_any_over = false;
         self.vips.retain(|vip, held| match &mut held.since {
             Since::Announced(since) => now.duration_since(*since) < held.hold.max(STEADY_MIN),
@@ -62,9 +64,9 @@ impl Holds {
     }
 
     /// Records that a VIP is withdrawn, because it is no longer ready, or because a thread hangs.
-    pub fn withdrawn(&mut self, vip: IpAddr) {
+    pub(super) fn withdrawn(&mut self, vip: IpAddr) {
         let held = self.vips.get(&vip).map(|held| match held.since {
-            Since::Announced(_) => (held.hold * 2).min(HOLD_MAX),
+            Since::Announced(_) => (held.hold * 2).min(VIP_HOLD_MAX),
             Since::Ready(_) => held.hold,
         });
         let hold = held.unwrap_or(self.first);
@@ -72,24 +74,24 @@ impl Holds {
     }
 
     /// Records that a VIP is announced.
-    pub fn announced(&mut self, vip: IpAddr, now: Instant) {
+    pub(super) fn announced(&mut self, vip: IpAddr, now: Instant) {
         if let Some(held) = self.vips.get_mut(&vip) {
             held.since = Since::Announced(now);
         }
     }
 
     /// Releases all VIPs, and forgets which ones have flapped.
-    pub fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         self.vips.clear();
     }
 
     /// Forgets all VIPs but these.
-    pub fn retain(&mut self, is_kept: impl Fn(&IpAddr) -> bool) {
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&IpAddr) -> bool) {
         self.vips.retain(|vip, _| is_kept(vip));
     }
 
     /// Whether a VIP is held, ready or not.
-    pub fn has(&self, vip: &IpAddr, now: Instant) -> bool {
+    pub(super) fn has(&self, vip: &IpAddr, now: Instant) -> bool {
         match self.vips.get(vip) {
             Some(Held { hold, since: Since::Ready(since) }) => {
                 since.is_none_or(|since| now.duration_since(since) < *hold)
@@ -99,7 +101,7 @@ impl Holds {
     }
 
     /// The VIPs that are ready and held, with their remaining time.
-    pub fn left(&self, now: Instant) -> impl Iterator<Item = (IpAddr, Duration)> {
+    pub(super) fn left(&self, now: Instant) -> impl Iterator<Item = (IpAddr, Duration)> {
         self.vips.iter().filter_map(move |(vip, held)| match held.since {
             Since::Ready(Some(since)) => {
                 let left = held.hold.checked_sub(now.duration_since(since))?;
@@ -173,9 +175,9 @@ mod tests {
         let flaps: Vec<_> = (0..10).map(|_| lab.flap().as_secs()).collect();
         assert_eq!(flaps, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
         // Longer than a minute, and shorter than its hold: the VIP flaps.
-        lab.pass(true, HOLD_MAX - Duration::from_secs(1));
-        assert_eq!(lab.flap(), HOLD_MAX);
-        lab.pass(true, HOLD_MAX);
+        lab.pass(true, VIP_HOLD_MAX - Duration::from_secs(1));
+        assert_eq!(lab.flap(), VIP_HOLD_MAX);
+        lab.pass(true, VIP_HOLD_MAX);
         assert_eq!(lab.flap(), HOLD);
         lab.pass(true, STEADY_MIN - Duration::from_secs(1));
         assert_eq!(lab.flap(), 2 * HOLD);
