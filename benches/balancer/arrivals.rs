@@ -24,15 +24,15 @@ const FLOOD: &str = "SYN flood";
 const FLOOD_WITHIN: &str = "SYN flood, full of SYNs";
 
 /// Measurements of new flows.
-pub struct Measured<'a> {
+pub struct Measured {
     flow_count: u32,
-    roomy: Visited<'a>,
-    full: Visited<'a>,
+    roomy: Visited,
+    full: Visited,
     /// Half full of earlier SYNs.
-    flooded: Visited<'a>,
+    flooded: Visited,
 }
 
-impl Measured<'_> {
+impl Measured {
     pub fn new(is_counting: bool) -> Self {
         let flow_count = to_enter(FLOW_COUNT, is_counting);
         let setup =

@@ -42,21 +42,21 @@ const HELLO: &str = "hello-forward";
 const LINE: &str = "random line";
 
 /// A size, and its measured parameters.
-pub struct Measured<'a> {
+pub struct Measured {
     size: &'static Size,
     /// Packets of a warm-up.
     pass: u64,
     lines: RefCell<RandomLines>,
-    sides: [(&'static str, LazyBed<'a>, Bursts); 3],
+    sides: [(&'static str, LazyBed, Bursts); 3],
 }
 
 /// All sizes; without the largest in a quick run.
-pub fn sizes(bench: &Bench) -> Result<Vec<Measured<'static>>, String> {
+pub fn sizes(bench: &Bench) -> Result<Vec<Measured>, String> {
     let count = if bench.quick { SIZES.len() - 1 } else { SIZES.len() };
     SIZES[..count].iter().map(|size| Measured::new(size, bench.instrument.is_counting())).collect()
 }
 
-impl Measured<'_> {
+impl Measured {
     fn new(size: &'static Size, is_counting: bool) -> Result<Self, String> {
         let flow_count = to_enter(size.flow_count, is_counting);
         let balancer = |service_count| {

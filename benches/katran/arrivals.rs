@@ -25,15 +25,15 @@ const KNOWN_COUNT: u32 = 1_000;
 const AIM: f64 = 5.0;
 
 /// Both balancers, and the next unseen flow of each.
-pub struct Measured<'a> {
+pub struct Measured {
     flow_count: u32,
-    ours: Visited<'a>,
+    ours: Visited,
     katran: LazyKatran,
     katran_next: Cell<u32>,
     is_counting: bool,
 }
 
-impl Measured<'_> {
+impl Measured {
     pub fn new(objects: &Objects, is_counting: bool) -> Self {
         let flow_count = to_enter(FLOW_COUNT, is_counting);
         let connections_max = 2 * flow_count;

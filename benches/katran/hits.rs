@@ -32,23 +32,23 @@ const SIZES: [Size; 3] = [
 const KATRAN_PASS_MAX: u64 = PASS_MAX / 2;
 
 /// A size, and its sides.
-pub struct Measured<'a> {
+pub struct Measured {
     size: &'static Size,
     /// Packets of a warm-up.
     pass: u64,
-    ours: LazyBed<'a>,
-    hello: LazyBed<'a>,
+    ours: LazyBed,
+    hello: LazyBed,
     katran: LazyKatran,
     is_counting: bool,
 }
 
 /// All sizes; without the largest in a quick run.
-pub fn sizes(objects: &Objects, quick: bool, is_counting: bool) -> Vec<Measured<'static>> {
+pub fn sizes(objects: &Objects, quick: bool, is_counting: bool) -> Vec<Measured> {
     let count = if quick { SIZES.len() - 1 } else { SIZES.len() };
     SIZES[..count].iter().map(|size| Measured::new(size, objects, is_counting)).collect()
 }
 
-impl Measured<'_> {
+impl Measured {
     fn new(size: &'static Size, objects: &Objects, is_counting: bool) -> Self {
         let flow_count = to_enter(size.flow_count, is_counting);
         let setup =

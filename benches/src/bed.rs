@@ -305,14 +305,14 @@ impl Bed {
 }
 
 /// A bed that is made on its first use.
-pub struct LazyBed<'a> {
+pub struct LazyBed {
     bed: RefCell<Option<Bed>>,
-    make: Box<dyn Fn() -> Result<Bed, String> + 'a>,
+    make: Box<dyn Fn() -> Result<Bed, String>>,
 }
 
-impl<'a> LazyBed<'a> {
+impl LazyBed {
     /// A bed that `make` makes.
-    pub fn new(make: impl Fn() -> Result<Bed, String> + 'a) -> Self {
+    pub fn new(make: impl Fn() -> Result<Bed, String> + 'static) -> Self {
         Self { bed: RefCell::new(None), make: Box::new(make) }
     }
 
@@ -342,14 +342,14 @@ impl<'a> LazyBed<'a> {
 }
 
 /// A balancer that unseen flows visit.
-pub struct Visited<'a> {
+pub struct Visited {
     /// The balancer.
-    pub bed: LazyBed<'a>,
+    pub bed: LazyBed,
     /// The next unseen flow.
     next: Cell<u32>,
 }
 
-impl Visited<'_> {
+impl Visited {
     /// A balancer with its flows entered, and then `syn_count` SYNs.
     #[must_use]
     pub fn new(setup: Setup, syn_count: u32) -> Self {

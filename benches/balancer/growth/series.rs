@@ -149,7 +149,7 @@ struct Size {
     count: u32,
     name: String,
     setup: Setup,
-    bed: LazyBed<'static>,
+    bed: LazyBed,
 }
 
 impl Size {

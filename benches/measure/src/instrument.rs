@@ -44,10 +44,9 @@ const COUNTED_FUNCTION: &str = "hotloop_measure::instrument::counted_ops";
 pub struct Instrument {
     /// The file for the names of sides, if this process counts instructions.
     counting: Option<PathBuf>,
-    /// Counts from another process.
-    counted: Vec<Counted>,
-    /// Why instructions can't be counted here.
-    uncounted: Option<String>,
+    /// Instructions per operation, counted by another process, of sides by their name with the
+    /// contest's; or why they can't be counted here.
+    counted: Result<Vec<(String, f64)>, String>,
     /// Number of processes that play each quarter of the run.
     processes_a_quarter: usize,
     /// The part of the run that this process plays, and the number of parts.
@@ -68,13 +67,6 @@ pub(crate) struct Played {
     pub contest: String,
     pub side: String,
     pub slices: Vec<Slice>,
-}
-
-/// A side's instructions per operation.
-struct Counted {
-    /// The name of the side, including the contest's.
-    side: String,
-    instructions: f64,
 }
 
 /// Raises the priority of this thread, and of those that it starts, above everything else on the
@@ -113,18 +105,14 @@ impl Instrument {
         let is_whole = counting.is_none() && file.is_none();
         let filter = words.iter().skip(1).find(|word| !word.starts_with('-')).cloned();
         let filter = filter.filter(|_| takes_filter);
-        let (mut earlier, mut counted, mut uncounted) = (Vec::new(), Vec::new(), None);
+        let (mut earlier, mut counted) = (Vec::new(), Ok(Vec::new()));
         if is_whole {
-            match count_all(&words[1..]) {
-                Ok(counts) => counted = counts,
-                Err(reason) => uncounted = Some(reason),
-            }
+            counted = count_all(&words[1..]);
             earlier = play_parts(part_count - 1, &words[1..])?;
         }
         Ok(Self {
             counting,
             counted,
-            uncounted,
             processes_a_quarter,
             part: (part.unwrap_or(part_count - 1), part_count),
             file,
@@ -184,8 +172,8 @@ impl Instrument {
     /// Notes about the run, to be shown with its rows.
     #[must_use]
     pub fn finish(self) -> Vec<String> {
-        let uncounted =
-            self.uncounted.map(|reason| format!("no instructions are counted: {reason}"));
+        let uncounted = self.counted.err();
+        let uncounted = uncounted.map(|reason| format!("no instructions are counted: {reason}"));
         let parts = match self.part.1 {
             1 => "one process".to_owned(),
             count => format!("{count} processes, {} for each quarter", self.processes_a_quarter),
@@ -230,8 +218,8 @@ impl Instrument {
     /// A side's instructions per operation, if counted.
     pub(crate) fn instructions(&self, contest: &str, side: &str) -> Option<f64> {
         let name = format!("{contest}/{side}");
-        let counts = self.counted.iter().filter(|counted| counted.side == name);
-        counts.map(|counted| counted.instructions).reduce(f64::min)
+        let counts = self.counted.iter().flatten().filter(|(side, _)| *side == name);
+        counts.map(|(_, instructions)| *instructions).reduce(f64::min)
     }
 }
 
@@ -267,7 +255,7 @@ fn play_parts(count: usize, words: &[String]) -> Result<Vec<Played>, String> {
 
 /// Makes one process count the operations of all sides under callgrind, which writes a file for
 /// each.
-fn count_all(words: &[String]) -> Result<Vec<Counted>, String> {
+fn count_all(words: &[String]) -> Result<Vec<(String, f64)>, String> {
     let program = env::current_exe().map_err(|error| error.to_string())?;
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let [sides, counts] = ["sides", "counts"].map(|name| folder.path().join(name));
@@ -292,7 +280,7 @@ fn count_all(words: &[String]) -> Result<Vec<Counted>, String> {
         let sum = text.lines().find_map(|line| line.strip_prefix("summary: "));
         let sum = sum.and_then(|sum| sum.trim().parse::<f64>().ok()).filter(|sum| *sum > 0.0);
         let sum = sum.ok_or_else(|| format!("callgrind has counted nothing of {side}"))?;
-        Ok(Counted { side: side.to_owned(), instructions: sum / COUNTED_OPS as f64 })
+        Ok((side.to_owned(), sum / COUNTED_OPS as f64))
     });
     counted.collect()
 }
