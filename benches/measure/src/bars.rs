@@ -1,6 +1,6 @@
 //! A bar chart of rates.
 
-use crate::svg::{begin, line, text};
+use crate::svg::{begin, line, polyline, text};
 
 /// Width of the chart, and margins from its edges to the bars.
 const WIDTH: f64 = 810.0;
@@ -19,12 +19,7 @@ pub fn svg(rates: &[(String, f64)]) -> String {
     let mut svg = begin(WIDTH, height);
     for power in DECADES[0]..=DECADES[1] {
         let (x, bottom) = (x(10_f64.powi(power)), height - 25.0);
-        line(
-            &mut svg,
-            &format!(
-                "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"#ddd\"/>"
-            ),
-        );
+        polyline(&mut svg, "#ddd", &[(x, TOP), (x, bottom)]);
         text(&mut svg, (x, TOP - 8.0), "middle", &power_text(power));
     }
     for (index, (name, rate)) in rates.iter().enumerate() {
