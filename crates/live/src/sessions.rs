@@ -81,8 +81,7 @@ impl fmt::Debug for Sessions {
 }
 
 impl Drop for Sessions {
-    /// Ends the captures, and waits until clients have received the rest, or little longer than
-    /// [`END_WAIT`].
+    /// Ends the captures, and waits until clients have received the rest, a few seconds at most.
     fn drop(&mut self) {
         self.is_ending.store(true, Relaxed);
         let deadline = Instant::now() + 2 * END_WAIT;
