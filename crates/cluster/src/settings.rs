@@ -49,6 +49,17 @@ pub enum Security {
     },
 }
 
+/// The store of the configuration of all nodes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Store {
+    /// The store's address.
+    pub address: StoreAddress,
+    /// The name of this node in the store.
+    pub node: String,
+    /// The node's copy of the last configuration in force, for a start without the store.
+    pub copy: PathBuf,
+}
+
 /// The prefix of keys if an address has no prefix.
 const PREFIX_DEFAULT: &str = "/ipip-lb/";
 

@@ -51,12 +51,11 @@ mod words;
 
 pub use cluster::PREPARE_MS_MAX;
 pub use port::{NextHop, Port, VLAN_MAX, interface_underneath};
-pub use store::Store;
 
 use crate::failure::BadInput;
 use hotloop::engine::Idle;
 use hotloop_balancer::spec::{Balancer, Limits, ServiceSpec, Side, Spec};
-use hotloop_cluster::settings::Cluster;
+use hotloop_cluster::settings::{Cluster, Store};
 use hotloop_health::settings::Health;
 use std::collections::HashMap;
 use std::net::IpAddr;

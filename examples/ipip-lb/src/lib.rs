@@ -6,7 +6,7 @@
 //! - [`network_function`]: the graph around the balancer. [`exception`], [`next_hops`]: its ways to the kernel.
 //! - [`control`]: changing and asking a balancer that runs, and [`ctl`], the operator's end of that. [`request`]: the
 //!   requests between the two. Health checks are the crate `hotloop-health`.
-//! - [`store`]: the start from the store of a cluster, and `ipip-lb cluster`; the cluster itself is `hotloop-cluster`.
+//! - [`store`]: `ipip-lb cluster`; the cluster itself is `hotloop-cluster`.
 //! - [`replace`]: one program takes over from another.
 //! - [`replay`], [`run`]: the program's two ways to run the graph, on captures and on devices.
 //!

@@ -3,9 +3,9 @@
 
 use crate::config::{CORES_MAX, Config, DeploymentKind};
 use crate::failure::BadInput;
-use crate::store::{self, Patience};
 use clap::{Args, ValueEnum};
 use hotloop_cluster::store::layout::Stored;
+use hotloop_cluster::store::{self, Patience, copy};
 use std::path::PathBuf;
 
 /// Arguments that name a configuration and override parts of it.
@@ -60,7 +60,12 @@ impl ConfigSource {
         let (config, stored) = match Config::store_of(&file, &text)? {
             None => (Config::parse(&file, &text)?, None),
             Some(store) => {
-                let (config, stored) = store::start((&file, &text), &store, patience)?;
+                let copy = copy::load(&store.copy, Config::text)?;
+                let parse = |stored: &Stored| {
+                    Config::parse_shared((&file, &text), (&stored.name, &stored.text))
+                };
+                let started = store::start(&store, copy, patience, parse);
+                let (config, stored) = started.map_err(BadInput::new)?;
                 (config, Some(stored))
             }
         };

@@ -3,11 +3,11 @@
 use super::notes::Notes;
 use super::{Memory, Understood, shares};
 use super::{PUBLIC_HASHES, SECRET_HASHES};
-use crate::config::{Announce, Config, Engine, Store};
+use crate::config::{Announce, Config, Engine};
 use hotloop_balancer::excerpt::excerpt;
 use hotloop_balancer::rules::Rules;
 use hotloop_balancer::spec::{Backend, Balancer, Limits, Scheduler, ServiceSpec};
-use hotloop_cluster::settings::{Cluster, Security};
+use hotloop_cluster::settings::{Cluster, Security, Store};
 use hotloop_health::settings::{Health, Probe, Trust, Via};
 use hotloop_kernel::PuntPeer;
 use std::fmt::{self, Display, Formatter};

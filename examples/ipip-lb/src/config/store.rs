@@ -2,21 +2,10 @@
 
 use super::ConfigError;
 use super::document::Section;
-use hotloop_cluster::settings::StoreAddress;
+use hotloop_cluster::settings::{Store, StoreAddress};
 use hotloop_files::kept_file;
 use std::path::PathBuf;
 use std::str::FromStr;
-
-/// The store of the configuration of all nodes.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Store {
-    /// The store's address.
-    pub address: StoreAddress,
-    /// The name of this node in the store.
-    pub node: String,
-    /// The node's copy of the last configuration in force, for a start without the store.
-    pub copy: PathBuf,
-}
 
 /// The keys of `[cluster]` that [`store`] reads.
 pub const STORE_KEYS: [&str; 2] = ["store", "store_copy"];

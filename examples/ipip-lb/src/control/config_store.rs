@@ -6,11 +6,10 @@
 
 use super::background::Background;
 use super::reload::{LoadedConfig, ReadInput, Reader, reader};
-use crate::config::Store;
 use crate::source::ConfigSource;
-use crate::store::copy;
+use hotloop_cluster::settings::Store;
 use hotloop_cluster::store::layout::Stored;
-use hotloop_cluster::store::{Pace, StoreWatch, Task};
+use hotloop_cluster::store::{Pace, StoreWatch, Task, copy};
 use hotloop_privileges::Capabilities;
 use serde_json::{Value, json};
 use std::io;

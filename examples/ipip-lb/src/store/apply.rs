@@ -1,16 +1,16 @@
 //! `ipip-lb cluster apply`.
 
 use super::command::{Place, say};
-use super::difference::difference;
 use crate::check::Understood;
 use crate::config::Config;
 use crate::failure::{BadInput, Failure};
 use clap::Args;
 use hotloop_cluster::store::etcd::{Bounds, Etcd};
-use hotloop_cluster::store::layout::{self, Part, Stored};
+use hotloop_cluster::store::layout::{self, Part};
 use hotloop_cluster::store::phases::Outcome;
-use hotloop_cluster::store::{Carried, Open, PROPOSAL_S, Proposal};
-use hotloop_cluster::store::{StoreError, StoreErrorKind};
+use hotloop_cluster::store::{
+    Carried, Open, PROPOSAL_S, Proposal, StoreError, StoreErrorKind, changes,
+};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -177,25 +177,4 @@ fn conflict(etcd: &Etcd, replaces: i64) -> Failure {
         }
         Err(error) => error.into(),
     }
-}
-
-/// The difference between one revision and the revision in force, and the number of the latter.
-fn changes(etcd: &Etcd, from: i64) -> Result<(String, i64), StoreError> {
-    let of = |stored: Option<Stored>| {
-        stored.map_or((0, String::new()), |stored| (stored.revision, stored.text))
-    };
-    let (revision, new) = of(layout::read(etcd)?.stored);
-    let new_name = format!("revision {revision}");
-    let old = match from {
-        0 => Ok(String::new()),
-        from => layout::read_at(etcd, from).map(|read| of(read.stored).1),
-    };
-    let changes = match old {
-        Ok(old) => difference((&format!("revision {from}"), &old), (&new_name, &new)),
-        // The revision was compacted, or never existed.
-        Err(_) => {
-            format!("revision {from} is not kept; `ipip-lb cluster show` prints {revision}\n")
-        }
-    };
-    Ok((changes, revision))
 }

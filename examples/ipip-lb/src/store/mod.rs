@@ -1,11 +1,7 @@
-//! The program's part in the store of a cluster: `ipip-lb cluster`, the start from the store, and the node's copy.
+//! `ipip-lb cluster`: the operator's end of the store of a cluster.
 
 mod apply;
 mod command;
-pub mod copy;
-mod difference;
-mod start;
 
 pub use apply::Apply;
 pub use command::{Cluster, ClusterCommand, Place, Show};
-pub use start::{Patience, start};

@@ -1,8 +1,6 @@
 //! The copy of a store's configuration that a node keeps for starting without the store.
 
-use crate::config::{Config, Store};
-use crate::failure::BadInput;
-use hotloop_cluster::store::layout::Stored;
+use super::layout::Stored;
 use hotloop_files::kept_file;
 use std::path::Path;
 
@@ -24,16 +22,18 @@ pub fn save(path: &Path, stored: &Stored) -> Result<(), String> {
     })
 }
 
-/// Reads the copy; `None` if there is none.
+/// Reads the copy by `read`; `None` if there is none.
 ///
 /// # Errors
 /// If it can't be read.
-pub fn load(store: &Store) -> Result<Option<Stored>, BadInput> {
-    let path = &store.copy;
+pub fn load<E>(
+    path: &Path,
+    read: impl FnOnce(&Path) -> Result<String, E>,
+) -> Result<Option<Stored>, E> {
     if !path.try_exists().unwrap_or(true) {
         return Ok(None);
     }
-    let mut text = Config::text(path)?;
+    let mut text = read(path)?;
     let last = text.lines().next_back().unwrap_or_default();
     let revision =
         last.strip_prefix(MARK).and_then(|rest| rest.split_whitespace().next()?.parse().ok());
@@ -55,21 +55,20 @@ mod tests {
     fn what_is_saved_is_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/a.toml");
-        let address = "etcd://a:1".parse().unwrap();
-        let store = Store { address, node: "a".into(), copy: path.clone() };
-        assert_eq!(load(&store).unwrap(), None);
+        let load = || load(&path, |path| fs::read_to_string(path)).unwrap();
+        assert_eq!(load(), None);
         for (revision, text) in [(7, "[balancer]\n"), (9, "# nothing")] {
             let stored = Stored { name: "etcd://a:1".into(), revision, text: text.into() };
             save(&path, &stored).unwrap();
-            let loaded = load(&store).unwrap().unwrap();
+            let loaded = load().unwrap();
             assert_eq!((loaded.revision, loaded.name), (revision, path.display().to_string()));
             assert_eq!(loaded.text.trim_end(), text.trim_end());
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(folder.path().join("new")).unwrap().count(), 1);
         fs::write(&path, "[balancer]\n").unwrap();
-        assert_eq!(load(&store).unwrap().unwrap().revision, 0);
-        let error = save(Path::new("/proc/none/a.toml"), &load(&store).unwrap().unwrap());
+        assert_eq!(load().unwrap().revision, 0);
+        let error = save(Path::new("/proc/none/a.toml"), &load().unwrap());
         assert!(error.unwrap_err().contains("name a file in a folder to write to"));
     }
 }

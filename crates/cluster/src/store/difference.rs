@@ -1,14 +1,40 @@
-//! The difference of two texts, for an operator.
+//! The difference of two revisions, for an operator.
 
+use super::error::StoreError;
+use super::etcd::Etcd;
+use super::layout::{self, Stored};
 use std::fmt::Write;
 
 /// Maximum number of lines to show of each text.
 const LINES_MAX: usize = 40;
 
+/// The difference between one revision and the revision in force, and the number of the latter.
+///
+/// # Errors
+/// The store's error.
+pub fn changes(etcd: &Etcd, from: i64) -> Result<(String, i64), StoreError> {
+    let of = |stored: Option<Stored>| {
+        stored.map_or((0, String::new()), |stored| (stored.revision, stored.text))
+    };
+    let (revision, new) = of(layout::read(etcd)?.stored);
+    let new_name = format!("revision {revision}");
+    let old = match from {
+        0 => Ok(String::new()),
+        from => layout::read_at(etcd, from).map(|read| of(read.stored).1),
+    };
+    let changes = match old {
+        Ok(old) => difference((&format!("revision {from}"), &old), (&new_name, &new)),
+        // The revision was compacted, or never existed.
+        Err(_) => {
+            format!("revision {from} is not kept; `ipip-lb cluster show` prints {revision}\n")
+        }
+    };
+    Ok((changes, revision))
+}
+
 /// The difference of two texts, each with its name: all lines from the first that differs to the
 /// last.
-#[must_use]
-pub fn difference(old: (&str, &str), new: (&str, &str)) -> String {
+fn difference(old: (&str, &str), new: (&str, &str)) -> String {
     let (old_lines, new_lines): (Vec<_>, Vec<_>) =
         (old.1.lines().collect(), new.1.lines().collect());
     let is_same = |(one, other): &(&&str, &&str)| one == other;

@@ -1,13 +1,11 @@
 //! A node's configuration at its start: from the store, or else from the copy that the node keeps.
 
-use super::copy;
-use crate::config::{Config, ConfigError, Store};
-use crate::failure::BadInput;
+use super::error::{StoreError, nothing_in};
+use super::etcd::{Bounds, Etcd};
+use super::layout::{self, Stored};
+use crate::settings::Store;
 use hotloop::engine::Control;
-use hotloop_cluster::store::StoreError;
-use hotloop_cluster::store::etcd::{Bounds, Etcd};
-use hotloop_cluster::store::layout::{self, Stored};
-use hotloop_cluster::store::nothing_in;
+use std::fmt::Display;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,34 +27,35 @@ pub enum Patience {
     Endless,
 }
 
-/// The configuration of the node whose file has the name and text `node`, with the stored text that
-/// it was made from.
+/// The configuration that `parse` makes of the stored text, or else of the node's copy, together
+/// with that text.
 ///
 /// # Errors
 /// If the configuration is invalid or, without patience, if there is none.
-pub fn start(
-    node: (&str, &str),
+pub fn start<C, E: Display>(
     store: &Store,
+    copy: Option<Stored>,
     patience: Patience,
-) -> Result<(Config, Stored), BadInput> {
-    let parse = |stored: Stored| {
-        Config::parse_shared(node, (&stored.name, &stored.text)).map(|config| (config, stored))
+    parse: impl Fn(&Stored) -> Result<C, E>,
+) -> Result<(C, Stored), String> {
+    let parse = |stored: Stored| match parse(&stored) {
+        Ok(config) => Ok((config, stored)),
+        Err(error) => Err(error.to_string()),
     };
-    let copy = copy::load(store)?;
     let etcd = Etcd::new(store.address.clone(), Bounds::default());
     let mut attempt_count = 0;
     loop {
         let error = match read(&etcd) {
-            Ok(stored) => return parse(stored).or_else(|error| instead(copy, &error, parse)),
+            Ok(stored) => return parse(stored).or_else(|error| instead(copy, error, parse)),
             Err(error) => error,
         };
         if let Some(copy) = copy {
             tracing::warn!("{error}; {}, revision {}, is used instead", copy.name, copy.revision);
-            return Ok(parse(copy)?);
+            return parse(copy);
         }
         let path = store.copy.display();
         if patience == Patience::None || Control::signal_came() {
-            return Err(BadInput::new(format!("{error}; nor is there a copy in {path}")));
+            return Err(format!("{error}; nor is there a copy in {path}"));
         }
         if attempt_count % ATTEMPTS_A_MESSAGE == 0 {
             tracing::error!("{error}; nor is there a copy in {path}: waiting for a configuration");
@@ -75,12 +74,12 @@ fn read(etcd: &Etcd) -> Result<Stored, StoreError> {
 }
 
 /// Uses the copy if this node refuses the store's configuration.
-fn instead(
+fn instead<C>(
     copy: Option<Stored>,
-    error: &ConfigError,
-    parse: impl Fn(Stored) -> Result<(Config, Stored), ConfigError>,
-) -> Result<(Config, Stored), BadInput> {
-    let Some(Ok((config, copy))) = copy.map(parse) else { return Err(error.clone().into()) };
+    error: String,
+    parse: impl Fn(Stored) -> Result<(C, Stored), String>,
+) -> Result<(C, Stored), String> {
+    let Some(Ok((config, copy))) = copy.map(parse) else { return Err(error) };
     tracing::error!("{error}; {}, revision {}, is used instead", copy.name, copy.revision);
     Ok((config, copy))
 }
