@@ -3,6 +3,7 @@
 //! - [`KernelFollower`] follows the kernel's links, addresses, routes and neighbours, and looks up
 //!   next hops.
 //! - [`KernelNextHops`] brings next hops to the packet path, and has the kernel resolve neighbours.
+//!   [`PacketRoutes`] gives them to a stage that resolves packets' next hops.
 //! - [`KernelPort`] carries packets between cores and the kernel, through a [`Tap`] interface.
 //! - [`Takeover`] moves an interface's addresses and routes to another; [`restore`] moves them back
 //!   for a program that was killed.
@@ -62,7 +63,9 @@ mod vips;
 
 pub use follower::{EVENT_BUFFER_BYTES, KernelFollower};
 pub use local::local_addresses;
-pub use next_hops::{Hops, KernelHop, KernelNextHops, Way};
+pub use next_hops::{
+    CoreRoutes, HopChange, Hops, KernelHop, KernelNextHops, PacketRoutes, RoutedPort, Way,
+};
 #[cfg(feature = "dpdk")]
 pub use port::Mbufs;
 #[cfg(feature = "fuzzing")]
@@ -71,7 +74,7 @@ pub use port::{
     EachReason, FRAME_COUNT, KernelPort, KernelPortCounters, KernelSink, KernelSource,
     PortOrKernel, PuntLimit, PuntLimits, PuntPeer, PuntReason, Supply,
 };
-pub use routes::{KernelRoutes, Onward};
+pub use routes::{KernelRoutes, RouteTarget};
 pub use tables::{
     ChangeCounts, DEFAULT, Hop, InterfaceAddress, KernelNeighbour, KernelTables, LOCAL, Link,
     Lookup, MAIN, NeighbourState, NextHop, Prefix, Route, RouteKind,

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 /// is a binary search.
 ///
 /// Lookups give the same results as [`KernelTables::lookup`], except that routes by other
-/// interfaces are [`Onward::Nowhere`].
+/// interfaces are [`RouteTarget::Nowhere`].
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct KernelRoutes {
     v4: Ranges<u32>,
@@ -17,9 +17,9 @@ pub struct KernelRoutes {
     targets: Vec<Target>,
 }
 
-/// The next hop of a packet.
+/// The target of a lookup.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Onward {
+pub enum RouteTarget {
     /// To a neighbour.
     Via {
         /// The index of the interface among those of the program.
@@ -114,18 +114,20 @@ impl KernelRoutes {
     /// The next hop of packets to this address.
     #[inline]
     #[must_use]
-    pub fn lookup(&self, destination: IpAddr) -> Onward {
+    pub fn lookup(&self, destination: IpAddr) -> RouteTarget {
         let found = match destination {
             IpAddr::V4(address) => self.v4.find(address.to_bits()),
             IpAddr::V6(address) => self.v6.find(address.to_bits()),
         };
         match found.map(|index| self.targets[index]) {
-            Some(Target::Gateway { interface, neighbour }) => Onward::Via { interface, neighbour },
-            Some(Target::OnLink { interface }) => {
-                Onward::Via { interface, neighbour: scoped(destination, interface) }
+            Some(Target::Gateway { interface, neighbour }) => {
+                RouteTarget::Via { interface, neighbour }
             }
-            Some(Target::Local) => Onward::Local,
-            Some(Target::Nowhere) | None => Onward::Nowhere,
+            Some(Target::OnLink { interface }) => {
+                RouteTarget::Via { interface, neighbour: scoped(destination, interface) }
+            }
+            Some(Target::Local) => RouteTarget::Local,
+            Some(Target::Nowhere) | None => RouteTarget::Nowhere,
         }
     }
 
@@ -174,7 +176,7 @@ fn target(tables: &KernelTables, interfaces: &[u32], address: IpAddr) -> Target 
 /// Position of bits that are 0 in a link-local address (RFC 4291, section 2.5.6).
 const SCOPE_SHIFT: u32 = 96;
 
-/// A neighbour as cores know it: [`Onward::Via`].
+/// A neighbour as cores know it: [`RouteTarget::Via`].
 pub(super) fn scoped(address: IpAddr, interface: usize) -> IpAddr {
     match address {
         IpAddr::V6(link_local) if link_local.is_unicast_link_local() => {
@@ -222,7 +224,7 @@ mod tests {
         let tables = KernelTables::default();
         for routes in [KernelRoutes::default(), KernelRoutes::new(&tables, &[1])] {
             for address in ["0.0.0.0", "255.255.255.255", "::", "2001:db8::1"] {
-                assert_eq!(routes.lookup(address.parse().unwrap()), Onward::Nowhere);
+                assert_eq!(routes.lookup(address.parse().unwrap()), RouteTarget::Nowhere);
             }
         }
     }

@@ -6,7 +6,8 @@
 //! documents which messages are believed. [`Resolve`] writes the address into each outgoing packet,
 //! asks for an unknown one, and holds a bounded number of packets until the answer comes. If the
 //! system beside the program resolves the neighbours, it is asked instead of the link
-//! ([`NextHop::of_system`]), and feeds them ([`Neighbours::set`]).
+//! ([`NextHop::of_system`]), and feeds them ([`Neighbours::set`]). [`NextHopWatch`] logs changes of
+//! the neighbours that are next hops, outside the packet path.
 //!
 //! - This crate is for network functions that send to neighbours on a link. It uses packets and the
 //!   vocabulary of stages, and knows neither engine nor driver.
@@ -68,6 +69,7 @@ mod learn;
 mod link;
 mod resolve;
 mod table;
+mod watch;
 
 pub use hotloop_stage::Outgoing;
 pub use key::LinkId;
@@ -75,3 +77,4 @@ pub use learn::Learn;
 pub use link::{Link, NextHop, Question};
 pub use resolve::{NeighbourDrop, Next, NextHops, Resolve};
 pub use table::{Lesson, Neighbour, NeighbourState, Neighbours};
+pub use watch::NextHopWatch;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// Interval between two messages of a kind.
-pub(crate) const MESSAGE_INTERVAL_NS: u64 = 10_000_000_000;
+const MESSAGE_INTERVAL_NS: u64 = 10_000_000_000;
 
 /// The reports of a run so far.
 #[derive(Debug, Default)]
@@ -70,12 +70,12 @@ impl Dropped {
 }
 
 /// Whether a message may be logged, given the time of the previous one.
-pub(crate) fn is_due(before: Option<Instant>, now: Instant) -> bool {
+fn is_due(before: Option<Instant>, now: Instant) -> bool {
     before.is_none_or(|before| now.ns_since(before) >= MESSAGE_INTERVAL_NS)
 }
 
 /// The beginning of the time that a message covers, given the time of the previous one.
-pub(crate) const fn since(before: Option<Instant>) -> &'static str {
+const fn since(before: Option<Instant>) -> &'static str {
     if before.is_some() { "the last such message" } else { "the start" }
 }
 

@@ -1,7 +1,7 @@
 //! The whole network function, from source to sink, for either deployment.
 
 use crate::config::{Config, DeploymentKind, Engine};
-use crate::next_hops::{ByKernel, Onwards};
+use crate::next_hops::NextHopSelector;
 use hotloop::arena::{Obtained, Pages};
 use hotloop::engine::{
     Asker, Chain, Deployment, Graph, Mailbox, Outlet, PerCore, Publisher, Routed, Subscriber,
@@ -21,6 +21,7 @@ use hotloop_balancer::counts::{Summary, WorkerCounts};
 use hotloop_balancer::services::{Builder, ServiceTable, Standing};
 use hotloop_balancer::vlan::{Tag, Untag};
 use hotloop_health::ProbeChannel;
+use hotloop_kernel::PacketRoutes;
 use quanta::Clock;
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ pub struct NetworkFunction {
     connections_max: usize,
     slot_capacity: usize,
     require_hugepages: bool,
-    by_kernel: Option<ByKernel>,
+    by_kernel: Option<PacketRoutes<Route>>,
     /// The neighbours of the ports, if the kernel resolves none of them.
     neighbours: Arc<Neighbours>,
     /// The VLAN of each port, in order.
@@ -173,7 +174,7 @@ impl NetworkFunction {
     /// Makes packets leave by the kernel's routes, for sides with a port that is configured so. The
     /// graph must be a [resolving](Self::resolving_graph) one.
     #[must_use]
-    pub fn by_kernel(self, by_kernel: Option<ByKernel>) -> Self {
+    pub fn by_kernel(self, by_kernel: Option<PacketRoutes<Route>>) -> Self {
         Self { by_kernel, ..self }
     }
 
@@ -181,7 +182,7 @@ impl NetworkFunction {
     #[must_use]
     pub fn neighbours(&self) -> Arc<Neighbours> {
         let own = || Arc::clone(&self.neighbours);
-        self.by_kernel.as_ref().map_or_else(own, ByKernel::neighbours)
+        self.by_kernel.as_ref().map_or_else(own, PacketRoutes::neighbours)
     }
 
     /// The workers' counts up to now, with the service table that they started with.
@@ -243,9 +244,9 @@ impl NetworkFunction {
         self.balanced(received, create)
             .try_burst_stage(move |core| {
                 let by_kernel =
-                    by_kernel.map(|hops| hops.of(core).ok_or_else(runs_once)).transpose()?;
-                let onwards = Onwards { by_port: next_hops, has_kernel, by_kernel };
-                Ok::<_, Error>(Resolve::by(Arc::clone(&neighbours), WAITING_MAX, onwards))
+                    by_kernel.map(|routes| routes.take(core).ok_or_else(runs_once)).transpose()?;
+                let selector = NextHopSelector { by_port: next_hops, has_kernel, by_kernel };
+                Ok::<_, Error>(Resolve::by(Arc::clone(&neighbours), WAITING_MAX, selector))
             })
             .named("neighbours")
             .burst_stage(|_| Tag::new(&self.vlans))

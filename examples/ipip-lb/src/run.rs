@@ -9,9 +9,9 @@ use crate::exception::{self, KernelInterface};
 use crate::failure::{BadInput, Failure, unless_ended};
 use crate::hugepages::{self, CheckedQueue};
 use crate::network_function::NetworkFunction;
-use crate::next_hops::{self, NextHopWatch};
+use crate::next_hops::{self, KernelHopWatch};
 use crate::outcome::Outcome;
-use crate::port_hops::PortHops;
+use crate::port_hops;
 use crate::replace::predecessor::take_over;
 use crate::replace::{self, HandedOver, Inherited};
 use crate::vip_guard;
@@ -82,15 +82,15 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     let interfaces = exception::open(eal, &config, &all, files_of(&mut inherited))?;
     let mut receiving = receiving(&config, &ports)?;
     interfaces.iter().for_each(|interface| interface.set_ways(&mut receiving));
-    let exits = next_hops::exits(&config, &interfaces);
+    let routed = next_hops::routed_ports(&config, &interfaces);
     let followed =
-        (!exits.is_empty()).then(|| next_hops::follow(&exits, config.engine.deployment()));
+        (!routed.is_empty()).then(|| next_hops::follow(&routed, config.engine.deployment()));
     let (by_kernel, followed) = followed.transpose()?.unzip();
-    let watch = followed.map(|followed| NextHopWatch::new(followed, &config));
+    let watch = followed.map(|followed| KernelHopWatch::new(followed, &config));
     let has_vlans_or_kernel_routes = receiving.has_vlans() || by_kernel.is_some();
     let function = function.receiving(receiving).by_kernel(by_kernel);
     let next_hops = next_hops_of(&config, &ports)?;
-    let hops = PortHops::new(function.neighbours(), &config, &next_hops);
+    let hops = port_hops::watch(function.neighbours(), &config, &next_hops);
     let (function, node, handover) = clustered(function, &config, gate.clone())?;
     let mut socket =
         args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;

@@ -2,7 +2,7 @@
 
 use super::said::{by_ip, by_tables, got};
 use super::{WITHIN, network, run};
-use hotloop_kernel::{KernelFollower, KernelRoutes, Lookup, Onward};
+use hotloop_kernel::{KernelFollower, KernelRoutes, Lookup, RouteTarget};
 use hotloop_tests::tool;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -182,10 +182,10 @@ fn check_routes(kernel: &KernelFollower, interface: &str) -> usize {
                         }
                         address => address,
                     };
-                    Onward::Via { interface: 1, neighbour }
+                    RouteTarget::Via { interface: 1, neighbour }
                 }
-                Lookup::Local => Onward::Local,
-                _ => Onward::Nowhere,
+                Lookup::Local => RouteTarget::Local,
+                _ => RouteTarget::Nowhere,
             };
             assert_eq!(routes.lookup(address), expected, "{address}");
         }

@@ -54,7 +54,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "stage",
         "classify",
     ]),
-    ("crates/neighbours", &["key", "entry link", "asked claim", "table", "learn resolve"]),
+    ("crates/neighbours", &["key", "entry link", "asked claim", "table", "learn resolve watch"]),
     ("crates/watch", &["place", "load", "snapshot", "tap"]),
     ("crates/engine", &[
         // Plain values, and the trait of a part of a graph.

@@ -77,6 +77,17 @@ impl KernelHop {
     }
 }
 
+/// A change of a next hop, for [`Hops::changes`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum HopChange {
+    /// Packets can go there now.
+    Known,
+    /// Packets can no longer go there.
+    Lost,
+    /// Resolving the next hop has failed; it was not known before.
+    Failed,
+}
+
 /// The next hops that are kept resolved, as of the kernel's last announcement.
 #[derive(Debug, Default)]
 pub struct Hops {
@@ -95,6 +106,26 @@ impl Hops {
     #[must_use]
     pub fn of(&self, destination: IpAddr) -> Option<&KernelHop> {
         self.of.get(&destination).map(|index| &self.hops[*index])
+    }
+
+    /// The destinations' next hops that have changed from `before`.
+    pub fn changes(&self, before: &Self) -> impl Iterator<Item = (&KernelHop, HopChange)> {
+        let before: HashMap<_, _> = before
+            .hops
+            .iter()
+            .map(|hop| (hop.way.clone(), (hop.is_known(), hop.has_failed())))
+            .collect();
+        let used = self.hops.iter().filter(|hop| hop.destination_count > 0);
+        used.filter_map(move |hop| {
+            let (was_known, had_failed) = before.get(&hop.way).copied().unwrap_or_default();
+            let change = match (was_known, hop.is_known()) {
+                (false, true) => HopChange::Known,
+                (true, false) => HopChange::Lost,
+                (false, false) if hop.has_failed() && !had_failed => HopChange::Failed,
+                _ => return None,
+            };
+            Some((hop, change))
+        })
     }
 }
 

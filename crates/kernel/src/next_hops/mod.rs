@@ -1,10 +1,11 @@
 //! Brings the kernel's routes and neighbours to the packet path, on a thread of its own.
 
 mod hops;
+mod packets;
 
 use super::follower::KernelFollower;
 use super::netlink::Requests;
-use super::routes::{KernelRoutes, Onward, scoped, unscoped};
+use super::routes::{KernelRoutes, RouteTarget, scoped, unscoped};
 use super::tables::{ChangeCounts, KernelNeighbour, NeighbourState};
 use hops::{known_of, ways};
 use hotloop_engine::Publisher;
@@ -25,7 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub use hops::{Hops, KernelHop, Way};
+pub use hops::{HopChange, Hops, KernelHop, Way};
+pub use packets::{CoreRoutes, PacketRoutes, RoutedPort};
 
 /// The time between two checks for changes and requests.
 const TURN: Duration = Duration::from_millis(5);
@@ -318,7 +320,7 @@ impl Resolver {
 fn interface_of(routes: &KernelRoutes, neighbour: IpAddr) -> Option<usize> {
     let gateway = routes.gateways().find(|(_, address)| *address == neighbour);
     gateway.map(|(interface, _)| interface).or_else(|| match routes.lookup(neighbour) {
-        Onward::Via { interface, .. } => Some(unscoped(neighbour).1.unwrap_or(interface)),
+        RouteTarget::Via { interface, .. } => Some(unscoped(neighbour).1.unwrap_or(interface)),
         _ => None,
     })
 }

@@ -59,14 +59,15 @@ use crate::config::Config;
 use crate::dropped::Dropped;
 use crate::failure::Failure;
 use crate::network_function::ControlHandles;
-use crate::next_hops::NextHopWatch;
-use crate::port_hops::PortHops;
+use crate::next_hops::KernelHopWatch;
+use crate::port_hops;
 use crate::replace::Inherited;
 use crate::request::Request;
 use crate::source::ConfigSource;
 use annotation::CaptureNotes;
 use cluster_link::ClusterLink;
 use hotloop::engine;
+use hotloop::stage::neighbours::NextHopWatch;
 use hotloop_balancer::counts::{RemovedCounts, Summary};
 use hotloop_cluster::store::layout::Stored;
 use hotloop_health::Probes;
@@ -95,8 +96,8 @@ pub struct Control {
     dropped: Dropped,
     /// The table in use, for notes in captures.
     notes: CaptureNotes,
-    next_hops: Option<NextHopWatch>,
-    port_hops: PortHops,
+    next_hops: Option<KernelHopWatch>,
+    port_hops: NextHopWatch,
     /// The source of the configuration, for messages.
     source: ConfigSource,
     since: Instant,
@@ -147,7 +148,7 @@ impl Control {
             dropped: Dropped::default(),
             notes,
             next_hops: None,
-            port_hops: PortHops::default(),
+            port_hops: NextHopWatch::default(),
             source,
             since: Instant::now(),
         })
@@ -162,7 +163,11 @@ impl Control {
 
     /// Resolves the backends' next hops if the kernel knows them, and shows those of ports.
     #[must_use]
-    pub fn with_next_hops(self, next_hops: Option<NextHopWatch>, port_hops: PortHops) -> Self {
+    pub fn with_next_hops(
+        self,
+        next_hops: Option<KernelHopWatch>,
+        port_hops: NextHopWatch,
+    ) -> Self {
         Self { next_hops, port_hops, ..self }
     }
 
@@ -265,8 +270,8 @@ impl Control {
             Request::Services => self.services(),
             Request::Backends => return Ok(self.backends()),
             Request::NextHops => {
-                let of_ports = self.port_hops.rows(&publisher.config, control.now());
-                of_ports.chain(self.next_hops.iter().flat_map(NextHopWatch::rows)).collect()
+                let of_ports = port_hops::rows(&self.port_hops, &publisher.config, control.now());
+                of_ports.chain(self.next_hops.iter().flat_map(KernelHopWatch::rows)).collect()
             }
             Request::Connections { filter, limit } => {
                 return self.connections(filter.as_deref(), limit);

@@ -9,7 +9,7 @@ use super::departure::Leave;
 use super::handover::Handover;
 use super::publisher::Publisher;
 use crate::announce::ReadyVips;
-use crate::next_hops::NextHopWatch;
+use crate::next_hops::KernelHopWatch;
 use crate::until::left_s;
 use hotloop_kernel::VipAnnouncer;
 use std::collections::BTreeMap;
@@ -31,11 +31,11 @@ impl Presence {
     pub fn turn(
         &mut self,
         publisher: &Publisher,
-        next_hops: Option<&NextHopWatch>,
+        next_hops: Option<&KernelHopWatch>,
         may_announce: bool,
     ) {
         if let Some(announcer) = &mut self.announcer {
-            let hops = next_hops.map(NextHopWatch::hops);
+            let hops = next_hops.map(KernelHopWatch::hops);
             let states = self.ready.states(&publisher.config, &publisher.table, hops);
             states.into_iter().for_each(|states| announcer.set_states(states));
             announcer.turn(may_announce);
