@@ -8,7 +8,7 @@ use hotloop::packet::ipip;
 use hotloop::packet::ipv4::Ipv4View;
 use hotloop::packet::memory::MemPacket;
 use hotloop::packet::{build, icmp, icmpv6};
-use hotloop::testing::{Bench, InBursts, Outcome, bench_burst};
+use hotloop::testing::{Bench, Outcome, bench_burst};
 use ipip_endpoint::arrival::{Arrived, Side};
 use ipip_endpoint::endpoint::{Endpoint, EndpointDrop};
 use ipip_endpoint::settings::{Answers, Settings, Stations};
@@ -27,7 +27,7 @@ const WAYS: [(&str, &str, &str, &str); 4] = [
 
 type Out = Outcome<hotloop::engine::Routed<MemPacket, Side>, EndpointDrop>;
 
-struct Lab(Bench<Endpoint, InBursts>);
+struct Lab(Bench<Endpoint>);
 
 impl Lab {
     fn new(answers: Answers, next_hop: Option<MacAddress>) -> Self {
