@@ -1,4 +1,4 @@
-//! Reads and writes capture files of Ethernet frames: pcap (microseconds or nanoseconds) and
+//! Reads, writes and merges capture files of Ethernet frames: pcap (microseconds or nanoseconds) and
 //! pcapng. Files of either byte order can be read.
 //!
 //! Any file is either read or refused with an error. At most [`RECORD_BYTES_MAX`] of it are in
@@ -28,6 +28,7 @@
 
 mod frame;
 mod input;
+mod merge;
 mod pcap;
 mod pcapng;
 mod pcapng_write;
@@ -35,6 +36,7 @@ mod read;
 mod write;
 
 pub use frame::{Frame, RECORD_BYTES_MAX};
+pub use merge::merge;
 pub use pcapng_write::{Direction, PcapNgPacket, PcapNgWriter};
 pub use read::{Capture, CaptureError, Contents, read_frames};
 pub use write::{CaptureWriter, write_frames};

@@ -9,7 +9,6 @@
 //! [`hotloop_balancer::capture_order`].
 
 mod devices;
-mod merge;
 mod split;
 
 use crate::cli::{Clock, Replay};
@@ -28,11 +27,12 @@ use hotloop_balancer::capture_order::CaptureOrder;
 use hotloop_balancer::classify::shard;
 use hotloop_balancer::hashes::Hashes;
 use hotloop_balancer::spec::Side;
-use hotloop_capture::Capture;
+use hotloop_capture::{Capture, merge};
 use hotloop_ops::Watching;
 use split::split;
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
+use std::io::{self, Seek};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,7 +89,9 @@ pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
         ))
     };
     empty(&output).map_err(|error| unwritable(&error))?;
-    let merged = merge::merge(sent_files, output).map_err(|error| unwritable(&error))?;
+    let sent_captures = sent_files.into_iter().map(reread).collect::<Result<_, _>>();
+    let merged = sent_captures.and_then(|captures| merge(captures, output));
+    let merged = merged.map_err(|error| unwritable(&error))?;
     if merged != sent {
         outcome.add_failure(format!("{merged} frames were written of the {sent} sent"));
     }
@@ -110,8 +112,14 @@ fn open_output(output: &Path, input: &Path) -> Result<File, BadInput> {
 }
 
 /// Truncates the output; pipes and terminals have no content.
-fn empty(output: &File) -> std::io::Result<()> {
+fn empty(output: &File) -> io::Result<()> {
     if output.metadata()?.is_file() { output.set_len(0) } else { Ok(()) }
+}
+
+/// A capture that a port has written.
+fn reread(mut file: File) -> io::Result<Capture> {
+    file.rewind()?;
+    Capture::from_file(Path::new("what a port sent"), file).map_err(io::Error::other)
 }
 
 /// How packets leave: by the one port of each worker, to the next hops in the configuration.

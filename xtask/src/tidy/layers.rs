@@ -34,7 +34,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "arena",
         "boxed",
     ]),
-    ("crates/capture", &["frame", "input", "pcap pcapng", "pcapng_write read write"]),
+    ("crates/capture", &["frame", "input", "pcap pcapng", "pcapng_write read write", "merge"]),
     ("crates/flow", &[
         "group key lines prefetch stats",
         "config eviction_state",

@@ -1,26 +1,20 @@
-//! Merges the captures of several TX queues into one.
+//! Merges several captures into one.
 
-use hotloop_capture::{Capture, CaptureWriter};
+use crate::read::Capture;
+use crate::write::CaptureWriter;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{self, BufWriter, Seek, Write};
-use std::path::Path;
+use std::io::{self, BufWriter, Write};
 
 /// A capture that is read record by record.
-struct Queue {
+struct Input {
     capture: Capture,
     /// The bytes of the next record.
     next: Vec<u8>,
 }
 
-impl Queue {
-    fn new(mut file: File) -> io::Result<Self> {
-        file.rewind()?;
-        let capture = Capture::from_file(Path::new("what a port sent"), file);
-        Ok(Self { capture: capture.map_err(io::Error::other)?, next: Vec::new() })
-    }
-
+impl Input {
     /// Reads the next record and yields its time.
     fn advance(&mut self) -> io::Result<Option<u64>> {
         self.next.clear();
@@ -35,25 +29,26 @@ impl Queue {
     }
 }
 
-/// Writes the records of the captures in `files` to `output`, earliest first, the records of one
-/// capture in their order. Returns the number of records.
+/// Writes the records of `captures` to `output`, earliest first, the records of one capture in their
+/// order. Returns the number of records.
 ///
 /// # Errors
-/// If a capture can't be read, or the output can't be written.
-pub fn merge(files: Vec<File>, output: File) -> io::Result<u64> {
+/// If a capture can't be read or is cut, or the output can't be written.
+pub fn merge(captures: Vec<Capture>, output: File) -> io::Result<u64> {
     let mut writer = CaptureWriter::new(BufWriter::new(output))?;
-    let mut queues = files.into_iter().map(Queue::new).collect::<Result<Vec<_>, _>>()?;
-    // The time of each queue's next record, the earliest on top.
+    let input = |capture| Input { capture, next: Vec::new() };
+    let mut inputs: Vec<_> = captures.into_iter().map(input).collect();
+    // The time of each input's next record, the earliest on top.
     let mut due = BinaryHeap::new();
-    for (index, queue) in queues.iter_mut().enumerate() {
-        due.extend(queue.advance()?.map(|time| Reverse((time, index))));
+    for (index, input) in inputs.iter_mut().enumerate() {
+        due.extend(input.advance()?.map(|time| Reverse((time, index))));
     }
     let mut count = 0;
     while let Some(Reverse((time, index))) = due.pop() {
-        let queue = &mut queues[index];
-        writer.write(time, &queue.next)?;
+        let input = &mut inputs[index];
+        writer.write(time, &input.next)?;
         count += 1;
-        due.extend(queue.advance()?.map(|next| Reverse((next, index))));
+        due.extend(input.advance()?.map(|next| Reverse((next, index))));
     }
     writer.into_inner().flush()?;
     Ok(count)
@@ -62,26 +57,29 @@ pub fn merge(files: Vec<File>, output: File) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::split::nameless;
+    use std::io::Seek;
+    use std::path::Path;
 
-    fn capture(records: &[(u64, u8)]) -> File {
-        let mut writer = CaptureWriter::new(nameless().unwrap()).unwrap();
+    fn capture(records: &[(u64, u8)]) -> Capture {
+        let mut writer = CaptureWriter::new(tempfile::tempfile().unwrap()).unwrap();
         for (time, byte) in records {
             writer.write(*time, &[*byte]).unwrap();
         }
-        writer.into_inner()
+        let mut file = writer.into_inner();
+        file.rewind().unwrap();
+        Capture::from_file(Path::new("in memory"), file).unwrap()
     }
 
     #[test]
     fn records_of_one_queue_keep_their_order() {
-        let files = vec![
+        let captures = vec![
             capture(&[(5_000_000_001, 1), (4, 2), (5_000_000_003, 3)]),
             capture(&[(2, 11), (5_000_000_002, 12)]),
             capture(&[]),
         ];
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("out.pcap");
-        assert_eq!(merge(files, File::create(&out).unwrap()).unwrap(), 5);
+        assert_eq!(merge(captures, File::create(&out).unwrap()).unwrap(), 5);
         let mut merged = Vec::new();
         let mut capture = Capture::open(&out).unwrap();
         while let Some(frame) = capture.next_frame().unwrap() {
