@@ -38,9 +38,8 @@ pub fn start<C, E: Display>(
     patience: Patience,
     parse: impl Fn(&Stored) -> Result<C, E>,
 ) -> Result<(C, Stored), String> {
-    let parse = |stored: Stored| match parse(&stored) {
-        Ok(config) => Ok((config, stored)),
-        Err(error) => Err(error.to_string()),
+    let parse = |stored: Stored| {
+        parse(&stored).map(|config| (config, stored)).map_err(|error| error.to_string())
     };
     let etcd = Etcd::new(store.address.clone(), Bounds::default());
     let mut attempt_count = 0;

@@ -51,11 +51,12 @@ impl Kept {
         let result = if *saved == SavedOverrides::default() {
             kept_file::delete(path)
         } else {
+            let since_epoch = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let file = SavedFile {
                 version: VERSION,
                 revision: *revision,
                 digest: digest(config),
-                at_ms: since_epoch(*at).as_millis() as u64,
+                at_ms: since_epoch.as_millis() as u64,
                 standings: saved.clone(),
             };
             kept_file::replace(path, &format!("{}\n", json!(file)))
@@ -158,10 +159,6 @@ impl SavedFile {
     }
 }
 
-fn since_epoch(time: SystemTime) -> Duration {
-    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
-}
-
 /// Subtracts the passed time from remaining times. Blocks may have ended; a drain that has ended
 /// does so after the start.
 fn age(saved: &mut SavedOverrides, passed: Duration) -> Result<(), String> {
@@ -182,22 +179,21 @@ fn age(saved: &mut SavedOverrides, passed: Duration) -> Result<(), String> {
 
 /// Removes backends that are not in the configuration, and returns them.
 fn drop_unknown(saved: &mut SavedOverrides, config: &Config) -> HashSet<TargetName> {
-    let SavedOverrides { weights, removed, drains, .. } = saved;
-    let named = weights.iter().map(|(name, _)| name);
-    let named = named.chain(removed.iter().map(|(name, _)| name));
-    let named = named.chain(drains.iter().map(|(name, _)| name));
-    let mut unknown: HashSet<_> = named.cloned().collect();
-    for service in &config.services {
-        for backend in &service.backends {
-            if unknown.is_empty() {
-                return unknown;
-            }
-            unknown.remove(&TargetName::new(&service.name, backend.address));
+    let names = config.services.iter().flat_map(|service| {
+        let backends = service.backends.iter();
+        backends.map(|backend| TargetName::new(&service.name, backend.address))
+    });
+    let (known, mut unknown) = (names.collect::<HashSet<_>>(), HashSet::new());
+    let mut is_known = |name: &TargetName| {
+        let is_known = known.contains(name);
+        if !is_known {
+            unknown.insert(name.clone());
         }
-    }
-    weights.retain(|(name, _)| !unknown.contains(name));
-    removed.retain(|(name, _)| !unknown.contains(name));
-    drains.retain(|(name, _)| !unknown.contains(name));
+        is_known
+    };
+    saved.weights.retain(|(name, _)| is_known(name));
+    saved.removed.retain(|(name, _)| is_known(name));
+    saved.drains.retain(|(name, _)| is_known(name));
     unknown
 }
 
