@@ -8,6 +8,8 @@ use netlink_packet_core::{
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -155,6 +157,17 @@ impl AsFd for Events {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Whether this is one of the kernel's errors.
+pub(super) fn is_one_of(error: &io::Error, errors: &[Errno]) -> bool {
+    errors.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// Returns the number of an interface of the calling thread's network namespace.
+pub(super) fn interface_index(name: &str) -> Result<u32, Errno> {
+    let asked = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    netdevice::name_to_index(asked, name)
 }
 
 /// Receives a datagram into the buffer, replacing the one before.

@@ -1,12 +1,11 @@
 //! Makes a TAP interface that the program owns.
 
-use super::netlink::Requests;
+use super::netlink::{Requests, interface_index};
 use super::tun;
 use hotloop_packet::ethernet::MacAddress;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -118,17 +117,13 @@ impl Tap {
         if !is_valid {
             return Err(TapError::Name(name));
         }
-        let index_of = || {
-            let asked = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-            netdevice::name_to_index(asked, &name)
-        };
         let file = file(&name).map_err(|error| match error {
             Errno::NODEV => TapError::Other(name.clone()),
-            _ if index_of().is_ok() => TapError::Exists(name.clone()),
+            _ if interface_index(&name).is_ok() => TapError::Exists(name.clone()),
             Errno::PERM => TapError::Denied(name.clone()),
             error => TapError::NoTun { name: name.clone(), source: error.into() },
         })?;
-        let index = index_of().map_err(|error| TapError::Setup {
+        let index = interface_index(&name).map_err(|error| TapError::Setup {
             name: name.clone(),
             what: "its number".into(),
             source: error.into(),

@@ -1,7 +1,7 @@
 //! The follower's thread: applies announcements, and reads whole tables if these are not enough.
 
 use super::Shared;
-use crate::netlink::{Dump, Events, Message, Requests};
+use crate::netlink::{Dump, Events, Message, Requests, is_one_of};
 use crate::tables::{Fibs, KernelTables};
 use netlink_packet_route::address::AddressMessage;
 use netlink_packet_route::link::LinkMessage;
@@ -107,7 +107,7 @@ impl Reader {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     self.need = Need::Everything;
-                    if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) {
+                    if is_one_of(&error, &[Errno::NOBUFS]) {
                         self.shared.overrun_count.fetch_add(1, Relaxed);
                         continue;
                     }
@@ -187,7 +187,7 @@ impl Reader {
                     Ok(Dump::Whole) => {}
                     Ok(Dump::Interrupted) => dump = Dump::Interrupted,
                     // The kernel has no IPv6.
-                    Err(error) if is_unknown_family(&error) => {}
+                    Err(error) if is_one_of(&error, &[Errno::OPNOTSUPP, Errno::AFNOSUPPORT]) => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -197,11 +197,6 @@ impl Reader {
             }
         }
     }
-}
-
-fn is_unknown_family(error: &io::Error) -> bool {
-    let unknown = [Errno::OPNOTSUPP, Errno::AFNOSUPPORT];
-    unknown.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 fn take(tables: &mut KernelTables, need: &mut Need, message: &Message) {

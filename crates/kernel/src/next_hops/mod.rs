@@ -13,9 +13,7 @@ use hotloop_neighbours::{LinkId, Neighbours};
 use hotloop_packet::ethernet::MacAddress;
 use hotloop_privileges::{Capabilities, keep};
 use netlink_packet_core::NLM_F_CREATE;
-use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage,
-};
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, NeighbourMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::collections::HashMap;
 use std::fmt;
@@ -330,11 +328,8 @@ fn request(interface_index: u32, address: IpAddr) -> RouteNetlinkMessage {
     let mut message = NeighbourMessage::default();
     message.header.ifindex = interface_index;
     message.header.flags = NeighbourFlags::Use;
-    let (family, destination) = match address {
-        IpAddr::V4(address) => (AddressFamily::Inet, NeighbourAddress::Inet(address)),
-        IpAddr::V6(address) => (AddressFamily::Inet6, NeighbourAddress::Inet6(address)),
-    };
-    message.header.family = family;
-    message.attributes.push(NeighbourAttribute::Destination(destination));
+    message.header.family =
+        if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    message.attributes.push(NeighbourAttribute::Destination(address.into()));
     RouteNetlinkMessage::NewNeighbour(message)
 }

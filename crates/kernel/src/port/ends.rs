@@ -1,7 +1,7 @@
 //! The ends of a kernel port that cores own: the source of packets from the kernel, and the sink of
 //! packets for it.
 
-use super::lane::{Emptying, Filling, Frame};
+use super::frame_ring::{Emptying, Filling, Frame};
 use super::punting::{Punting, SinkCounts};
 use super::{PortState, Supply};
 use hotloop_packet::PacketBuf;
@@ -24,7 +24,7 @@ pub(super) struct SourceCounts {
 pub struct KernelSource<S: Supply> {
     state: Arc<PortState<S>>,
     /// `None` except on core 0.
-    lane: Option<Emptying>,
+    ring: Option<Emptying>,
     /// A frame that waits for an empty packet.
     waiting: Option<Frame>,
     counts: Arc<SourceCounts>,
@@ -33,10 +33,10 @@ pub struct KernelSource<S: Supply> {
 impl<S: Supply> KernelSource<S> {
     pub(super) const fn new(
         state: Arc<PortState<S>>,
-        lane: Option<Emptying>,
+        ring: Option<Emptying>,
         counts: Arc<SourceCounts>,
     ) -> Self {
-        Self { state, lane, waiting: None, counts }
+        Self { state, ring, waiting: None, counts }
     }
 }
 
@@ -44,10 +44,10 @@ impl<S: Supply> Source for KernelSource<S> {
     type Item = S::Packet;
 
     fn poll(&mut self, burst: &mut Burst<S::Packet>) -> usize {
-        let Some(lane) = &mut self.lane else { return 0 };
+        let Some(ring) = &mut self.ring else { return 0 };
         let mut count = 0;
         while burst.room() > 0 {
-            let Some(frame) = self.waiting.take().or_else(|| lane.full.pop()) else { break };
+            let Some(frame) = self.waiting.take().or_else(|| ring.full.pop()) else { break };
             // Without memory the frame waits, and so do later ones: in the end, in the interface's
             // own queue.
             let Some(mut packet) = self.state.supply.take() else {
@@ -62,7 +62,7 @@ impl<S: Supply> Source for KernelSource<S> {
                 }
                 Err(_) => self.counts.too_long.add(1),
             }
-            lane.give_back(frame);
+            ring.give_back(frame);
         }
         if count > 0 {
             self.counts.received.add(count as u64);
@@ -72,7 +72,7 @@ impl<S: Supply> Source for KernelSource<S> {
 
     fn waiting_count(&mut self) -> Option<usize> {
         let waiting = self.waiting.iter().count();
-        Some(self.lane.as_ref().map_or(0, |lane| waiting + lane.full.len()))
+        Some(self.ring.as_ref().map_or(0, |ring| waiting + ring.full.len()))
     }
 
     fn start(&mut self, limits: &Limits) -> Result<(), Error> {
@@ -86,7 +86,7 @@ impl<S: Supply> Source for KernelSource<S> {
 
 impl<S: Supply> Drop for KernelSource<S> {
     fn drop(&mut self) {
-        if self.lane.take().is_some() {
+        if self.ring.take().is_some() {
             self.state.is_source_claimed.store(false, Relaxed);
         }
     }
@@ -94,7 +94,7 @@ impl<S: Supply> Drop for KernelSource<S> {
 
 impl<S: Supply> fmt::Debug for KernelSource<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KernelSource").field("lane", &self.lane).finish_non_exhaustive()
+        f.debug_struct("KernelSource").field("ring", &self.ring).finish_non_exhaustive()
     }
 }
 
@@ -107,8 +107,8 @@ pub struct KernelSink<S: Supply> {
 }
 
 impl<S: Supply> KernelSink<S> {
-    pub(super) fn new(state: Arc<PortState<S>>, lane: Filling, counts: Arc<SinkCounts>) -> Self {
-        let punting = Punting::new(&state.limits, lane, counts);
+    pub(super) fn new(state: Arc<PortState<S>>, ring: Filling, counts: Arc<SinkCounts>) -> Self {
+        let punting = Punting::new(&state.limits, ring, counts);
         Self { state, punting, begun: Instant::now(), packets: PhantomData }
     }
 }

@@ -93,7 +93,7 @@ impl Emptying {
 }
 
 /// Makes both ends of a pair of rings. All frames begin in the ring of empty ones.
-pub(super) fn lane(mtu_bytes: u32) -> (Filling, Emptying) {
+pub(super) fn frame_rings(mtu_bytes: u32) -> (Filling, Emptying) {
     let (full, filled) = ring(FRAME_COUNT);
     let (mut emptied, empty) = ring(FRAME_COUNT);
     emptied.push_burst(FRAME_COUNT, || Frame::new(mtu_bytes));

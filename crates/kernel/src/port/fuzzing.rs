@@ -1,6 +1,6 @@
 //! Checks for the fuzzer, on everything that goes to the kernel.
 
-use super::lane::{Emptying, lane};
+use super::frame_ring::{Emptying, frame_rings};
 use super::punt::{PuntLimit, PuntLimits, PuntPeer, PuntReason};
 use super::punting::{Each, Punting, SinkCounts};
 use crate::Prefix;
@@ -58,7 +58,7 @@ impl Script {
         let limits = PuntLimits::all(PuntLimit { per_second: of(0), burst: of(2) });
         let limits = limits.with_peers(peers);
         let counts = Arc::<SinkCounts>::default();
-        let (filling, kernel) = lane(MTU_BYTES);
+        let (filling, kernel) = frame_rings(MTU_BYTES);
         Self {
             punting: Punting::new(&limits, filling, Arc::clone(&counts)),
             limits,

@@ -1,7 +1,7 @@
 //! Decides which punted packets go to the kernel.
 
 use super::budget::{Bucket, Budget, BudgetPart};
-use super::lane::FRAME_COUNT;
+use super::frame_ring::FRAME_COUNT;
 use super::punt::{HOP_LIMIT_MAX, Headers, PuntLimits, PuntPeer, PuntReason};
 use std::hash::{BuildHasher, RandomState};
 

@@ -3,10 +3,10 @@
 mod budget;
 mod either;
 mod ends;
+mod frame_ring;
 #[cfg(feature = "fuzzing")]
 mod fuzzing;
 mod gate;
-mod lane;
 #[cfg(feature = "dpdk")]
 mod mbufs;
 mod punt;
@@ -15,10 +15,10 @@ mod thread;
 
 use super::tap::{Tap, TapConfig, TapError};
 use ends::SourceCounts;
+use frame_ring::{Emptying, Filling, frame_rings};
 use hotloop_packet::PacketBuf;
 use hotloop_packet::ethernet::MacAddress;
 use hotloop_stage::{Core, Counter, Device, DeviceCounters, Error, Limits, LinkState};
-use lane::{Emptying, Filling, lane};
 use punting::{Each, SinkCounts};
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
@@ -33,9 +33,9 @@ use thread::Carrier;
 
 pub use either::PortOrKernel;
 pub use ends::{KernelSink, KernelSource};
+pub use frame_ring::FRAME_COUNT;
 #[cfg(feature = "fuzzing")]
 pub use fuzzing::check_punted;
-pub use lane::FRAME_COUNT;
 #[cfg(feature = "dpdk")]
 pub use mbufs::Mbufs;
 pub use punt::{PuntLimit, PuntLimits, PuntPeer, PuntReason};
@@ -243,7 +243,7 @@ impl<S: Supply> KernelPort<S> {
             let message = format!("the packets from interface {name} are claimed already");
             return Err(Error::message(message));
         }
-        let (filling, emptying) = lane(state.mtu_bytes);
+        let (filling, emptying) = frame_rings(state.mtu_bytes);
         state.shared.claim(|claims| claims.source = Some(filling));
         Ok(KernelSource::new(state, Some(emptying), counts))
     }
@@ -257,7 +257,7 @@ impl<S: Supply> KernelPort<S> {
         let state = Arc::clone(&self.state);
         let counts = Arc::<SinkCounts>::default();
         lock(&state.sink_counts).push(Arc::clone(&counts));
-        let (filling, emptying) = lane(state.mtu_bytes);
+        let (filling, emptying) = frame_rings(state.mtu_bytes);
         state.shared.sink_count.fetch_add(1, Relaxed);
         state.shared.claim(|claims| claims.sinks.push(emptying));
         Ok(KernelSink::new(state, filling, counts))

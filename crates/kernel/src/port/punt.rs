@@ -208,20 +208,7 @@ pub struct PuntPeer {
 impl PuntPeer {
     /// Whether `sender` is one of the peers' addresses.
     pub(super) fn has(&self, sender: IpAddr) -> bool {
-        let len = u32::from(self.prefix.len);
-        // A shift by all bits of an address leaves nothing to compare.
-        let is_equal = |differing: u128, width: u32| {
-            differing.checked_shr(width.saturating_sub(len)).unwrap_or(0) == 0
-        };
-        match (self.prefix.address, sender) {
-            (IpAddr::V4(own), IpAddr::V4(sender)) => {
-                is_equal((own.to_bits() ^ sender.to_bits()).into(), 32)
-            }
-            (IpAddr::V6(own), IpAddr::V6(sender)) => {
-                is_equal(own.to_bits() ^ sender.to_bits(), 128)
-            }
-            _ => false,
-        }
+        self.prefix.contains(sender)
     }
 }
 

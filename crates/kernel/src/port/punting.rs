@@ -1,7 +1,7 @@
 //! Copies bursts of packets into frames for the kernel.
 
+use super::frame_ring::Filling;
 use super::gate::{Gate, Verdict};
-use super::lane::Filling;
 use super::punt::{PuntLimits, PuntReason};
 use hotloop_packet::PacketBuf;
 use hotloop_stage::{Burst, Counter};
@@ -24,14 +24,14 @@ pub(super) struct SinkCounts {
 #[derive(Debug)]
 pub(super) struct Punting {
     gate: Gate,
-    lane: Filling,
+    ring: Filling,
     counts: Arc<SinkCounts>,
     refused_count: u64,
 }
 
 impl Punting {
-    pub(super) fn new(limits: &PuntLimits, lane: Filling, counts: Arc<SinkCounts>) -> Self {
-        Self { gate: Gate::new(limits), lane, counts, refused_count: 0 }
+    pub(super) fn new(limits: &PuntLimits, ring: Filling, counts: Arc<SinkCounts>) -> Self {
+        Self { gate: Gate::new(limits), ring, counts, refused_count: 0 }
     }
 
     /// Copies packets into frames, and returns their number. Drops packets that the [`Gate`]
@@ -39,7 +39,7 @@ impl Punting {
     pub(super) fn send(&mut self, burst: &mut Burst<impl PacketBuf>, now_ns: u64) -> usize {
         let mut sent = 0;
         while let Some(packet) = burst.as_slice().first() {
-            let Some(mut frame) = self.lane.take() else { break };
+            let Some(mut frame) = self.ring.take() else { break };
             let refused = if frame.copy_from(packet) {
                 self.judge(frame.data(), now_ns).err()
             } else {
@@ -48,9 +48,9 @@ impl Punting {
             if let Some(refused) = refused {
                 refused.add(1);
                 self.refused_count += 1;
-                self.lane.keep(frame);
+                self.ring.keep(frame);
             } else {
-                self.lane.send(frame);
+                self.ring.send(frame);
                 sent += 1;
             }
             drop(burst.pop());
@@ -62,7 +62,7 @@ impl Punting {
     fn judge(&mut self, frame: &[u8], now_ns: u64) -> Result<(), &Counter> {
         let (reason, verdict) = self.gate.judge(frame, now_ns);
         let refused = match verdict {
-            Verdict::Passes { spare_count } if self.lane.empty_count() >= spare_count => {
+            Verdict::Passes { spare_count } if self.ring.empty_count() >= spare_count => {
                 self.counts.punted[reason as usize].add(1);
                 return Ok(());
             }
@@ -81,7 +81,7 @@ impl Punting {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lane::{FRAME_COUNT, lane};
+    use super::super::frame_ring::{FRAME_COUNT, frame_rings};
     use super::super::punt::{PuntLimit, PuntPeer};
     use super::*;
     use crate::Prefix;
@@ -107,7 +107,7 @@ mod tests {
         let peers = vec![PuntPeer { prefix, gtsm: false }];
         let limits = PuntLimits::all(limit).with_peers(peers);
         let counts = Arc::<SinkCounts>::default();
-        let (filling, mut emptying) = lane(1_500);
+        let (filling, mut emptying) = frame_rings(1_500);
         let mut punting = Punting::new(&limits, filling, Arc::clone(&counts));
         let other = "198.51.100.1:4000";
         let host = udp().from(other).to("192.0.2.1:9");

@@ -1,6 +1,6 @@
 //! The thread of a kernel port, which carries frames between the cores' rings and the interface.
 
-use super::lane::{Emptying, Filling};
+use super::frame_ring::{Emptying, Filling};
 use super::{Claims, Shared};
 use crate::tap::Tap;
 use hotloop_privileges::{Capabilities, keep};
@@ -60,13 +60,13 @@ impl Carrier {
     fn write_punted(&mut self) -> usize {
         let (tap, shared) = (&self.tap, &self.shared);
         let mut count = 0;
-        for lane in &mut self.sinks {
+        for ring in &mut self.sinks {
             for _ in 0..FRAMES_PER_TURN {
-                let Some(frame) = lane.full.pop() else { break };
+                let Some(frame) = ring.full.pop() else { break };
                 if write(tap.file(), frame.data()) != Ok(frame.len_bytes) {
                     shared.write_failed.add(1);
                 }
-                lane.give_back(frame);
+                ring.give_back(frame);
                 count += 1;
             }
         }
@@ -76,21 +76,21 @@ impl Carrier {
     /// Reads frames that the kernel sends, while the ring has room. The rest waits in the
     /// interface's queue, and the kernel counts those that are lost there.
     fn read_sent(&mut self) -> usize {
-        let Some(lane) = &mut self.source else { return 0 };
+        let Some(ring) = &mut self.source else { return 0 };
         if self.shared.is_gone.load(Relaxed) {
             return 0;
         }
         let mut count = 0;
         while count < FRAMES_PER_TURN {
-            let Some(mut frame) = lane.take() else { break };
+            let Some(mut frame) = ring.take() else { break };
             match read(self.tap.file(), &mut frame.bytes[..]) {
                 Ok(len_bytes) => {
                     frame.len_bytes = len_bytes;
-                    lane.send(frame);
+                    ring.send(frame);
                     count += 1;
                 }
                 Err(error) => {
-                    lane.keep(frame);
+                    ring.keep(frame);
                     // The kernel's error for an interface that was deleted.
                     if error == Errno::BADFD {
                         self.shared.is_gone.store(true, Relaxed);
@@ -110,9 +110,9 @@ impl Carrier {
     /// Drops the rings that their cores have dropped.
     fn leave(&mut self) {
         let before = self.sinks.len();
-        self.sinks.retain(|lane| !lane.full.is_finished());
+        self.sinks.retain(|ring| !ring.full.is_finished());
         self.shared.sink_count.fetch_sub(before - self.sinks.len(), Release);
-        if self.source.as_ref().is_some_and(|lane| lane.full.is_closed()) {
+        if self.source.as_ref().is_some_and(|ring| ring.full.is_closed()) {
             self.source = None;
         }
     }

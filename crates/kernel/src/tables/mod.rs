@@ -13,6 +13,7 @@ use std::net::IpAddr;
 pub use objects::{
     Hop, InterfaceAddress, KernelNeighbour, Link, NeighbourState, Prefix, Route, RouteKind,
 };
+pub(super) use parse::route as parse_route;
 
 /// The table of the host's own addresses (rtnetlink(7), `RT_TABLE_LOCAL`), asked first.
 pub const LOCAL: u32 = 255;

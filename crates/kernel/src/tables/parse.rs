@@ -63,7 +63,7 @@ pub(super) fn address(message: &AddressMessage) -> Option<InterfaceAddress> {
 
 /// The route of a message. `None` for routes that lookups never use: those in other tables, those
 /// by type of service or by source, and cache entries.
-pub(super) fn route(message: &RouteMessage) -> Option<Route> {
+pub(crate) fn route(message: &RouteMessage) -> Option<Route> {
     let header = &message.header;
     let address = match header.address_family {
         AddressFamily::Inet => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

@@ -4,9 +4,8 @@ mod settings;
 mod silence;
 mod state;
 
-use super::netlink::Requests;
+use super::netlink::{Requests, interface_index};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use settings::{Interface, Settings};
 use silence::Silence;
 use state::StateFile;
@@ -202,11 +201,7 @@ fn give_back(requests: &mut Requests, file: &mut StateFile) -> Result<bool, Take
 
 /// The interface with this name.
 fn interface(name: &str) -> Result<Interface, TakeoverError> {
-    let index = || {
-        let asked = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-        netdevice::name_to_index(asked, name)
-    };
     let gone =
         |error: Errno| TakeoverError::NoInterface { name: name.into(), source: error.into() };
-    Ok(Interface { name: name.to_owned(), index: index().map_err(gone)? })
+    Ok(Interface { name: name.to_owned(), index: interface_index(name).map_err(gone)? })
 }

@@ -1,9 +1,9 @@
 //! Reads and adds an interface's addresses and routes as the kernel's own messages, as `ip address
 //! restore` and `ip route restore` do.
 
-use super::super::netlink::Requests;
-use super::super::tables::LOCAL;
 use super::TakeoverError;
+use crate::netlink::{Requests, is_one_of};
+use crate::tables::LOCAL;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
 use netlink_packet_route::route::{
@@ -13,7 +13,10 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
+
+/// The kernel's errors for an address or a route that is not there.
+const MISSING: [Errno; 4] = [Errno::SRCH, Errno::ADDRNOTAVAIL, Errno::NODEV, Errno::NOENT];
 
 /// An interface's name and number.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -125,11 +128,7 @@ impl Settings {
     /// Deletes the settings from the interface. A missing one counts as deleted.
     pub(super) fn delete(&self, requests: &mut Requests, of: &Interface) -> io::Result<()> {
         let mut delete = |message| match requests.change(message, 0) {
-            Err(error)
-                if ![Errno::SRCH, Errno::ADDRNOTAVAIL, Errno::NODEV, Errno::NOENT]
-                    .iter()
-                    .any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) =>
-            {
+            Err(error) if !is_one_of(&error, &MISSING) => {
                 tracing::debug!("interface {}: {error}", of.name);
                 Err(error)
             }
@@ -148,7 +147,7 @@ impl Settings {
     /// Adds the settings. An existing one counts as added. After an error, the rest is still added.
     pub(super) fn place(&self, requests: &mut Requests) -> io::Result<()> {
         let mut add = |message, flags| match requests.change(message, NLM_F_CREATE | flags) {
-            Err(error) if error.raw_os_error() != Some(Errno::EXIST.raw_os_error()) => Err(error),
+            Err(error) if !is_one_of(&error, &[Errno::EXIST]) => Err(error),
             _ => Ok(()),
         };
         let mut result = Ok(());
@@ -179,14 +178,9 @@ impl Settings {
 /// Each interface has such addresses of its own.
 fn is_link_local(message: &AddressMessage) -> bool {
     message.attributes.iter().any(|attribute| match attribute {
-        AddressAttribute::Address(IpAddr::V6(address)) => is_link_local_v6(address),
+        AddressAttribute::Address(IpAddr::V6(address)) => address.is_unicast_link_local(),
         _ => false,
     })
-}
-
-/// RFC 4291, section 2.5.6.
-const fn is_link_local_v6(address: &Ipv6Addr) -> bool {
-    address.segments()[0] & 0xffc0 == 0xfe80
 }
 
 /// Whether a route leads out of the interface, and could lead out of another one.
@@ -200,7 +194,9 @@ fn is_movable(message: &RouteMessage, index: u32) -> bool {
             RouteAttribute::MultiPath(hops) => {
                 leads |= hops.iter().any(|hop| hop.interface_index == index);
             }
-            RouteAttribute::Destination(RouteAddress::Inet6(to)) => is_own |= is_link_local_v6(to),
+            RouteAttribute::Destination(RouteAddress::Inet6(to)) => {
+                is_own |= to.is_unicast_link_local()
+            }
             RouteAttribute::NhId(_) => is_own = true,
             _ => {}
         }

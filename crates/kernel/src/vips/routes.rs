@@ -1,7 +1,7 @@
 //! Installs routes that announce VIPs to routing daemons.
 
-use crate::netlink::Requests;
-use crate::tables::MAIN;
+use crate::netlink::{Requests, is_one_of};
+use crate::tables::{MAIN, Prefix, Route, parse_route};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -182,7 +182,7 @@ impl VipRoutes {
         let message = RouteNetlinkMessage::NewRoute(self.message(vip, self.metric));
         match self.requests.change(message, NLM_F_CREATE | NLM_F_EXCL) {
             Ok(()) => Ok(()),
-            Err(error) if is(&error, Errno::EXIST) => Err(self.taken(vip, error)),
+            Err(error) if is_one_of(&error, &[Errno::EXIST]) => Err(self.taken(vip, error)),
             Err(source) => Err(self.error("install", vip, source)),
         }
     }
@@ -191,7 +191,7 @@ impl VipRoutes {
     fn delete(&mut self, vip: IpAddr, metric: u32) -> io::Result<()> {
         let message = RouteNetlinkMessage::DelRoute(self.message(vip, metric));
         match self.requests.change(message, 0) {
-            Err(error) if !is(&error, Errno::SRCH) && !is(&error, Errno::NODEV) => Err(error),
+            Err(error) if !is_one_of(&error, &[Errno::SRCH, Errno::NODEV]) => Err(error),
             _ => Ok(()),
         }
     }
@@ -222,26 +222,22 @@ impl VipRoutes {
             message.header.table = MAIN as u8;
             message.header.protocol = RouteProtocol::Other(ROUTE_PROTOCOL);
             message.attributes = vec![RouteAttribute::Oif(self.interface_index)];
-            let interface_index = self.interface_index;
+            let own_index = self.interface_index;
+            let is_own = |route: &Route| {
+                interface_index(route) == own_index && route.protocol == ROUTE_PROTOCOL
+            };
             let dumped =
                 self.requests.dump(RouteNetlinkMessage::GetRoute(message), &mut |message| {
-                    if let RouteNetlinkMessage::NewRoute(message) = message {
-                        found.extend(Found::of(&message).filter(|route| {
-                            route.interface_index == interface_index
-                                && route.protocol == ROUTE_PROTOCOL
-                        }));
-                    }
+                    found.extend(host_route(&message).filter(is_own));
                 });
             match dumped {
                 // The table, or IPv6, has never been used, or the interface is gone.
                 Err(error)
-                    if [Errno::NOENT, Errno::OPNOTSUPP, Errno::NODEV]
-                        .iter()
-                        .any(|code| is(&error, *code)) => {}
+                    if is_one_of(&error, &[Errno::NOENT, Errno::OPNOTSUPP, Errno::NODEV]) => {}
                 result => drop(result?),
             }
         }
-        Ok(found.into_iter().map(|route| (route.vip, route.metric)).collect())
+        Ok(found.into_iter().map(|route| (route.prefix.address, route.metric)).collect())
     }
 
     /// Finds the route that is in the way, and names its owner.
@@ -250,16 +246,16 @@ impl VipRoutes {
         request.header.address_family = family(vip).0;
         let (metric, mut other) = (self.metric, None);
         let _ = self.requests.dump(RouteNetlinkMessage::GetRoute(request), &mut |message| {
-            if let RouteNetlinkMessage::NewRoute(message) = message {
-                let found =
-                    Found::of(&message).filter(|route| route.vip == vip && route.metric == metric);
-                other = other.take().or(found);
-            }
+            let in_way = |route: &Route| route.prefix.address == vip && route.metric == metric;
+            other = other.take().or(host_route(&message).filter(in_way));
         });
         match other {
-            Some(Found { protocol, interface_index, .. }) => {
-                VipRouteError::Taken { vip, metric, protocol, interface_index }
-            }
+            Some(route) => VipRouteError::Taken {
+                vip,
+                metric,
+                protocol: route.protocol,
+                interface_index: interface_index(&route),
+            },
             None => self.error("install", vip, source),
         }
     }
@@ -269,41 +265,16 @@ impl VipRoutes {
     }
 }
 
-/// A route to one address in the main table.
-struct Found {
-    vip: IpAddr,
-    metric: u32,
-    protocol: u8,
-    interface_index: u32,
+/// The route of a message, if it leads to one address and is in the main table.
+fn host_route(message: &RouteNetlinkMessage) -> Option<Route> {
+    let RouteNetlinkMessage::NewRoute(message) = message else { return None };
+    let is_host = |prefix: Prefix| prefix.len == family(prefix.address).1;
+    parse_route(message).filter(|route| route.table == MAIN && is_host(route.prefix))
 }
 
-impl Found {
-    fn of(message: &RouteMessage) -> Option<Self> {
-        let header = &message.header;
-        let mut vip = None;
-        let (mut metric, mut interface_index, mut table) = (0, 0, u32::from(header.table));
-        for attribute in &message.attributes {
-            match attribute {
-                RouteAttribute::Destination(RouteAddress::Inet(address)) => {
-                    vip = Some(IpAddr::V4(*address));
-                }
-                RouteAttribute::Destination(RouteAddress::Inet6(address)) => {
-                    vip = Some(IpAddr::V6(*address));
-                }
-                RouteAttribute::Priority(its) => metric = *its,
-                RouteAttribute::Oif(index) => interface_index = *index,
-                RouteAttribute::Table(its) => table = *its,
-                _ => {}
-            }
-        }
-        let vip = vip.filter(|vip| header.destination_prefix_length == family(*vip).1)?;
-        (table == MAIN).then(|| Self {
-            vip,
-            metric,
-            protocol: header.protocol.into(),
-            interface_index,
-        })
-    }
+/// The interface that a route leads out of first; 0 if it drops packets.
+fn interface_index(route: &Route) -> u32 {
+    route.hops.first().map_or(0, |hop| hop.interface_index)
 }
 
 /// The family of an address, and the length of the prefix that holds only this address.
@@ -312,10 +283,6 @@ const fn family(address: IpAddr) -> (AddressFamily, u8) {
         IpAddr::V4(_) => (AddressFamily::Inet, 32),
         IpAddr::V6(_) => (AddressFamily::Inet6, 128),
     }
-}
-
-fn is(error: &io::Error, errno: Errno) -> bool {
-    error.raw_os_error() == Some(errno.raw_os_error())
 }
 
 impl Drop for VipRoutes {
