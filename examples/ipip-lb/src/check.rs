@@ -10,6 +10,7 @@ use hotloop_balancer::connections::Connections;
 use hotloop_balancer::maglev;
 use hotloop_balancer::rules::Rules;
 use hotloop_balancer::spec::{Backend, Scheduler, ServiceSpec};
+use serde::Serialize;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
@@ -50,15 +51,18 @@ impl Understood<'_> {
 }
 
 /// The memory for a configuration.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 struct Memory {
     /// One worker's connection tables, of both IP versions.
+    connections_bytes_per_worker: usize,
+    /// All workers' connection tables.
     connections_bytes: usize,
     /// Number of Maglev tables: services with the same backends share one.
-    maglev_count: usize,
+    maglev_tables: usize,
     /// All Maglev tables, while every backend is up.
     maglev_bytes: usize,
     /// Number of slots that would suffice for the backends of any service.
+    #[serde(skip)]
     maglev_slots_wanted: u32,
     /// The tables that find the service of a packet.
     rules_bytes: usize,
@@ -69,11 +73,13 @@ impl Memory {
         let slot_count = config.balancer.maglev_slots;
         let tables: HashSet<_> = config.services.iter().map(usable).collect();
         let bytes = tables.iter().map(|backends| maglev::memory_bytes(backends.len(), slot_count));
-        let connections_max = config.balancer.connections_max;
+        // The limit of connections_max is far below the size that can't be addressed.
+        let connections_bytes_per_worker =
+            Connections::bytes(config.balancer.connections_max).unwrap_or(usize::MAX);
         Self {
-            // The limit of connections_max is far below the size that can't be addressed.
-            connections_bytes: Connections::bytes(connections_max).unwrap_or(usize::MAX),
-            maglev_count: tables.len(),
+            connections_bytes_per_worker,
+            connections_bytes: connections_bytes_per_worker.saturating_mul(config.engine.workers),
+            maglev_tables: tables.len(),
             maglev_bytes: bytes.sum(),
             maglev_slots_wanted: maglev::slots_for(tables.iter().map(Vec::len).max().unwrap_or(0)),
             rules_bytes: rules.memory_bytes(),

@@ -57,7 +57,9 @@ use hotloop::engine::Idle;
 use hotloop_balancer::spec::{Balancer, Limits, ServiceSpec, Side, Spec};
 use hotloop_cluster::settings::{Cluster, Store};
 use hotloop_health::settings::Health;
+use serde::{Serialize, Serializer};
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -160,9 +162,10 @@ impl Config {
 }
 
 /// The announcement of VIPs to routing daemons.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Announce {
     /// Which VIPs.
+    #[serde(serialize_with = "as_text")]
     pub vips: Announced,
     /// The TAP interface that VIPs are routed to, which the balancer makes.
     pub interface: String,
@@ -183,15 +186,17 @@ pub enum Announced {
 }
 
 /// The spread of work over cores.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct Engine {
     /// The role of each core.
+    #[serde(serialize_with = "as_text")]
     pub deployment: DeploymentKind,
     /// Number of cores that receive and pass on packets, in a pipeline: 1 to 60.
     pub dispatchers: usize,
     /// Number of cores that balance: 1 to 60.
     pub workers: usize,
     /// The behaviour of idle cores.
+    #[serde(serialize_with = "as_text")]
     pub idle: Idle,
     /// Whether to refuse to run without hugepages.
     pub require_hugepages: bool,
@@ -207,6 +212,11 @@ pub enum DeploymentKind {
     RunToCompletion,
     /// Dispatchers receive, workers balance and send.
     Pipeline,
+}
+
+/// Serializes a value as the text of its `Display`.
+fn as_text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }
 
 /// An error in a configuration, with its place. It prints as one line.

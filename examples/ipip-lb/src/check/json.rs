@@ -2,14 +2,14 @@
 
 use super::notes::Notes;
 use super::{Memory, Understood, shares};
-use crate::config::{Config, Engine, Port};
+use crate::config::{Config, Port};
+use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::rules::Rules;
 use hotloop_balancer::spec::{Balancer, Limits, ServiceSpec};
 use hotloop_cluster::settings::{Cluster, ClusterPeer, Security};
 use hotloop_health::settings::{Health, Probe, Trust};
 use hotloop_kernel::PuntPeer;
 use serde_json::{Value, json};
-use std::fmt::Display;
 use std::net::IpAddr;
 
 impl Understood<'_> {
@@ -22,7 +22,7 @@ impl Understood<'_> {
             limits,
             ports,
             services,
-            health,
+            health: _,
             nested_backends,
             announce,
             cluster,
@@ -33,28 +33,12 @@ impl Understood<'_> {
         let rules = Rules::new(services);
         let notes = Notes::of(self.0, &rules);
         let services = services.iter().enumerate();
-        let services = services.map(|(index, spec)| {
-            let mut row = service(spec, balancer, notes.about(index));
-            row["health"] = health.get(&spec.name).map(self::health).into();
-            row
-        });
+        let services = services.map(|(index, spec)| service(spec, self.0, notes.about(index)));
         json!({
-            "engine": {
-                "deployment": engine.deployment.to_string(),
-                "dispatchers": engine.dispatchers,
-                "workers": engine.workers,
-                "idle": engine.idle.to_string(),
-                "require_hugepages": engine.require_hugepages,
-                "worker_stall_ms_max": engine.worker_stall_ms_max,
-            },
+            "engine": engine,
             "balancer": self::balancer(balancer, nested_backends),
             "limits": self::limits(limits),
-            "announce": announce.as_ref().map(|announce| json!({
-                "vips": announce.vips.to_string(),
-                "interface": announce.interface,
-                "linger_ms": announce.linger_ms,
-                "hold_s": announce.hold_s,
-            })),
+            "announce": announce,
             "cluster": cluster.as_ref().map(self::cluster),
             "store": store.as_ref().map(|store| json!({
                 "address": store.address.to_string(),
@@ -62,7 +46,7 @@ impl Understood<'_> {
             })),
             "operator_file": operator_file,
             "quorum": quorum,
-            "memory": memory(Memory::of(self.0, &rules), engine),
+            "memory": Memory::of(self.0, &rules),
             "ports": ports.iter().map(port).collect::<Vec<_>>(),
             "services": services.collect::<Vec<_>>(),
             "notes": notes.general(),
@@ -72,11 +56,10 @@ impl Understood<'_> {
 
 /// The paths of keys are left out, because they are confidential.
 fn cluster(cluster: &Cluster) -> Value {
-    let peer =
-        |peer: &ClusterPeer| json!({ "name": peer.name, "address": peer.address.to_string() });
+    let peer = |peer: &ClusterPeer| json!({ "name": peer.name, "address": peer.address });
     json!({
         "node": cluster.node,
-        "listen": cluster.listen.to_string(),
+        "listen": cluster.listen,
         "peers": cluster.peers.iter().map(peer).collect::<Vec<_>>(),
         "trusted_network": cluster.security == Security::TrustedNetwork,
         "ready_timeout_s": cluster.ready_timeout_s,
@@ -90,11 +73,11 @@ fn balancer(balancer: &Balancer, nested_backends: &[IpAddr]) -> Value {
         "source_v4": balancer.source_v4.to_string(),
         "source_v6": balancer.source_v6.map(|source| source.to_string()),
         "has_hash_key": balancer.hash_key.is_some(),
-        "nested_backends": texts(nested_backends),
-        "probe_source": texts(&balancer.probe_sources),
+        "nested_backends": nested_backends,
+        "probe_source": balancer.probe_sources,
         "mtu": balancer.mtu,
-        "decapsulate": texts(&balancer.decapsulate),
-        "tunnel_peers": texts(&balancer.tunnel_peers),
+        "decapsulate": balancer.decapsulate,
+        "tunnel_peers": balancer.tunnel_peers.iter().map(Prefix::to_string).collect::<Vec<_>>(),
         "connections_max": balancer.connections_max,
         "icmp_echo": balancer.icmp_echo.to_string(),
         "clamp_mss": balancer.clamp_mss,
@@ -120,16 +103,6 @@ fn limits(limits: &Limits) -> Value {
     })
 }
 
-fn memory(memory: Memory, engine: &Engine) -> Value {
-    json!({
-        "connections_bytes_per_worker": memory.connections_bytes,
-        "connections_bytes": memory.connections_bytes.saturating_mul(engine.workers),
-        "maglev_tables": memory.maglev_count,
-        "maglev_bytes": memory.maglev_bytes,
-        "rules_bytes": memory.rules_bytes,
-    })
-}
-
 fn port(port: &Port) -> Value {
     json!({
         "name": port.name,
@@ -152,8 +125,8 @@ fn peer(peer: &PuntPeer) -> Value {
     json!({ "address": peer.prefix.to_string(), "gtsm": peer.gtsm })
 }
 
-fn service(service: &ServiceSpec, balancer: &Balancer, notes: &[String]) -> Value {
-    let backends = shares(service, balancer.maglev_slots);
+fn service(service: &ServiceSpec, config: &Config, notes: &[String]) -> Value {
+    let backends = shares(service, config.balancer.maglev_slots);
     json!({
         "name": service.name,
         "address": service.address.to_string(),
@@ -164,10 +137,11 @@ fn service(service: &ServiceSpec, balancer: &Balancer, notes: &[String]) -> Valu
         "all_down": service.all_down.to_string(),
         "new_connections_per_second_max": service.new_connections_per_second_max,
         "backends": backends.into_iter().map(|(backend, share)| json!({
-            "address": backend.address.to_string(),
+            "address": backend.address,
             "weight": backend.weight,
             "share": share,
         })).collect::<Vec<_>>(),
+        "health": config.health.get(&service.name).map(health),
         "notes": notes,
     })
 }
@@ -197,8 +171,4 @@ fn health(health: &Health) -> Value {
         _ => {}
     }
     keys
-}
-
-fn texts<T: Display>(items: &[T]) -> Vec<String> {
-    items.iter().map(T::to_string).collect()
 }

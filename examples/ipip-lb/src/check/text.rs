@@ -3,7 +3,7 @@
 use super::notes::Notes;
 use super::{Memory, Understood, shares};
 use super::{PUBLIC_HASHES, SECRET_HASHES};
-use crate::config::{Announce, Config, Engine};
+use crate::config::{Announce, Config, Engine, Port};
 use hotloop_balancer::excerpt::excerpt;
 use hotloop_balancer::rules::Rules;
 use hotloop_balancer::spec::{Backend, Balancer, Limits, Scheduler, ServiceSpec};
@@ -23,25 +23,9 @@ impl Display for Understood<'_> {
         for note in notes.general() {
             writeln!(f, "  note: {note}")?;
         }
-        write_memory(f, engine, balancer, Memory::of(self.0, &rules))?;
+        write_memory(f, balancer.maglev_slots, Memory::of(self.0, &rules))?;
         for port in ports {
-            let (next_hop, side) = (port.next_hop, port.side);
-            let any = if port.accept_any_mac { ", takes frames to any address" } else { "" };
-            let kernel = port.kernel_interface.as_ref();
-            let kernel = kernel
-                .map_or(String::new(), |interface| format!(", the rest to interface {interface}"));
-            let peers = port.kernel_peers.iter();
-            let kernel = peers.fold(kernel, |before, PuntPeer { prefix, gtsm }| {
-                let adjacent = if *gtsm { " (TTL 255)" } else { "" };
-                format!("{before}, peer {prefix}{adjacent}")
-            });
-            let kernel = kernel + if port.takeover { ", by takeover" } else { "" };
-            let vlan = port.vlan.map_or(String::new(), |vlan| format!(", VLAN {vlan}"));
-            let (name, device, settings) = (&port.name, excerpt(&port.device), port.settings);
-            writeln!(
-                f,
-                "port {name}: {device}{vlan}, next hop {next_hop}, side {side}{any}{kernel}{settings}"
-            )?;
+            write_port(f, port)?;
         }
         if let Some(Announce { vips, interface, linger_ms, hold_s }) = announce {
             writeln!(
@@ -59,6 +43,28 @@ impl Display for Understood<'_> {
         }
         Ok(())
     }
+}
+
+fn write_port(f: &mut Formatter<'_>, port: &Port) -> fmt::Result {
+    let Port { name, next_hop, side, .. } = port;
+    write!(f, "port {name}: {}", excerpt(&port.device))?;
+    if let Some(vlan) = port.vlan {
+        write!(f, ", VLAN {vlan}")?;
+    }
+    write!(f, ", next hop {next_hop}, side {side}")?;
+    if port.accept_any_mac {
+        write!(f, ", takes frames to any address")?;
+    }
+    if let Some(interface) = &port.kernel_interface {
+        write!(f, ", the rest to interface {interface}")?;
+    }
+    for PuntPeer { prefix, gtsm } in &port.kernel_peers {
+        write!(f, ", peer {prefix}{}", if *gtsm { " (TTL 255)" } else { "" })?;
+    }
+    if port.takeover {
+        write!(f, ", by takeover")?;
+    }
+    writeln!(f, "{}", port.settings)
 }
 
 fn write_cluster(f: &mut Formatter<'_>, config: &Config) -> fmt::Result {
@@ -137,16 +143,10 @@ fn write_limits(f: &mut Formatter<'_>, limits: &Limits) -> fmt::Result {
 /// Minimum size of Maglev tables for a note about it, in bytes.
 const MAGLEV_BYTES_NOTED: usize = 1 << 30;
 
-fn write_memory(
-    f: &mut Formatter<'_>,
-    engine: &Engine,
-    balancer: &Balancer,
-    memory: Memory,
-) -> fmt::Result {
-    let (each, workers) = (memory.connections_bytes, engine.workers);
-    let all = bytes(each.saturating_mul(workers));
-    writeln!(f, "memory: connections {} a worker, {all} in all", bytes(each))?;
-    let (count, slots) = (memory.maglev_count, balancer.maglev_slots);
+fn write_memory(f: &mut Formatter<'_>, slots: u32, memory: Memory) -> fmt::Result {
+    let (each, all) = (memory.connections_bytes_per_worker, memory.connections_bytes);
+    writeln!(f, "memory: connections {} a worker, {} in all", bytes(each), bytes(all))?;
+    let count = memory.maglev_tables;
     let maglev = bytes(memory.maglev_bytes);
     let tables = if count == 1 { "table" } else { "tables" };
     writeln!(f, "  {count} Maglev {tables} of up to {slots} slots {maglev}")?;
