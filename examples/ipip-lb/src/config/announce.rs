@@ -23,11 +23,9 @@ const INTERFACE_BYTES_MAX: usize = 15;
 
 pub fn announce(section: &Section<'_>) -> Result<Announce, ConfigError> {
     section.allow_only(&["vips", "interface", "linger_ms", "hold_s"])?;
-    let example = "vips = \"ready\"";
-    let vips = section.required("vips", example)?.choice("which VIPs are announced", ANNOUNCED)?;
-    let interface = section
-        .optional("interface")
-        .map_or(Ok(INTERFACE.to_owned()), |value| interface(&value))?;
+    let vips = section.required("vips", "\"ready\"")?;
+    let vips = vips.choice("which VIPs are announced", ANNOUNCED)?;
+    let interface = section.read("interface", interface)?.unwrap_or_else(|| INTERFACE.to_owned());
     let linger_ms = section.integer_or("linger_ms", 0..=LINGER_MS_MAX, LINGER_MS)?;
     let hold_s = section.integer_or("hold_s", 0..=VIP_HOLD_MAX.as_secs() as u32, HOLD_S)?;
     Ok(Announce { vips, interface, linger_ms, hold_s })

@@ -27,29 +27,24 @@ const KEYS: &[&str] = &[
 
 pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
     section.allow_only(KEYS)?;
-    let source_v4 = section.required("source_v4", "source_v4 = \"192.0.2.1\"")?;
-    let source_v6 = section
-        .optional("source_v6")
-        .map(|value| source(&value, "an IPv6 address or prefix", "2001:db8::1 or 2001:db8::/64"));
-    let mtu = section.required("mtu", "mtu = 1500")?;
-    let decapsulate = section.required("decapsulate", "decapsulate = []")?;
-    let new_connections = "new_connections_per_second_max";
+    let source_v4 = section.required("source_v4", "\"192.0.2.1\"")?;
+    let source_v6 =
+        |value: &_| source(value, "an IPv6 address or prefix", "2001:db8::1 or 2001:db8::/64");
+    let mtu = section.required("mtu", "1500")?;
+    section.required("decapsulate", "[]")?;
     let source_v4 = source(&source_v4, "an IPv4 address or prefix", "192.0.2.1 or 192.0.2.0/26")?;
     let default = Balancer::new(source_v4, 0);
     Ok(Balancer {
-        source_v6: source_v6.transpose()?,
-        hash_key: section.optional("hash_key").map(|value| value.secret()).transpose()?,
-        mtu: mtu.integer(u32::from(MTU_MIN)..=u32::from(u16::MAX))? as u16,
-        decapsulate: decapsulate.items()?.iter().map(host_address).collect::<Result<_, _>>()?,
-        tunnel_peers: match section.optional("tunnel_peers") {
-            Some(value) => value.items()?.iter().map(prefix).collect::<Result<_, _>>()?,
-            None => Vec::new(),
-        },
+        source_v6: section.read("source_v6", source_v6)?,
+        hash_key: section.read("hash_key", Value::secret)?,
+        mtu: mtu.integer(MTU_MIN..=u16::MAX)?,
+        decapsulate: section.list("decapsulate", host_address)?,
+        tunnel_peers: section.list("tunnel_peers", prefix)?,
         connections_max: section.integer_or(
             "connections_max",
-            1..=CONNECTIONS_MAX,
-            default.connections_max as u32,
-        )? as usize,
+            1..=CONNECTIONS_MAX as usize,
+            default.connections_max,
+        )?,
         icmp_echo: section.choice_or(
             "icmp_echo",
             "what becomes of echo requests",
@@ -57,27 +52,23 @@ pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
             default.icmp_echo,
         )?,
         clamp_mss: section.boolean_or("clamp_mss", default.clamp_mss)?,
-        maglev_slots: section
-            .optional("maglev_slots")
-            .map_or(Ok(default.maglev_slots), |value| maglev_slots(&value))?,
+        maglev_slots: section.read("maglev_slots", maglev_slots)?.unwrap_or(default.maglev_slots),
         new_connections_per_second_max: section.integer_or(
-            new_connections,
+            "new_connections_per_second_max",
             0..=u32::MAX,
             default.new_connections_per_second_max,
         )?,
-        timeouts: section
-            .section("timeouts_s")?
-            .map_or(Ok(default.timeouts), |section| timeouts(&section))?,
+        timeouts: match section.section("timeouts_s")? {
+            Some(section) => timeouts(&section)?,
+            None => default.timeouts,
+        },
         ..default
     })
 }
 
 /// Reads the backends that may be addresses of services.
 pub fn nested_backends(section: &Section<'_>) -> Result<Vec<IpAddr>, ConfigError> {
-    match section.optional("nested_backends") {
-        Some(value) => value.items()?.iter().map(host_address).collect(),
-        None => Ok(Vec::new()),
-    }
+    section.list("nested_backends", host_address)
 }
 
 fn timeouts(section: &Section<'_>) -> Result<Timeouts, ConfigError> {

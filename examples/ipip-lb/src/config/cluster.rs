@@ -3,8 +3,7 @@
 use super::ConfigError;
 use super::document::{Section, Value};
 use super::health::CaFiles;
-use super::parse::name;
-use super::store::{STORE_KEYS, kept_file, store};
+use super::store::{NODE_KEYS, store_and_operator_file};
 use hotloop_cluster::settings::{Cluster, ClusterPeer, Security, Store};
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -32,9 +31,6 @@ pub const NODES_MAX: usize = PEERS_MAX + 1;
 /// Maximum length of a node's name, in bytes: a label of a domain name (RFC 1035, section 2.3.4).
 const NAME_BYTES_MAX: usize = 63;
 
-/// The key of the file in which a node keeps operators' changes.
-const OPERATOR_FILE: &str = "operator_file";
-
 /// The keys of the files that secure connections between nodes.
 const PEER_KEYS: [&str; 8] = [
     "peers",
@@ -47,50 +43,36 @@ const PEER_KEYS: [&str; 8] = [
     "prepare_ms_max",
 ];
 
-/// Reads the peers of this node, and the store of the configuration of all nodes: one of them or
-/// both.
-pub fn cluster(
-    section: &Section<'_>,
-    files: &mut CaFiles,
-) -> Result<(Option<Cluster>, Option<Store>), ConfigError> {
-    section.allow_only(&[&["node", OPERATOR_FILE][..], &STORE_KEYS, &PEER_KEYS].concat())?;
-    let node = section.required("node", "the node's name, such as node = \"lb-a\"")?;
-    let store = store(section, &name(&node)?)?;
-    let named = PEER_KEYS.into_iter().find(|key| section.optional(key).is_some());
-    let cluster = match (named, &store) {
-        (None, Some(_)) => None,
-        _ => Some(peered(section, node_name(&node)?, files)?),
-    };
-    Ok((cluster, store))
+/// The settings in `[cluster]`.
+#[derive(Debug, Default)]
+pub struct ClusterSection {
+    pub cluster: Option<Cluster>,
+    pub store: Option<Store>,
+    pub operator_file: Option<PathBuf>,
 }
 
-/// Reads the name of the file in which the node keeps operators' changes; the other file is the
-/// copy of its store.
-pub fn operator_file(section: &Section<'_>, store: Option<&Store>) -> Result<PathBuf, ConfigError> {
-    let node = name(&section.required("node", "the node's name")?)?;
-    let file = kept_file(section, OPERATOR_FILE, &node, "operator.json")?;
-    if store.is_some_and(|store| store.copy == file) {
-        let problem = format!("{} is store_copy too; name another file", file.display());
-        return Err(section.error(OPERATOR_FILE, problem));
-    }
-    Ok(file)
+/// Reads the peers of this node and the store of the configuration of all nodes, one of them or
+/// both, and the name of the file for operators' changes.
+pub fn cluster(section: &Section<'_>, files: &mut CaFiles) -> Result<ClusterSection, ConfigError> {
+    section.allow_only(&[&NODE_KEYS[..], &PEER_KEYS].concat())?;
+    let (store, operator_file) = store_and_operator_file(section)?;
+    let has_peer_keys = PEER_KEYS.into_iter().any(|key| section.optional(key).is_some());
+    let has_peers = has_peer_keys || store.is_none();
+    let cluster = has_peers.then(|| peered(section, files)).transpose()?;
+    Ok(ClusterSection { cluster, store, operator_file: Some(operator_file) })
 }
 
-/// Reads the peers of the node called `node`, and the settings for connections to them.
-fn peered(
-    section: &Section<'_>,
-    node: String,
-    files: &mut CaFiles,
-) -> Result<Cluster, ConfigError> {
+/// Reads the peers of this node, and the settings for connections to them.
+fn peered(section: &Section<'_>, files: &mut CaFiles) -> Result<Cluster, ConfigError> {
+    let node = node_name(&section.required("node", "\"lb-a\"")?)?;
     let mut peers = peers(section)?;
     let own = peers.iter().position(|peer| peer.name == node).map(|index| peers.remove(index));
     let listen = match (section.optional("listen"), own) {
         (Some(value), _) => address(&value)?,
         (None, Some(own)) => own.address,
         (None, None) => {
-            let problem =
-                "missing; write listen = \"192.0.2.1:4790\", or this node among the peers";
-            return Err(section.error("listen", problem));
+            let remedy = "listen = \"192.0.2.1:4790\", or this node among the peers";
+            return Err(section.missing("listen", remedy));
         }
     };
     let ready_timeout_s =
@@ -102,7 +84,7 @@ fn peered(
 
 /// Reads the listed nodes. This node may be among them, so that all nodes can have the same list.
 fn peers(section: &Section<'_>) -> Result<Vec<ClusterPeer>, ConfigError> {
-    let example = "peers = [{ name = \"lb-2\", address = \"192.0.2.2:4790\" }]";
+    let example = "[{ name = \"lb-2\", address = \"192.0.2.2:4790\" }]";
     let list = section.required("peers", example)?;
     let sections = section.sections("peers")?;
     if !(1..=NODES_MAX).contains(&sections.len()) {
@@ -111,8 +93,8 @@ fn peers(section: &Section<'_>) -> Result<Vec<ClusterPeer>, ConfigError> {
     let (mut names, mut addresses) = (HashSet::new(), HashSet::new());
     let peer = |peer: Section<'_>| {
         peer.allow_only(&["name", "address"])?;
-        let name = node_name(&peer.required("name", "name = \"lb-2\"")?)?;
-        let address = address(&peer.required("address", "address = \"192.0.2.2:4790\"")?)?;
+        let name = node_name(&peer.required("name", "\"lb-2\"")?)?;
+        let address = address(&peer.required("address", "\"192.0.2.2:4790\"")?)?;
         if !names.insert(name.clone()) {
             return Err(peer.error("name", format!("{name} is there twice; leave one out")));
         }
@@ -146,34 +128,27 @@ fn address(value: &Value<'_>) -> Result<SocketAddr, ConfigError> {
 }
 
 fn security(section: &Section<'_>, files: &mut CaFiles) -> Result<Security, ConfigError> {
-    let named = ["certificate", "key", "authority"].map(|key| section.optional(key));
-    let is_trusted = section.boolean_or("trusted_network", false)?;
-    match named {
-        [None, None, None] if is_trusted => Ok(Security::TrustedNetwork),
-        [Some(certificate), Some(key), Some(authority)] if !is_trusted => Ok(Security::Tls {
-            certificate: files.checked(&certificate)?,
-            key: files.path(&key)?,
-            authority: files.checked(&authority)?,
-        }),
-        [certificate, key, authority] if is_trusted => {
-            let problem = "trusted_network = true uses no TLS; leave out one of the two";
-            let value = certificate.or(key).or(authority);
-            Err(value.map_or_else(
-                || section.error("certificate", problem),
-                |value| value.error(problem),
-            ))
-        }
-        [certificate, key, _] => {
-            let (missing, example) = match (certificate, key) {
-                (None, _) => ("certificate", "certificate = \"lb-1.pem\""),
-                (_, None) => ("key", "key = \"lb-1.key\""),
-                _ => ("authority", "authority = \"ca.pem\""),
-            };
-            let problem = format!(
-                "missing; write {example}, or trusted_network = true where nobody else can send to \
-                 this network or read it"
-            );
-            Err(section.error(missing, problem))
-        }
+    if section.boolean_or("trusted_network", false)? {
+        let file = ["certificate", "key", "authority"].iter().find_map(|key| section.optional(key));
+        return match file {
+            None => Ok(Security::TrustedNetwork),
+            Some(value) => {
+                Err(value.error("trusted_network = true uses no TLS; leave out one of the two"))
+            }
+        };
     }
+    let file = |key, example| {
+        let remedy = format!(
+            "\"{example}\", or trusted_network = true where nobody else can send to this \
+             network or read it"
+        );
+        section.required(key, &remedy)
+    };
+    let certificate = file("certificate", "lb-1.pem")?;
+    let (key, authority) = (file("key", "lb-1.key")?, file("authority", "ca.pem")?);
+    Ok(Security::Tls {
+        certificate: files.checked(&certificate)?,
+        key: files.path(&key)?,
+        authority: files.checked(&authority)?,
+    })
 }

@@ -14,7 +14,13 @@ pub struct Origin<'a> {
     pub text: &'a str,
 }
 
-impl Origin<'_> {
+impl<'a> Origin<'a> {
+    /// Parses the text.
+    pub fn parse(&self) -> Result<DeTable<'a>, ConfigError> {
+        let table = DeTable::parse(self.text).map_err(|error| self.syntax_error(&error))?;
+        Ok(table.into_inner())
+    }
+
     /// The line, from 1, of the byte at `offset`.
     fn line(&self, offset: usize) -> usize {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
@@ -22,7 +28,7 @@ impl Origin<'_> {
     }
 
     /// The parser's error for a document that is not TOML.
-    pub fn syntax_error(&self, error: &toml::de::Error) -> ConfigError {
+    fn syntax_error(&self, error: &toml::de::Error) -> ConfigError {
         let span = error.span().unwrap_or(0..0);
         let key = key_of_line(self.text, span.start);
         let message = excerpt(&error.message().replace('\n', ", "));
@@ -112,9 +118,19 @@ impl<'a> Section<'a> {
         Some(Value { origin, path, span: value.span(), value: value.get_ref() })
     }
 
-    /// The value at `key`. If it is missing, the error suggests `example`.
+    /// The value at `key`. If it is missing, the error suggests the value `example`.
     pub fn required(&self, key: &str, example: &str) -> Result<Value<'a>, ConfigError> {
-        self.optional(key).ok_or_else(|| self.error(key, format!("missing; write {example}")))
+        self.present(key, &format!("{key} = {example}"))
+    }
+
+    /// The value at `key`. If it is missing, the error suggests `remedy`.
+    pub fn present(&self, key: &str, remedy: &str) -> Result<Value<'a>, ConfigError> {
+        self.optional(key).ok_or_else(|| self.missing(key, remedy))
+    }
+
+    /// The error for a section without `key`, which suggests `remedy`.
+    pub fn missing(&self, key: &str, remedy: &str) -> ConfigError {
+        self.error(key, format!("missing; write {remedy}"))
     }
 
     /// The table at `key`, if there is one.
@@ -139,6 +155,25 @@ impl<'a> Section<'a> {
         value.items()?.into_iter().map(|item| item.section()).collect()
     }
 
+    /// The value at `key`, read by `read`, if there is one.
+    pub fn read<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&Value<'a>) -> Result<T, ConfigError>,
+    ) -> Result<Option<T>, ConfigError> {
+        self.optional(key).map(|value| read(&value)).transpose()
+    }
+
+    /// The values of the array at `key`, each read by `read`; empty if there is no such key.
+    pub fn list<T>(
+        &self,
+        key: &str,
+        read: fn(&Value<'a>) -> Result<T, ConfigError>,
+    ) -> Result<Vec<T>, ConfigError> {
+        let items = self.read(key, Value::items)?.unwrap_or_default();
+        items.iter().map(read).collect()
+    }
+
     /// The word at `key`, or `default`; see [`Value::choice`].
     pub fn choice_or<T: Copy>(
         &self,
@@ -147,22 +182,31 @@ impl<'a> Section<'a> {
         words: &[(&str, T)],
         default: T,
     ) -> Result<T, ConfigError> {
-        self.optional(key).map_or(Ok(default), |value| value.choice(what, words))
+        Ok(self.read(key, |value| value.choice(what, words))?.unwrap_or(default))
+    }
+
+    /// The integer at `key`, if there is one.
+    pub fn integer<T: Integer>(
+        &self,
+        key: &str,
+        allowed: RangeInclusive<T>,
+    ) -> Result<Option<T>, ConfigError> {
+        self.read(key, |value| value.integer(allowed))
     }
 
     /// The integer at `key`, or `default`.
-    pub fn integer_or(
+    pub fn integer_or<T: Integer>(
         &self,
         key: &str,
-        allowed: RangeInclusive<u32>,
-        default: u32,
-    ) -> Result<u32, ConfigError> {
-        self.optional(key).map_or(Ok(default), |value| value.integer(allowed))
+        allowed: RangeInclusive<T>,
+        default: T,
+    ) -> Result<T, ConfigError> {
+        Ok(self.integer(key, allowed)?.unwrap_or(default))
     }
 
     /// The boolean at `key`, or `default`.
     pub fn boolean_or(&self, key: &str, default: bool) -> Result<bool, ConfigError> {
-        self.optional(key).map_or(Ok(default), |value| value.boolean())
+        Ok(self.read(key, Value::boolean)?.unwrap_or(default))
     }
 
     /// An error about the section itself.
@@ -174,11 +218,24 @@ impl<'a> Section<'a> {
     pub fn error(&self, key: &str, problem: impl Into<String>) -> ConfigError {
         self.origin.error(self.path_of(key), &self.span, problem.into())
     }
+
+    /// An error about the value at `key`, on its line if there is one.
+    pub fn error_at(&self, key: &str, problem: impl Into<String>) -> ConfigError {
+        match self.optional(key) {
+            Some(value) => value.error(problem),
+            None => self.error(key, problem),
+        }
+    }
 }
 
 fn entry<'a>(table: &'a DeTable<'a>, key: &str) -> Option<&'a toml::Spanned<DeValue<'a>>> {
     table.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
 }
+
+/// An integer of the configuration.
+pub trait Integer: Copy + Display + PartialOrd + TryFrom<u32> {}
+
+impl<T: Copy + Display + PartialOrd + TryFrom<u32>> Integer for T {}
 
 /// A value of the document.
 #[derive(Clone, Debug)]
@@ -279,10 +336,11 @@ impl<'a> Value<'a> {
     }
 
     /// The integer, which must be in `allowed`.
-    pub fn integer(&self, allowed: RangeInclusive<u32>) -> Result<u32, ConfigError> {
+    pub fn integer<T: Integer>(&self, allowed: RangeInclusive<T>) -> Result<T, ConfigError> {
         let number = self.value.as_integer();
         let number =
             number.and_then(|digits| u32::from_str_radix(digits.as_str(), digits.radix()).ok());
+        let number = number.and_then(|number| T::try_from(number).ok());
         number.filter(|number| allowed.contains(number)).ok_or_else(|| {
             let (from, to) = (allowed.start(), allowed.end());
             let written = self.written();

@@ -51,7 +51,7 @@ pub fn health(
     ca_files: &mut CaFiles,
 ) -> Result<Health, ConfigError> {
     section.allow_only(KEYS)?;
-    let kind = section.required("kind", "kind = \"tcp\"")?.choice("a kind of probe", PROBES)?;
+    let kind = section.required("kind", "\"tcp\"")?.choice("a kind of probe", PROBES)?;
     let port = port(section, kind, ports)?;
     let allowed = INTERVAL_MS_MIN..=INTERVAL_MS_MAX;
     let interval_ms = section.integer_or("interval_ms", allowed, INTERVAL_MS_DEFAULT)?;
@@ -63,9 +63,8 @@ pub fn health(
         (["path", "expect_status"], is_http, "http and https"),
         (["ca_file", "insecure"], kind == ProbeKind::Https, "https"),
     ] {
-        let foreign = keys.into_iter().find(|key| section.optional(key).is_some());
-        if let Some(key) = foreign.filter(|_| !belong) {
-            let value = section.required(key, key)?;
+        let foreign = keys.into_iter().find_map(|key| section.optional(key));
+        if let Some(value) = foreign.filter(|_| !belong) {
             return Err(value.error(format!("only probes of kind {kinds} have one; leave it out")));
         }
     }
@@ -87,7 +86,7 @@ fn port(section: &Section<'_>, kind: ProbeKind, ports: Ports) -> Result<u16, Con
         (Some(value), ProbeKind::Icmp, _) => {
             Err(value.error("an echo request has no port; leave it out"))
         }
-        (Some(value), ..) => Ok(value.integer(1..=u32::from(u16::MAX))? as u16),
+        (Some(value), ..) => value.integer(1..=u16::MAX),
         (None, _, Ports::Range { first, last }) if first == last => Ok(first),
         (None, ..) => {
             let problem = "missing, and the service has more than one; write port = 80";
@@ -114,12 +113,15 @@ fn http(section: &Section<'_>) -> Result<HttpProbe, ConfigError> {
         let graphic = text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
         text.starts_with('/') && graphic && text.len() <= PATH_BYTES_MAX
     };
-    let path = section.optional("path").map_or(Ok("/".to_owned()), |value| {
-        let example = "\"/healthz\": a slash and ASCII characters without spaces";
+    let example = "\"/healthz\": a slash and ASCII characters without spaces";
+    let path = section.read("path", |value| {
         value.parsed("a path", example, |text| sound(text).then(|| text.to_owned()))
     })?;
-    let expect_status = section.integer_or("expect_status", 200..=599, 200)? as u16;
-    Ok(HttpProbe { path, expect_status, user_agent: "ipip-lb" })
+    Ok(HttpProbe {
+        path: path.unwrap_or_else(|| "/".to_owned()),
+        expect_status: section.integer_or("expect_status", 200..=599, 200)?,
+        user_agent: "ipip-lb",
+    })
 }
 
 fn trust(section: &Section<'_>, ca_files: &mut CaFiles) -> Result<Trust, ConfigError> {
@@ -131,8 +133,7 @@ fn trust(section: &Section<'_>, ca_files: &mut CaFiles) -> Result<Trust, ConfigE
             Err(value.error("insecure = true trusts anybody; leave out one of the two"))
         }
         (None, false) => {
-            let problem = "missing; write ca_file = \"ca.pem\", or insecure = true";
-            Err(section.error("ca_file", problem))
+            Err(section.missing("ca_file", "ca_file = \"ca.pem\", or insecure = true"))
         }
     }
 }

@@ -5,7 +5,6 @@ use super::{Config, ConfigError, parse};
 use crate::failure::BadInput;
 use hotloop_files::file;
 use std::path::Path;
-use toml::de::DeTable;
 
 /// Maximum size of a configuration, in bytes. A larger file means that the name is wrong.
 const CONFIG_BYTES_MAX: u64 = 256 << 20;
@@ -48,8 +47,8 @@ impl Config {
     /// The first error in the text, or in a file that it names.
     pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
         let origin = Origin { file, text };
-        let table = DeTable::parse(text).map_err(|error| origin.syntax_error(&error))?;
-        let root = Section::root(origin, table.get_ref());
+        let table = origin.parse()?;
+        let root = Section::root(origin, &table);
         let config = parse::config(file, &root)?;
         if config.quorum.is_some()
             && config.store.is_none()
@@ -57,7 +56,7 @@ impl Config {
         {
             let problem = "nodes say what they find down through a store, and there is none; leave it out, \
                            or write cluster.store";
-            return Err(health.required("quorum", "")?.error(problem));
+            return Err(health.error_at("quorum", problem));
         }
         Ok(config)
     }

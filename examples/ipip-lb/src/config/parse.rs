@@ -2,7 +2,7 @@
 
 use super::announce::announce;
 use super::balancer::{balancer, nested_backends};
-use super::cluster::{cluster, operator_file};
+use super::cluster::{ClusterSection, cluster};
 use super::document::{Section, Value};
 use super::health::CaFiles;
 use super::limits::limits;
@@ -13,7 +13,7 @@ use super::words::DEPLOYMENTS;
 use super::{CORES_MAX, Config, ConfigError, DeploymentKind, Engine, MTU_MIN_V6};
 use hotloop::engine::Idle;
 use hotloop::packet::{ipv4, ipv6};
-use hotloop_balancer::spec::{Backend, Limits, ServiceSpec};
+use hotloop_balancer::spec::{Backend, Balancer, Limits, ServiceSpec};
 use std::net::IpAddr;
 
 /// The keys of a whole configuration.
@@ -25,7 +25,7 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
     root.allow_only(&KEYS)?;
     let engine = root.section("engine")?.map_or(Ok(ENGINE_DEFAULT), |section| engine(&section))?;
     let Some(balancer_section) = root.section("balancer")? else {
-        return Err(root.error("balancer", "missing; write [balancer] with source_v4 and the rest"));
+        return Err(root.missing("balancer", "[balancer] with source_v4 and the rest"));
     };
     let mut balancer = balancer(&balancer_section)?;
     if let Some(section) = root.section("health")? {
@@ -37,38 +37,16 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
     let mut files = CaFiles::of(file);
     let nested_backends = nested_backends(&balancer_section)?;
     let (services, health) = services(root, &balancer, &nested_backends, &mut files)?;
-    let is_vip =
-        |source: &&IpAddr| services.iter().any(|service| service.address.contains(**source));
-    if let Some(source) = balancer.probe_sources.iter().find(is_vip) {
-        let problem = format!("{source} is a service's: replies would be balanced; write another");
-        return Err(root.error("health.probe_source", problem));
-    }
-    if balancer.source_v6.is_none()
-        && let Some(service) = services.iter().find(|service| service.backends.iter().any(is_v6))
-    {
-        let name = &service.name;
-        let problem = format!(
-            "missing, and service {name} has a backend of IPv6; write source_v6 = \"2001:db8::1\""
-        );
-        return Err(balancer_section.error("source_v6", problem));
-    }
-    let least = services.iter().map(least_mtu).max().unwrap_or(0);
-    if balancer.mtu < least {
-        let mtu = balancer_section.required("mtu", "mtu = 1500")?;
-        let problem = format!(
-            "{} is too small for IPv6 as it is used here; write {least} or more",
-            balancer.mtu
-        );
-        return Err(mtu.error(problem));
-    }
+    check_balancer(root, &balancer_section, &balancer, &services)?;
     let announce = root.section("announce")?.map(|section| announce(&section)).transpose()?;
-    let section = root.section("cluster")?;
-    let cluster = section.as_ref().map(|section| cluster(section, &mut files)).transpose()?;
-    let (cluster, store) = cluster.unwrap_or_default();
-    let operator_file =
-        section.as_ref().map(|section| operator_file(section, store.as_ref())).transpose()?;
-    let section = root.section("health")?;
-    let quorum = section.map(|section| quorum(&section, cluster.as_ref())).transpose()?.flatten();
+    let ClusterSection { cluster, store, operator_file } = match root.section("cluster")? {
+        Some(section) => cluster(&section, &mut files)?,
+        None => ClusterSection::default(),
+    };
+    let quorum = match root.section("health")? {
+        Some(section) => quorum(&section, cluster.as_ref())?,
+        None => None,
+    };
     Ok(Config {
         engine,
         balancer,
@@ -85,13 +63,47 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
     })
 }
 
+/// Checks that the balancer's addresses and MTU suit the services: no address for replies to probes
+/// is a service's, there is a source of IPv6 if a backend needs it, and IPv6 fits into the MTU.
+fn check_balancer(
+    root: &Section<'_>,
+    section: &Section<'_>,
+    balancer: &Balancer,
+    services: &[ServiceSpec],
+) -> Result<(), ConfigError> {
+    let is_vip =
+        |source: &&IpAddr| services.iter().any(|service| service.address.contains(**source));
+    if let Some(source) = balancer.probe_sources.iter().find(is_vip) {
+        let problem = format!("{source} is a service's: replies would be balanced; write another");
+        return Err(root.error("health.probe_source", problem));
+    }
+    if balancer.source_v6.is_none()
+        && let Some(service) = services.iter().find(|service| service.backends.iter().any(is_v6))
+    {
+        let name = &service.name;
+        let problem = format!(
+            "missing, and service {name} has a backend of IPv6; write source_v6 = \"2001:db8::1\""
+        );
+        return Err(section.error("source_v6", problem));
+    }
+    let least = services.iter().map(least_mtu).max().unwrap_or(0);
+    if balancer.mtu < least {
+        let problem = format!(
+            "{} is too small for IPv6 as it is used here; write {least} or more",
+            balancer.mtu
+        );
+        return Err(section.error_at("mtu", problem));
+    }
+    Ok(())
+}
+
 const fn is_v6(backend: &Backend) -> bool {
     backend.address.is_ipv6()
 }
 
-/// Checks IPv6's requirement for the path to a service's backends: every packet of 1,280 bytes must
-/// pass, as the tunnel's outer packet if a backend is IPv6, and inside the tunnel if the service is
-/// (RFC 2473, section 7.1).
+/// The least MTU of the path to a service's backends: every IPv6 packet of 1,280 bytes must pass, as
+/// the tunnel's outer packet if a backend is IPv6, and inside the tunnel if the service is (RFC
+/// 2473, section 7.1).
 fn least_mtu(service: &ServiceSpec) -> u16 {
     let least = |backend: &Backend| match (service.address.network(), backend.address) {
         (IpAddr::V4(_), IpAddr::V4(_)) => 0,
@@ -123,19 +135,19 @@ fn engine(section: &Section<'_>) -> Result<Engine, ConfigError> {
         "require_hugepages",
         "worker_stall_ms_max",
     ])?;
-    let Engine { deployment, dispatchers, workers, idle, require_hugepages, worker_stall_ms_max } =
-        ENGINE_DEFAULT;
-    let cores = 1..=CORES_MAX;
+    let default = ENGINE_DEFAULT;
+    let what = "a deployment";
+    let cores = |key, default| section.integer_or(key, 1..=CORES_MAX as usize, default);
     Ok(Engine {
-        deployment: section.choice_or("deployment", "a deployment", DEPLOYMENTS, deployment)?,
-        dispatchers: section.integer_or("dispatchers", cores.clone(), dispatchers as u32)? as usize,
-        workers: section.integer_or("workers", cores, workers as u32)? as usize,
-        idle: section.choice_or("idle", "an idle mode", &Idle::NAMES, idle)?,
-        require_hugepages: section.boolean_or("require_hugepages", require_hugepages)?,
+        deployment: section.choice_or("deployment", what, DEPLOYMENTS, default.deployment)?,
+        dispatchers: cores("dispatchers", default.dispatchers)?,
+        workers: cores("workers", default.workers)?,
+        idle: section.choice_or("idle", "an idle mode", &Idle::NAMES, default.idle)?,
+        require_hugepages: section.boolean_or("require_hugepages", default.require_hugepages)?,
         worker_stall_ms_max: section.integer_or(
             "worker_stall_ms_max",
             0..=WORKER_STALL_MS_MAX,
-            worker_stall_ms_max,
+            default.worker_stall_ms_max,
         )?,
     })
 }

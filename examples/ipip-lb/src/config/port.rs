@@ -107,7 +107,7 @@ impl std::fmt::Display for NextHop {
 pub fn ports(root: &Section<'_>) -> Result<Vec<Port>, ConfigError> {
     let sections = root.sections("port")?;
     if sections.is_empty() {
-        return Err(root.error("port", "missing; write at least one [[port]]"));
+        return Err(root.missing("port", "at least one [[port]]"));
     }
     let (mut names, mut devices, mut interfaces) = (HashSet::new(), HashSet::new(), HashSet::new());
     let mut ports = Vec::new();
@@ -120,7 +120,7 @@ pub fn ports(root: &Section<'_>) -> Result<Vec<Port>, ConfigError> {
         if !devices.insert(port.device.clone()) {
             let problem =
                 format!("\"{}\" is another port's too; write another", excerpt(&port.device));
-            return Err(section.required("device", "device = \"net_null0\"")?.error(problem));
+            return Err(section.error_at("device", problem));
         }
         if let Some(interface) = section.optional("kernel_interface")
             && !interfaces.insert(port.kernel_interface.clone())
@@ -142,30 +142,25 @@ pub fn ports(root: &Section<'_>) -> Result<Vec<Port>, ConfigError> {
 }
 
 fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
-    let name_value = section.required("name", "name = \"uplink\"")?;
+    let name_value = section.required("name", "\"uplink\"")?;
     let name = name(&name_value)?;
     section.set_path(format!("port.{name}"));
     let known = ["name", "device", "next_hop_mac", "next_hop", "address", "side", "accept_any_mac"];
     let known_more = ["vlan", "kernel_interface", "kernel_peers", "takeover"];
     let known_settings = ["rx_descriptors", "tx_descriptors", "mbufs", "rss"];
     section.allow_only(&[&known[..], &known_more, &known_settings].concat())?;
-    let device = section.required("device", "device = \"net_null0\"")?;
+    let device = section.required("device", "\"net_null0\"")?;
     let what = "a device";
     let example = "DPDK's device arguments, such as net_null0, or a PCI address, 0000:01:00.0";
     let sound = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-    let kernel_interface = section.optional("kernel_interface");
-    let kernel_interface = kernel_interface.map(|value| interface(&value)).transpose()?;
-    let vlan = section.optional("vlan");
+    let kernel_interface = section.read("kernel_interface", interface)?;
     Ok(Port {
         device_line: device.line(),
         device: device.parsed(what, example, |text| sound(text).then(|| text.to_owned()))?,
         next_hop: next_hop(section, kernel_interface.is_some())?,
         side: section.choice_or("side", "a side", Side::WORDS, Side::Both)?,
         accept_any_mac: section.boolean_or("accept_any_mac", false)?,
-        vlan: vlan
-            .map(|value| value.integer(1..=VLAN_MAX.into()))
-            .transpose()?
-            .map(|value| value as u16),
+        vlan: section.integer("vlan", 1..=VLAN_MAX)?,
         kernel_interface,
         kernel_peers: kernel_peers(section)?,
         takeover: takeover(section)?,
@@ -188,7 +183,7 @@ fn kernel_peers(section: &Section<'_>) -> Result<Vec<PuntPeer>, ConfigError> {
     let mut known = HashSet::new();
     let peer = |peer: Section<'_>| {
         peer.allow_only(&["address", "gtsm"])?;
-        let address = peer.required("address", "address = \"192.0.2.254\"")?;
+        let address = peer.required("address", "\"192.0.2.254\"")?;
         let prefix = prefix(&address)?;
         if !known.insert(prefix) {
             return Err(address.error(format!("{prefix} is there twice; leave one out")));
@@ -208,7 +203,7 @@ fn takeover(section: &Section<'_>) -> Result<bool, ConfigError> {
     if section.optional("kernel_interface").is_none() {
         return Err(value.error("there is no kernel_interface to take over; write one"));
     }
-    let device = section.required("device", "device = \"net_af_packet0,iface=eth1\"")?;
+    let device = section.required("device", "\"net_af_packet0,iface=eth1\"")?;
     let known = |text: &str| interface_underneath(text).map(str::to_owned);
     let what = "a device by which the kernel receives, too: takeover";
     device.parsed(what, "net_af_packet0,iface=eth1, or leave out takeover", known)?;
@@ -222,7 +217,7 @@ fn next_hop(section: &Section<'_>, has_interface: bool) -> Result<NextHop, Confi
         if has_interface && section.optional("next_hop_mac").is_none() {
             return Ok(NextHop::Kernel);
         }
-        let example = "next_hop_mac = \"02:00:00:00:00:01\", or next_hop and address, or \
+        let example = "\"02:00:00:00:00:01\", or next_hop and address, or \
                        kernel_interface = \"edge0\" to go by the kernel's routes and neighbours";
         let mac = section.required("next_hop_mac", example)?;
         let what = "the MAC address of one host";
@@ -231,7 +226,7 @@ fn next_hop(section: &Section<'_>, has_interface: bool) -> Result<NextHop, Confi
     if section.optional("next_hop_mac").is_some() {
         return Err(next_hop.error("there is a next_hop_mac too; leave one of them out"));
     }
-    let own = section.required("address", "the balancer's own address on the link of next_hop")?;
+    let own = section.present("address", "the balancer's own address on the link of next_hop")?;
     match (host_address(&next_hop)?, host_address(&own)?) {
         (IpAddr::V4(address), IpAddr::V4(own)) => Ok(NextHop::V4(address, own)),
         (IpAddr::V6(address), IpAddr::V6(own)) => Ok(NextHop::V6(address, own)),
@@ -241,15 +236,11 @@ fn next_hop(section: &Section<'_>, has_interface: bool) -> Result<NextHop, Confi
 
 /// Settings that flags can override, with their bounds.
 fn settings(section: &Section<'_>) -> Result<PortSettings, ConfigError> {
-    let integer =
-        |key: &str, max: u32| section.optional(key).map(|value| value.integer(1..=max)).transpose();
-    let descriptors = |key: &str| Ok(integer(key, u16::MAX.into())?.map(|count| count as u16));
-    let rss = section.optional("rss");
     Ok(PortSettings {
-        rx_descriptors: descriptors("rx_descriptors")?,
-        tx_descriptors: descriptors("tx_descriptors")?,
-        mbufs: integer("mbufs", MempoolConfig::MBUF_COUNT_MAX)?,
-        rss: rss.map(|value| value.parsed_by(PortSettings::rss_fields)).transpose()?,
+        rx_descriptors: section.integer("rx_descriptors", 1..=u16::MAX)?,
+        tx_descriptors: section.integer("tx_descriptors", 1..=u16::MAX)?,
+        mbufs: section.integer("mbufs", 1..=MempoolConfig::MBUF_COUNT_MAX)?,
+        rss: section.read("rss", |value| value.parsed_by(PortSettings::rss_fields))?,
     })
 }
 

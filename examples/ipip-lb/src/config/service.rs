@@ -4,9 +4,9 @@ use super::Health;
 use super::balancer::{host_address, prefix};
 use super::document::Section;
 use super::health::{CaFiles, health};
-use super::limits::per_second;
 use super::parse::name;
 use super::{BACKENDS_MAX, ConfigError, TIMEOUT_S_MAX, WEIGHT_MAX};
+use hotloop_balancer::limits::LIMIT_MAX;
 use hotloop_balancer::maglev::slots_for;
 use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::spec::{
@@ -24,7 +24,7 @@ pub fn services(
 ) -> Result<(Vec<ServiceSpec>, HashMap<String, Health>), ConfigError> {
     let sections = root.sections("service")?;
     if sections.is_empty() {
-        return Err(root.error("service", "missing; write at least one [[service]]"));
+        return Err(root.missing("service", "at least one [[service]]"));
     }
     if let Some(surplus) = sections.get(SERVICES_MAX) {
         return Err(surplus.wrong(format!("too many; write at most {SERVICES_MAX}")));
@@ -45,8 +45,7 @@ pub fn services(
                 "{} {} {} is service {}'s too; change the address, protocol or ports of one",
                 service.address, service.protocol, service.ports, services[other].name
             );
-            let address = section.required("address", "address = \"203.0.113.10\"")?;
-            return Err(address.error(problem));
+            return Err(section.error_at("address", problem));
         }
         healths.extend(health.map(|health| (service.name.clone(), health)));
         services.push(service);
@@ -88,11 +87,11 @@ fn check_nesting(
             let mut section = root.sections("service")?.swap_remove(index);
             section.set_path(format!("service.{}", service.name));
             let section = section.sections("backend")?.swap_remove(place);
-            let value = section.required("address", "address = \"10.0.0.1\"")?;
-            return Err(value.error(format!(
+            let problem = format!(
                 "{address} is service {name}'s address: its tunnels would come back to this \
                  balancer; write another, or nested_backends = [\"{address}\"] in [balancer]"
-            )));
+            );
+            return Err(section.error_at("address", problem));
         }
     }
     Ok(())
@@ -116,14 +115,14 @@ fn service(
     balancer: &Balancer,
     ca_files: &mut CaFiles,
 ) -> Result<(ServiceSpec, Option<Health>), ConfigError> {
-    let name_value = section.required("name", "name = \"web\"")?;
+    let name_value = section.required("name", "\"web\"")?;
     let name = name(&name_value)?;
     section.set_path(format!("service.{name}"));
     section.allow_only(KEYS)?;
-    let address = section.required("address", "address = \"203.0.113.10\"")?;
+    let address = section.required("address", "\"203.0.113.10\"")?;
     let address = prefix(&address)?;
-    let protocol = section.required("protocol", "protocol = \"tcp\"")?;
-    let ports = section.required("ports", "ports = \"80\"")?;
+    let protocol = section.required("protocol", "\"tcp\"")?;
+    let ports = section.required("ports", "\"80\"")?;
     let example = "\"80\", \"8000-8999\" or \"any\", with ports from 1 to 65535, the lower first";
     let ports = ports.parsed("a port, a range or any", example, port_range)?;
     let scheduler =
@@ -136,7 +135,8 @@ fn service(
         scheduler,
         persistence_s: persistence_s(section, scheduler)?,
         all_down: section.choice_or("all_down", all_down, AllDown::WORDS, AllDown::Forward)?,
-        new_connections_per_second_max: per_second(section, "new_connections_per_second_max")?,
+        new_connections_per_second_max: section
+            .integer("new_connections_per_second_max", 1..=LIMIT_MAX)?,
         backends: Vec::new(),
         name,
     };
@@ -189,7 +189,7 @@ fn backends(section: &Section<'_>, balancer: &Balancer) -> Result<Vec<Backend>, 
     let mut backends = Vec::new();
     for section in sections {
         section.allow_only(&["address", "weight"])?;
-        let value = section.required("address", "address = \"10.0.0.1\"")?;
+        let value = section.required("address", "\"10.0.0.1\"")?;
         let address = host_address(&value)?;
         if balancer.sources().any(|own| own.contains(address))
             || balancer.decapsulate.contains(&address)
@@ -201,8 +201,8 @@ fn backends(section: &Section<'_>, balancer: &Balancer) -> Result<Vec<Backend>, 
             let problem = format!("{address} is in the service already; write it once");
             return Err(value.error(problem));
         }
-        let weight = section.optional("weight").map(|value| value.integer(0..=WEIGHT_MAX));
-        backends.push(Backend { address, weight: weight.unwrap_or(Ok(1))? });
+        let weight = section.integer_or("weight", 0..=WEIGHT_MAX, 1)?;
+        backends.push(Backend { address, weight });
     }
     Ok(backends)
 }

@@ -1,11 +1,8 @@
 //! A configuration in two parts: a node's own file, and the part in a store that all nodes share.
 
-use super::cluster::operator_file;
 use super::document::{Origin, Section};
-use super::{Config, ConfigError, Store, parse, store};
-use crate::config::parse::name;
-use toml::Spanned;
-use toml::de::DeTable;
+use super::store::store_and_operator_file;
+use super::{Config, ConfigError, Store, parse};
 
 /// The sections of a node's file. For sections in both parts, the keys in the node's file.
 const OF_NODE: [(&str, Option<&[&str]>); 6] = [
@@ -17,6 +14,21 @@ const OF_NODE: [(&str, Option<&[&str]>); 6] = [
     ("health", Some(&["probe_source"])),
 ];
 
+/// A minimal file of a node. Its addresses are for benchmarks of networks (RFC 2544, RFC 5180), so
+/// that no service should have them.
+const ANY_NODE: &str = r#"
+[balancer]
+source_v4 = "198.18.0.1"
+source_v6 = "2001:2::1"
+decapsulate = []
+[health]
+probe_source = ["198.18.0.2", "2001:2::2"]
+[[port]]
+name = "any"
+device = "net_null0"
+next_hop_mac = "02:00:00:00:00:01"
+"#;
+
 impl Config {
     /// The store that the text of a node's file names, if any. The section `[cluster]` is checked,
     /// too, and nothing else: without a store, the rest can't be.
@@ -25,13 +37,10 @@ impl Config {
     /// If the text is not TOML, or `[cluster]` is invalid.
     pub fn store_of(file: &str, text: &str) -> Result<Option<Store>, ConfigError> {
         let origin = Origin { file, text };
-        let table = parsed(origin)?;
-        let root = Section::root(origin, table.get_ref());
-        let Some(cluster) = root.section("cluster")? else { return Ok(None) };
-        let node = name(&cluster.required("node", "the node's name, such as node = \"lb-a\"")?)?;
-        let store = store::store(&cluster, &node)?;
-        operator_file(&cluster, store.as_ref())?;
-        Ok(store)
+        let table = origin.parse()?;
+        let cluster = Section::root(origin, &table).section("cluster")?;
+        let store = cluster.map(|cluster| store_and_operator_file(&cluster)).transpose()?;
+        Ok(store.and_then(|(store, _)| store))
     }
 
     /// The configuration of a node: its own file, and the part that all nodes share. Each is a pair
@@ -42,86 +51,61 @@ impl Config {
     pub fn parse_shared(node: (&str, &str), shared: (&str, &str)) -> Result<Self, ConfigError> {
         let origin = |(file, text)| Origin { file, text };
         let (node, shared) = (origin(node), origin(shared));
-        let node_table = parsed(node)?;
-        let shared_table = parsed(shared)?;
-        let (node_table, shared_table) = (node_table.get_ref(), shared_table.get_ref());
-        let node_root = Section::root(node, node_table);
-        let shared_root = Section::root(shared, shared_table);
+        let (node_table, shared_table) = (node.parse()?, shared.parse()?);
+        let node_root = Section::root(node, &node_table);
+        let shared_root = Section::root(shared, &shared_table);
         check_shared(&shared_root)?;
         check_node(&node_root, &shared_root, shared.file)?;
-        // Errors about a missing section name the text that should have it.
-        for (key, example) in [("balancer", "[balancer] with mtu"), ("service", "[[service]]")] {
-            shared_root.required(key, example)?;
-        }
-        node_root.required("port", "at least one [[port]]")?;
-        parse::config(node.file, &shared_root.with(node, node_table))
+        node_root.present("port", "at least one [[port]]")?;
+        parse::config(node.file, &shared_root.with(node, &node_table))
     }
 
     /// Checks the shared text by itself, as the configuration of a node with a minimal file.
     ///
     /// # Errors
     /// As [`parse_shared`](Self::parse_shared).
-    pub fn parse_shared_alone(shared: (&str, &str)) -> Result<Self, ConfigError> {
-        let origin = Origin { file: shared.0, text: shared.1 };
-        let table = parsed(origin)?;
-        let root = Section::root(origin, table.get_ref());
-        let has = |section: &str, key: &str| {
-            let section = root.section(section).ok().flatten();
-            section.is_some_and(|section| section.optional(key).is_some())
-        };
-        let own = |section: &str, keys: &[(&str, &str)]| {
-            let mut text = format!("[{section}]\n");
-            for (key, value) in keys.iter().filter(|(key, _)| !has(section, key)) {
-                text += &format!("{key} = {value}\n");
-            }
-            text
-        };
-        // Addresses for benchmarks of networks (RFC 2544, RFC 5180), which no service should have.
-        let sources = [
-            ("source_v4", "\"198.18.0.1\""),
-            ("source_v6", "\"2001:2::1\""),
-            ("decapsulate", "[]"),
-        ];
-        let probes = [("probe_source", "[\"198.18.0.2\", \"2001:2::2\"]")];
-        let port = "[[port]]\nname = \"any\"\ndevice = \"net_null0\"\n\
-                    next_hop_mac = \"02:00:00:00:00:01\"\n";
-        let text = own("balancer", &sources) + &own("health", &probes) + port;
+    pub fn parse_shared_alone((file, text): (&str, &str)) -> Result<Self, ConfigError> {
         // Files that the text names are next to its own file.
-        Self::parse_shared((shared.0, &text), shared)
+        let (node, shared) = (Origin { file, text: ANY_NODE }, Origin { file, text });
+        let (node_table, shared_table) = (node.parse()?, shared.parse()?);
+        let shared_root = Section::root(shared, &shared_table);
+        check_shared(&shared_root)?;
+        parse::config(file, &shared_root.with(node, &node_table))
     }
 }
 
-fn parsed(origin: Origin<'_>) -> Result<Spanned<DeTable<'_>>, ConfigError> {
-    DeTable::parse(origin.text).map_err(|error| origin.syntax_error(&error))
-}
-
-/// Checks that the shared text has no key of a single node.
+/// Checks that the shared text has its own sections, so that an error about a missing one names
+/// this text, and no key of a single node.
 fn check_shared(shared: &Section<'_>) -> Result<(), ConfigError> {
     let of_node = |key: &&str| OF_NODE.iter().any(|(name, keys)| name == key && keys.is_none());
-    let Some(key) = shared.keys().into_iter().find(of_node) else { return Ok(()) };
-    let problem = "belongs to one node; leave it out here, and write it in the file of each node";
-    Err(shared.required(key, "")?.error(problem))
+    if let Some(key) = shared.keys().into_iter().find(of_node) {
+        let problem =
+            "belongs to one node; leave it out here, and write it in the file of each node";
+        return Err(shared.error_at(key, problem));
+    }
+    shared.present("balancer", "[balancer] with mtu")?;
+    shared.present("service", "[[service]]")?;
+    Ok(())
 }
 
 /// Checks that a node's file sets no key that belongs in the shared part.
 fn check_node(node: &Section<'_>, shared: &Section<'_>, store: &str) -> Result<(), ConfigError> {
     for key in node.keys() {
         let Some((_, allowed)) = OF_NODE.iter().find(|(name, _)| *name == key) else {
-            return Err(node.required(key, "")?.error(of_all(store)));
+            return Err(node.error_at(key, of_all(store)));
         };
         let Some(allowed) = allowed else { continue };
         let Some(section) = node.section(key)? else { continue };
         let other = shared.section(key)?;
         for inner in section.keys() {
-            let value = section.required(inner, "")?;
             if !allowed.contains(&inner) {
-                return Err(value.error(of_all(store)));
+                return Err(section.error_at(inner, of_all(store)));
             }
             if let Some(other) = other.as_ref().and_then(|other| other.optional(inner)) {
                 let line = other.line();
-                return Err(value.error(format!(
-                    "{store} has it, too, on line {line}; leave it out in one of them"
-                )));
+                let problem =
+                    format!("{store} has it, too, on line {line}; leave it out in one of them");
+                return Err(section.error_at(inner, problem));
             }
         }
     }

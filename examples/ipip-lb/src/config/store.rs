@@ -2,23 +2,40 @@
 
 use super::ConfigError;
 use super::document::Section;
+use super::parse::name;
 use hotloop_cluster::settings::{Store, StoreAddress};
 use hotloop_files::kept_file;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The keys of `[cluster]` that [`store`] reads.
-pub const STORE_KEYS: [&str; 2] = ["store", "store_copy"];
+/// The key of the file in which a node keeps operators' changes.
+const OPERATOR_FILE: &str = "operator_file";
+
+/// The keys of `[cluster]` that [`store_and_operator_file`] reads.
+pub const NODE_KEYS: [&str; 4] = ["node", OPERATOR_FILE, "store", "store_copy"];
+
+/// Reads the store of this node, if the section names one, and the name of the file in which the
+/// node keeps operators' changes; the store's copy is another file.
+pub fn store_and_operator_file(
+    cluster: &Section<'_>,
+) -> Result<(Option<Store>, PathBuf), ConfigError> {
+    let remedy = "the node's name, such as node = \"lb-a\"";
+    let node = name(&cluster.present("node", remedy)?)?;
+    let store = store(cluster, &node)?;
+    let file = kept_file(cluster, OPERATOR_FILE, &node, "operator.json")?;
+    if store.as_ref().is_some_and(|store| store.copy == file) {
+        let problem = format!("{} is store_copy too; name another file", file.display());
+        return Err(cluster.error(OPERATOR_FILE, problem));
+    }
+    Ok((store, file))
+}
 
 /// Reads the store of the node called `node`, if the section names one.
-pub fn store(cluster: &Section<'_>, node: &str) -> Result<Option<Store>, ConfigError> {
+fn store(cluster: &Section<'_>, node: &str) -> Result<Option<Store>, ConfigError> {
     let Some(address) = cluster.optional("store") else {
-        return match cluster.optional("store_copy") {
-            Some(copy) => {
-                Err(copy.error("there is no store; write store = \"etcd://HOST:PORT\" too"))
-            }
-            None => Ok(None),
-        };
+        return cluster.read("store_copy", |copy| {
+            Err(copy.error("there is no store; write store = \"etcd://HOST:PORT\" too"))
+        });
     };
     let address = address.parsed_by(StoreAddress::from_str)?;
     let copy = kept_file(cluster, "store_copy", node, "toml")?;
@@ -27,7 +44,7 @@ pub fn store(cluster: &Section<'_>, node: &str) -> Result<Option<Store>, ConfigE
 
 /// The file that `key` names, or else the node's default file with this ending; it must be
 /// replaceable.
-pub fn kept_file(
+fn kept_file(
     cluster: &Section<'_>,
     key: &str,
     node: &str,
@@ -35,19 +52,15 @@ pub fn kept_file(
 ) -> Result<PathBuf, ConfigError> {
     let path = |node: &str| format!("/var/lib/ipip-lb/{node}.{ending}");
     let absolute = |text: &str| text.starts_with('/').then(|| PathBuf::from(text));
-    let named = cluster.optional(key);
-    let file = match &named {
-        None => path(node).into(),
-        Some(named) => {
-            named.parsed("an absolute path", &format!("{:?}", path("NODE")), absolute)?
-        }
-    };
+    let example = format!("{:?}", path("NODE"));
+    let named = cluster.read(key, |value| value.parsed("an absolute path", &example, absolute))?;
+    let file = named.unwrap_or_else(|| path(node).into());
     let Some(what) = kept_file::obstacle(&file) else { return Ok(file) };
     let problem = format!(
         "{} is {what}, and only a regular file is replaced; name one, or one that is not there yet",
         file.display()
     );
-    Err(named.map_or_else(|| cluster.error(key, &*problem), |named| named.error(&*problem)))
+    Err(cluster.error_at(key, problem))
 }
 
 #[cfg(test)]

@@ -10,14 +10,6 @@ use hotloop_balancer::spec::Balancer;
 use hotloop_health::settings::{Probe, TunnelPath, Via};
 use std::net::IpAddr;
 
-/// A route of probes, without its addresses.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ViaKind {
-    Direct,
-    Tunnel,
-    Both,
-}
-
 /// Reads the source addresses of probes through tunnels: at most one of each IP version.
 pub fn probe_sources(
     section: &Section<'_>,
@@ -52,8 +44,7 @@ pub fn quorum(
     cluster: Option<&Cluster>,
 ) -> Result<Option<u32>, ConfigError> {
     let node_count = cluster.map_or(NODES_MAX, |cluster| cluster.peers.len() + 1);
-    let quorum = section.optional("quorum");
-    quorum.map(|value| value.integer(1..=node_count as u32)).transpose()
+    section.integer("quorum", 1..=node_count as u32)
 }
 
 /// Reads the route of probes to a service with this address.
@@ -64,11 +55,8 @@ pub fn via(
     balancer: &Balancer,
 ) -> Result<Via, ConfigError> {
     let what = "a way of probing";
-    let kind = section.choice_or("via", what, VIAS, ViaKind::Direct)?;
-    if kind == ViaKind::Direct {
-        return Ok(Via::Direct);
-    }
-    let value = section.required("via", "via = \"direct\"")?;
+    let Some(via) = section.choice_or("via", what, VIAS, None)? else { return Ok(Via::Direct) };
+    let value = section.required("via", "\"direct\"")?;
     if !matches!(probe, Probe::Tcp | Probe::Http(_)) {
         return Err(value.error("only tcp and http go through a tunnel; write via = \"direct\""));
     }
@@ -87,9 +75,5 @@ pub fn via(
         )));
     };
     let (source_v4, source_v6) = (balancer.source_v4, balancer.source_v6);
-    let path = TunnelPath { vip, probe_source, source_v4, source_v6 };
-    Ok(match kind {
-        ViaKind::Both => Via::Both(path),
-        _ => Via::Tunnel(path),
-    })
+    Ok(via(TunnelPath { vip, probe_source, source_v4, source_v6 }))
 }

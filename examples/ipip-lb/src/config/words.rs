@@ -1,7 +1,7 @@
 //! The words for choices, in a configuration and in output.
 
-use super::via::ViaKind;
 use super::{Announced, DeploymentKind};
+use hotloop_health::settings::{TunnelPath, Via};
 use std::fmt;
 
 pub const DEPLOYMENTS: &[(&str, DeploymentKind)] = &[
@@ -12,8 +12,12 @@ pub const DEPLOYMENTS: &[(&str, DeploymentKind)] = &[
 pub const ANNOUNCED: &[(&str, Announced)] =
     &[("ready", Announced::Ready), ("always", Announced::Always)];
 
-pub const VIAS: &[(&str, ViaKind)] =
-    &[("direct", ViaKind::Direct), ("tunnel", ViaKind::Tunnel), ("both", ViaKind::Both)];
+/// A route of probes that includes this path through a tunnel.
+type ByTunnel = fn(TunnelPath) -> Via;
+
+/// Each route of probes; `None` is the direct one.
+pub const VIAS: &[(&str, Option<ByTunnel>)] =
+    &[("direct", None), ("tunnel", Some(Via::Tunnel)), ("both", Some(Via::Both))];
 
 /// The kind of a probe, without its parameters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
