@@ -1,5 +1,6 @@
 //! The memory of a pool.
 
+use hotloop_stage::Error;
 use std::fmt;
 
 /// Page size in bytes of a system without larger pages.
@@ -16,6 +17,9 @@ pub struct MempoolMemory {
     /// pieces; `None` if they differ, or if the kernel doesn't report it.
     pub node: Option<u32>,
 }
+
+/// A program's own requirement.
+pub(crate) type MemoryCheck = Box<dyn Fn(MempoolMemory) -> Result<(), Error> + Send>;
 
 impl MempoolMemory {
     /// Whether all of the memory lies on hugepages.

@@ -5,7 +5,7 @@ use super::inner::Inner;
 use super::stats;
 use crate::error::Direction;
 use crate::mbuf::{self, Mbuf, lengths};
-use crate::mempool::MempoolMemory;
+use crate::mempool::{MemoryCheck, MempoolMemory};
 use crate::stack;
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
 use hotloop_packet::PortId;
@@ -65,8 +65,6 @@ pub struct RxQueue {
     /// `Send`, but not `Sync`.
     unshared: PhantomData<Cell<()>>,
 }
-
-type MemoryCheck = Box<dyn Fn(MempoolMemory) -> Result<(), Error> + Send>;
 
 impl RxQueue {
     pub(super) fn new(port: Arc<Inner>, index: u16) -> Self {
