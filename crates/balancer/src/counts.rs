@@ -11,6 +11,7 @@ use crate::services::{ServiceTable, TargetId, TargetName};
 use event::Event;
 use hotloop::arena::Obtained;
 use hotloop::stage::Counter;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt;
@@ -144,7 +145,7 @@ pub struct Summary<'a> {
 }
 
 /// The sums of all workers for a backend of a service.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct TargetSums {
     /// Packets sent to the backend.
     pub packets: u64,
@@ -197,39 +198,69 @@ impl Summary<'_> {
         all
     }
 
-    /// The sums of all workers without single backends, for programs.
+    /// The sums of all workers without single backends.
     #[must_use]
-    pub fn sums_json(&self) -> Value {
-        json!({
-            "admitted": self.sum(|counts| &counts.admitted),
-            "stateless": self.sum(|counts| &counts.stateless),
-            "to_clients": self.sum(|counts| &counts.to_clients),
-            "replies_known": self.sum(|counts| &counts.replies_known),
-            "answered": self.sum(|counts| &counts.answered),
-            "connections": self.workers.iter().map(|counts| counts.connections.count()).collect::<Vec<_>>(),
-        })
+    pub fn sums(&self) -> Sums {
+        Sums {
+            admitted: self.sum(|counts| &counts.admitted),
+            stateless: self.sum(|counts| &counts.stateless),
+            to_clients: self.sum(|counts| &counts.to_clients),
+            replies_known: self.sum(|counts| &counts.replies_known),
+            answered: self.sum(|counts| &counts.answered),
+            connections: self.workers.iter().map(|counts| counts.connections.count()).collect(),
+        }
     }
 
-    /// The pages and the node that each table of each worker got.
+    /// The memory of each table of each worker.
     #[must_use]
-    pub fn tables_json(&self) -> Value {
-        let mut tables = Vec::new();
-        for (worker, counts) in self.workers.iter().enumerate() {
-            for (table, obtained) in counts.tables.get().into_iter().flatten() {
-                let got = obtained.to_string();
-                tables.push(json!({ "worker": worker, "table": table, "got": got }));
-            }
-        }
-        tables.into()
+    pub fn tables(&self) -> Vec<TableMemory> {
+        let workers = self.workers.iter().enumerate();
+        let tables = workers.flat_map(|(worker, counts)| {
+            let tables = counts.tables.get().into_iter().flatten();
+            tables.map(move |(table, obtained)| TableMemory {
+                worker,
+                table: (*table).to_owned(),
+                got: obtained.to_string(),
+            })
+        });
+        tables.collect()
     }
 
     /// The summary for programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let mut json = self.sums_json();
+        let mut json = json!(self.sums());
         json["backends"] = self.backends().iter().map(Sent::to_json).collect();
         json
     }
+}
+
+/// The sums of all workers.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Sums {
+    /// Connections that were new.
+    pub admitted: u64,
+    /// New connections that were balanced without being remembered.
+    pub stateless: u64,
+    /// Packets that were unwrapped and sent on to clients.
+    pub to_clients: u64,
+    /// The subset of these that are replies on remembered connections.
+    pub replies_known: u64,
+    /// Packets that were answered by ICMP.
+    pub answered: u64,
+    /// Connections that each worker remembers now.
+    pub connections: Vec<u64>,
+}
+
+/// The memory of a worker's table.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct TableMemory {
+    /// The worker's number.
+    pub worker: usize,
+    /// The table's name.
+    pub table: String,
+    /// The pages and the node that the table got.
+    pub got: String,
 }
 
 /// Packets sent to a backend.
@@ -270,13 +301,11 @@ impl fmt::Display for Summary<'_> {
         for sent in self.backends() {
             writeln!(f, "{sent}")?;
         }
-        writeln!(f, "to clients: {} packets", self.sum(|counts| &counts.to_clients))?;
-        writeln!(f, "answered by ICMP: {} packets", self.sum(|counts| &counts.answered))?;
-        let (admitted, stateless) =
-            (self.sum(|counts| &counts.admitted), self.sum(|counts| &counts.stateless));
+        let Sums { admitted, stateless, to_clients, answered, connections, .. } = self.sums();
+        writeln!(f, "to clients: {to_clients} packets\nanswered by ICMP: {answered} packets")?;
         writeln!(f, "connections: {admitted} new, {stateless} of them not remembered")?;
-        for (index, worker) in self.workers.iter().enumerate() {
-            writeln!(f, "  worker {index} remembers {}", worker.connections.count())?;
+        for (worker, count) in connections.iter().enumerate() {
+            writeln!(f, "  worker {worker} remembers {count}")?;
         }
         Ok(())
     }

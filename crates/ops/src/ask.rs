@@ -5,6 +5,7 @@ use crate::path::socket_path;
 use crate::request::{ANSWER_BYTES_MAX, Request, read_answer};
 use crate::unix::{Peer, connected};
 use clap::Args;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -82,16 +83,27 @@ pub struct CtlArgs {
 
 impl CtlArgs {
     /// Sends `request` to the running program `name`, and prints its answer to standard output: as
-    /// JSON if the arguments ask for that, otherwise formatted by `text`. Errors go to standard
-    /// error.
+    /// JSON if the arguments ask for that, otherwise read as an `A` and formatted by `text`. Errors
+    /// go to standard error.
     ///
     /// Returns the exit code: 0 for an answer, 1 if the program answers with an error, 2 if there
     /// is no answer.
-    pub fn ask(&self, name: &str, request: &Request, text: &dyn Fn(&Value) -> String) -> ExitCode {
+    pub fn ask<A: DeserializeOwned>(
+        &self,
+        name: &str,
+        request: &Request,
+        text: impl FnOnce(&A) -> String,
+    ) -> ExitCode {
         let path = self.control.clone().unwrap_or_else(|| socket_path(name));
-        let answer = match ask(&path, request) {
-            Ok(answer) if self.json => answer.to_string(),
-            Ok(answer) => text(&answer),
+        let problem = "this ctl can't read another version's answer, but prints it with --json";
+        let answer = ask(&path, request).and_then(|answer| match self.json {
+            true => Ok(answer.to_string()),
+            false => serde_json::from_value(answer)
+                .map(|answer| text(&answer))
+                .map_err(|_| AskError::NoAnswer { path, problem }),
+        });
+        let answer = match answer {
+            Ok(answer) => answer,
             Err(error) => {
                 tracing::error!("{error}");
                 let is_refused = matches!(error, AskError::Refused(_));

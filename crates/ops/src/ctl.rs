@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// ```
 /// use clap::{Args, Subcommand};
 /// use hotloop_ops::{CommonCommand, CtlArgs, Request};
-/// use serde_json::json;
+/// use serde_json::{Value, json};
 /// use std::process::ExitCode;
 ///
 /// #[derive(Args)]
@@ -39,7 +39,8 @@ use std::process::ExitCode;
 ///         Command::Common(command) => command.ask("nf", &ctl.args),
 ///         Command::Drain { backend } => {
 ///             let request = Request::with("drain", json!({"backend": backend}));
-///             ctl.args.ask("nf", &request, &|_| format!("{backend} gets no new connections"))
+///             let text = |_: &Value| format!("{backend} gets no new connections");
+///             ctl.args.ask("nf", &request, text)
 ///         }
 ///     }
 /// }
@@ -64,10 +65,10 @@ impl CommonCommand {
     #[must_use]
     pub fn ask(&self, name: &str, args: &CtlArgs) -> ExitCode {
         match self {
-            Self::Status => args.ask(name, &Request::new("status"), &status_text),
-            Self::Counters => args.ask(name, &Request::new("counters"), &counters_text),
-            Self::Load => args.ask(name, &Request::new("load"), &load_text),
-            Self::Xstats => args.ask(name, &Request::new("xstats"), &xstats_text),
+            Self::Status => args.ask(name, &Request::new("status"), status_text),
+            Self::Counters => args.ask(name, &Request::new("counters"), counters_text),
+            Self::Load => args.ask(name, &Request::new("load"), load_text),
+            Self::Xstats => args.ask(name, &Request::new("xstats"), xstats_text),
             Self::Capture(capture) => live::run(name, args, capture),
         }
     }

@@ -1,18 +1,16 @@
 //! `ipip-lb ctl`: sends a request to a running balancer, and prints its answer. The commands are
-//! those of [`Request`], and those that every program answers; this module has the text form of the
-//! answers.
+//! those of [`Request`], and those that every program answers; the answers and their text form are
+//! those of [`answer`](crate::answer).
 
-mod text;
-
-use crate::request::{Block, Request};
+use crate::answer::{
+    Backend, Block, Change, Cluster, Connections, Lookup, NextHop, Saved, Service, Status,
+};
+use crate::request::{self, Request};
 use clap::{Args, Subcommand};
 use hotloop_ops::{CaptureArgs, CommonCommand, CtlArgs};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::process::ExitCode;
-use text::{
-    backends_text, cell, cluster_text, counted, leave_text, listed, overview_text, removal_text,
-    services_text, table,
-};
 
 /// `ipip-lb ctl`.
 #[derive(Args, Debug)]
@@ -48,113 +46,53 @@ impl Ctl {
     /// Sends the request, prints the answer, and returns the exit code.
     #[must_use]
     pub fn ask(&self) -> ExitCode {
-        let name = "ipip-lb";
-        let ask = |request: &Request| {
-            let text = |answer: &Value| with_warning(text_of(request, answer), answer);
-            self.args.ask(name, &request.to_ops(), &text)
+        let common = match &self.command {
+            CtlCommand::Status => return self.ask_balancer(&Request::Overview),
+            CtlCommand::Balancer(request) => return self.ask_balancer(request),
+            CtlCommand::Counters => CommonCommand::Counters,
+            CtlCommand::Load => CommonCommand::Load,
+            CtlCommand::Xstats => CommonCommand::Xstats,
+            CtlCommand::Capture(capture) => CommonCommand::Capture(capture.clone()),
         };
-        match &self.command {
-            CtlCommand::Status => ask(&Request::Overview),
-            CtlCommand::Counters => CommonCommand::Counters.ask(name, &self.args),
-            CtlCommand::Load => CommonCommand::Load.ask(name, &self.args),
-            CtlCommand::Xstats => CommonCommand::Xstats.ask(name, &self.args),
-            CtlCommand::Capture(capture) => {
-                CommonCommand::Capture(capture.clone()).ask(name, &self.args)
+        common.ask(NAME, &self.args)
+    }
+
+    /// Reads the answer to each request as the type that [`control`](crate::control) fills in.
+    fn ask_balancer(&self, request: &Request) -> ExitCode {
+        match request {
+            Request::Overview => self.print(request, Status::to_string),
+            Request::Services => self.print(request, Service::text),
+            Request::Backends => self.print(request, Backend::text),
+            Request::NextHops => self.print(request, NextHop::text),
+            Request::Cluster => self.print(request, Cluster::to_string),
+            Request::Connections { .. } => self.print(request, Connections::to_string),
+            Request::Lookup(_) => self.print(request, Lookup::to_string),
+            Request::Blocks => self.print(request, Block::text),
+            Request::Drain { backend: named, .. }
+            | Request::Weight { backend: named, .. }
+            | Request::Remove { backend: named, .. } => self.print_change(request, &named.backend),
+            Request::Block(request::Block { prefix, .. }) | Request::Unblock { prefix } => {
+                self.print_change(request, prefix)
             }
-            CtlCommand::Balancer(request) => ask(request),
+            Request::Reload | Request::Withdraw | Request::Announce | Request::Leave { .. } => {
+                self.print_change(request, "")
+            }
+            // The command line has neither.
+            Request::Replace(_) | Request::Unknown => self.print(request, Value::to_string),
         }
     }
-}
 
-/// The text form of the answer to a request.
-fn text_of(request: &Request, answer: &Value) -> String {
-    match request {
-        Request::Overview => overview_text(answer),
-        Request::Services => services_text(answer),
-        Request::Backends => backends_text(answer),
-        Request::NextHops => {
-            table(answer, &["port", "address", "mac", "state", "age_s", "backends"])
-        }
-        Request::Cluster => cluster_text(answer),
-        Request::Connections { .. } => connections_text(answer),
-        Request::Lookup(_) => lookup_text(answer),
-        Request::Drain { backend, .. } => drained_text(&backend.backend, answer),
-        Request::Weight { backend, weight } => weighed_text(&backend.backend, *weight, answer),
-        Request::Remove { backend, .. } => removed_text(&backend.backend, answer),
-        Request::Block(Block { prefix, .. }) => blocked_text(prefix, answer),
-        Request::Unblock { prefix } => format!("{prefix} is no longer blocked"),
-        Request::Blocks => table(answer, &["prefix", "left_s"]),
-        Request::Reload => reloaded_text(answer),
-        Request::Withdraw => withdrawn_text(answer),
-        Request::Announce => announced_text(answer),
-        Request::Leave { .. } => leaving_text(answer),
-        // The command line has neither.
-        Request::Replace(_) | Request::Unknown => answer.to_string(),
+    fn print_change(&self, request: &Request, named: &str) -> ExitCode {
+        self.print(request, |saved: &Saved<Change>| saved.text(named))
+    }
+
+    fn print<A: DeserializeOwned>(
+        &self,
+        request: &Request,
+        text: impl FnOnce(&A) -> String,
+    ) -> ExitCode {
+        self.args.ask(NAME, &request.to_ops(), text)
     }
 }
 
-/// The text, with a warning if a restart would undo the change.
-fn with_warning(text: String, answer: &Value) -> String {
-    match answer["unsaved"].as_str() {
-        Some(why) => {
-            format!("{text}\nwarning: this is in force, but a restart of the node undoes it: {why}")
-        }
-        None => text,
-    }
-}
-
-fn blocked_text(prefix: &str, answer: &Value) -> String {
-    match answer["for_s"].as_u64() {
-        Some(seconds) => format!("{prefix} is blocked for {seconds} s"),
-        None => format!("{prefix} is blocked until it is unblocked"),
-    }
-}
-
-fn removed_text(backend: &str, answer: &Value) -> String {
-    let services = counted(&answer["removed"], "service");
-    let end = if answer["flush"] == true { ", and its connections end" } else { "" };
-    format!("{backend} is taken out of {services}{end}")
-}
-
-fn reloaded_text(answer: &Value) -> String {
-    let services = counted(&answer["services"], "service");
-    format!("reloaded: {services} with {}", counted(&answer["backends"], "backend"))
-}
-
-fn drained_text(backend: &str, answer: &Value) -> String {
-    let services = counted(&answer["changed"], "service");
-    let end = removal_text(&answer["draining"]);
-    format!("{backend} gets no new connections in {services}{end}")
-}
-
-fn weighed_text(backend: &str, weight: u32, answer: &Value) -> String {
-    format!("{backend} has weight {weight} in {}", counted(&answer["changed"], "service"))
-}
-
-fn withdrawn_text(answer: &Value) -> String {
-    format!("withdrawn: {}", listed(&answer["withdrawn"]))
-}
-
-fn leaving_text(answer: &Value) -> String {
-    let (withdrawn, left) = (withdrawn_text(answer), counted(&answer["connections"], "connection"));
-    format!("{withdrawn}\nthe program ends {}: {left} now", leave_text(&answer["leaving"]))
-}
-
-fn announced_text(answer: &Value) -> String {
-    format!("announced again: {}", listed(&answer["ready"]))
-}
-
-fn connections_text(answer: &Value) -> String {
-    let rows = &answer["connections"];
-    let columns = ["protocol", "client", "vip", "worker", "state", "service", "backend"];
-    let listed = rows.as_array().map_or(0, Vec::len);
-    format!("{}\n{listed} of {} connections", table(rows, &columns), cell(&answer["matching"]))
-}
-
-fn lookup_text(answer: &Value) -> String {
-    let lines = ["worker", "service", "rule", "backend", "why"].map(|key| {
-        let value = cell(&answer[key]);
-        format!("{key:<8} {value}")
-    });
-    lines.join("\n")
-}
+const NAME: &str = "ipip-lb";

@@ -61,6 +61,7 @@
 #![forbid(unsafe_code)]
 
 pub mod announce;
+mod answer;
 pub mod check;
 pub mod cli;
 pub mod config;

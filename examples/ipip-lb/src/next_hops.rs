@@ -1,6 +1,7 @@
 //! Next hops of outgoing packets: a port's neighbour from the configuration, or the kernel's
 //! routes.
 
+use crate::answer;
 use crate::config::{self, Config};
 use crate::exception::KernelInterface;
 use crate::failure::BadInput;
@@ -11,7 +12,6 @@ use hotloop_balancer::balance::Route;
 use hotloop_kernel::{
     CoreRoutes, HopChange, Hops, KernelHop, KernelNextHops, PacketRoutes, RoutedPort, Way,
 };
-use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -148,33 +148,23 @@ impl KernelHopWatch {
     }
 
     /// A row of `ctl next-hops` for each next hop.
-    pub fn rows(&self) -> impl Iterator<Item = Value> {
+    pub fn rows(&self) -> impl Iterator<Item = answer::NextHop> {
         self.hops.iter().map(|hop| {
             let (names, address) = match &hop.way {
                 Way::Neighbour { interface, address } => {
-                    (Some(&self.names[*interface]), Some(address.to_string()))
+                    (Some(&self.names[*interface]), Some(*address))
                 }
                 _ => (None, None),
             };
             let mac = hop.neighbour.and_then(|neighbour| neighbour.mac).map(|mac| mac.to_string());
-            row(
-                names.map(|(port, _)| port),
+            answer::NextHop {
+                port: names.map(|(port, _)| port.clone()),
                 address,
                 mac,
-                &hop.state(),
-                Some(hop.destination_count),
-            )
+                state: hop.state().to_string(),
+                age_s: None,
+                backends: Some(hop.destination_count),
+            }
         })
     }
-}
-
-/// A row of `ctl next-hops`.
-pub(crate) fn row(
-    port: Option<&String>,
-    address: Option<String>,
-    mac: Option<String>,
-    state: &str,
-    backends: Option<usize>,
-) -> Value {
-    json!({ "port": port, "address": address, "mac": mac, "state": state, "backends": backends })
 }

@@ -1,11 +1,10 @@
 //! The neighbours that are next hops of ports: their rows of `ctl next-hops`.
 
+use crate::answer;
 use crate::config::{self, Config};
-use crate::next_hops::row;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::Instant;
 use hotloop::stage::neighbours::{Neighbours, NextHop, NextHopWatch};
-use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -22,24 +21,32 @@ pub fn watch(
 }
 
 /// A row of `ctl next-hops` for each next hop in the configuration.
-pub fn rows(watch: &NextHopWatch, config: &Config, now: Instant) -> impl Iterator<Item = Value> {
+pub fn rows(
+    watch: &NextHopWatch,
+    config: &Config,
+    now: Instant,
+) -> impl Iterator<Item = answer::NextHop> {
     let states: HashMap<_, _> = watch.states(now).collect();
     config.ports.iter().filter_map(move |port| {
-        let address = match port.next_hop {
-            config::NextHop::Mac(mac) => {
-                let mac = Some(MacAddress::new(mac).to_string());
-                return Some(row(Some(&port.name), None, mac, "configured", None));
-            }
-            config::NextHop::V4(address, _) => address.to_string(),
-            config::NextHop::V6(address, _) => address.to_string(),
-            config::NextHop::Kernel => return None,
-        };
         let known = states.get(port.name.as_str()).copied().flatten();
-        let mac = known.map(|neighbour| neighbour.mac.to_string());
-        let state = known.map_or_else(|| "unknown".into(), |neighbour| neighbour.state.to_string());
-        let mut row = row(Some(&port.name), Some(address), mac, &state, None);
-        row["age_s"] =
-            json!(known.map(|neighbour| now.ns_since(neighbour.confirmed) / 1_000_000_000));
+        let age_s = known.map(|known| now.ns_since(known.confirmed) / 1_000_000_000);
+        let mut row = answer::NextHop {
+            port: Some(port.name.clone()),
+            address: None,
+            mac: known.map(|known| known.mac.to_string()),
+            state: known.map_or_else(|| "unknown".into(), |known| known.state.to_string()),
+            age_s: Some(age_s),
+            backends: None,
+        };
+        match port.next_hop {
+            config::NextHop::Mac(mac) => {
+                row.mac = Some(MacAddress::new(mac).to_string());
+                (row.state, row.age_s) = ("configured".into(), None);
+            }
+            config::NextHop::V4(address, _) => row.address = Some(address.into()),
+            config::NextHop::V6(address, _) => row.address = Some(address.into()),
+            config::NextHop::Kernel => return None,
+        }
         Some(row)
     })
 }
@@ -82,7 +89,8 @@ mod tests {
         let hop = hops[1].unwrap();
         neighbours.learn(hop.link(), hop.address(), mac, second(3));
         let shown = |now| -> Vec<String> {
-            let row = |row: Value| {
+            let row = |row: answer::NextHop| {
+                let row = serde_json::json!(row);
                 ["port", "address", "mac", "state", "age_s"]
                     .map(|key| row[key].to_string())
                     .join(" ")

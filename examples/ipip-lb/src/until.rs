@@ -1,6 +1,6 @@
 //! The end of a state that an operator has limited: a time, or the last connection's end.
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// The longest time that an operator may set, in seconds: a year.
@@ -22,10 +22,44 @@ impl Until {
         self.end.is_some_and(|end| end <= now) || self.is_empty && connection_count == Some(0)
     }
 
-    /// For programs: the seconds that are left, null for no end, and whether it may end sooner.
+    /// The end, as seconds from `now`.
     #[must_use]
-    pub fn to_json(self, now: Instant) -> Value {
-        json!({ "left_s": self.end.map(|end| left_s(end, now)), "until_empty": self.is_empty })
+    pub fn ending(self, now: Instant) -> Ending {
+        let left_s = self.end.map(|end| left_s(end, now));
+        Ending { left_s, until_empty: self.is_empty }
+    }
+}
+
+/// The end of a drain, in an answer to `ctl`: whichever comes first.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Ending {
+    /// The seconds that are left; `None` for no limit.
+    pub left_s: Option<u64>,
+    /// Whether the drain ends when no connection is left.
+    pub until_empty: bool,
+}
+
+impl Ending {
+    /// The time of a backend's planned removal.
+    #[must_use]
+    pub fn when(&self) -> String {
+        let time = self.left_s.map(|seconds| format!("in {seconds} s"));
+        let empty = self.until_empty.then(|| "once it has no connections".to_owned());
+        time.into_iter().chain(empty).collect::<Vec<_>>().join(", or ")
+    }
+
+    /// The planned removal of a drained backend, as the end of a sentence.
+    #[must_use]
+    pub fn removal_text(&self) -> String {
+        let when = self.when();
+        if when.is_empty() { when } else { format!(", and is removed {when}") }
+    }
+
+    /// The end of a balancer that leaves.
+    #[must_use]
+    pub fn leave_text(&self) -> String {
+        let time = self.left_s.map(|seconds| format!("in {seconds} s, or ")).unwrap_or_default();
+        format!("{time}once no connection is left")
     }
 }
 
@@ -39,6 +73,7 @@ pub fn left_s(end: Instant, now: Instant) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
     use std::time::Duration;
 
     #[test]
@@ -54,11 +89,11 @@ mod tests {
 
         let time = of(json!({ "for_s": 10 })).unwrap();
         assert!(!time.is_over(after(9), Some(0)) && time.is_over(after(10), Some(5)));
-        assert_eq!(time.to_json(after(4)), json!({ "left_s": 6, "until_empty": false }));
+        assert_eq!(json!(time.ending(after(4))), json!({ "left_s": 6, "until_empty": false }));
         let empty = of(json!({ "until_empty": true })).unwrap();
         assert!(!empty.is_over(after(TIME_S_MAX), Some(1)) && empty.is_over(now, Some(0)));
         assert!(!empty.is_over(now, None), "not before that can be said");
-        assert_eq!(empty.to_json(now), json!({ "left_s": null, "until_empty": true }));
+        assert_eq!(json!(empty.ending(now)), json!({ "left_s": null, "until_empty": true }));
         let both = of(json!({ "for_s": 10, "until_empty": true })).unwrap();
         assert!(both.is_over(after(9), Some(0)) && both.is_over(after(10), Some(1)));
         assert!(!both.is_over(after(9), Some(1)));

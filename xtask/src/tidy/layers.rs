@@ -140,6 +140,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("examples/nat44", &["cli drops", "seen", "connections", "nat"]),
     ("examples/ipip-lb", &[
         "dropped failure until",
+        "answer",
         "config outcome vip_guard",
         "check exception hugepages request",
         "announce ctl next_hops overrides store",

@@ -4,6 +4,7 @@ use super::PeerId;
 use super::owners::Owner;
 use super::peers::sending::{Session, SnapshotStage};
 use super::wire::NodeState;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Maximum number of a peer's imports that wait for this node to enter them. Beyond that, this node
@@ -11,7 +12,7 @@ use std::collections::VecDeque;
 pub const IMPORTS_MAX: usize = 1 << 15;
 
 /// Counts of messages to and from a peer, since this node started.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counts {
     /// Changes and claims sent.
     pub sent: u64,
@@ -34,7 +35,8 @@ pub struct Counts {
 }
 
 /// The relation to a peer.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum PeerState {
     /// There is no connection: see [`PeerStatus::last_error`].
     Away,
@@ -44,8 +46,8 @@ pub enum PeerState {
     InSync,
 }
 
-/// The status of a peer.
-#[derive(Clone, Debug, Eq, PartialEq)]
+/// The status of a peer. Its members and their names are also those in the answer to `ctl cluster`.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PeerStatus {
     /// The peer's name.
     pub name: String,
@@ -54,8 +56,10 @@ pub struct PeerStatus {
     /// This node's relation to the peer.
     pub state: PeerState,
     /// The revision of the configuration that was in force there when it sent its last frame.
+    #[serde(rename = "revision")]
     pub epoch: u64,
     /// The peer's last report of its own state since it connected.
+    #[serde(skip)]
     pub said: Option<NodeState>,
     /// Whether this node has entered the peer's snapshot.
     pub has_its_snapshot: bool,
@@ -67,8 +71,10 @@ pub struct PeerStatus {
     /// The age of the oldest of them, in milliseconds.
     pub lag_ms: u64,
     /// Number of the peer's changes and claims that wait for this node to enter them.
+    #[serde(rename = "to_enter")]
     pub import_count: usize,
     /// Counts of messages.
+    #[serde(flatten)]
     pub counts: Counts,
     /// The reason why no connection exists, or why the last one ended.
     pub last_error: Option<String>,

@@ -4,8 +4,8 @@
 //! elsewhere before anything else ends.
 
 use super::presence::Presence;
+use crate::answer::Change;
 use crate::config::Config;
-use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -25,28 +25,24 @@ impl Presence {
     }
 
     /// Withdraws the VIPs until an operator has them announced again, across reloads.
-    pub(super) fn withdraw_now(&mut self) -> Result<Value, String> {
+    pub(super) fn withdraw_now(&mut self) -> Result<Vec<IpAddr>, String> {
         let announcer = self.announcer.as_mut().ok_or(NOT_ANNOUNCED)?;
-        let withdrawn = texts(announcer.withdraw());
-        let left = texts(announcer.installed());
+        let withdrawn = announcer.withdraw();
+        let left: Vec<_> = announcer.installed().map(|vip| vip.to_string()).collect();
         if left.is_empty() {
-            return Ok(json!({ "withdrawn": withdrawn }));
+            return Ok(withdrawn);
         }
         let left = left.join(", ");
         Err(format!("still announced: {left}; the log says why, and it is tried again each second"))
     }
 
     /// Announces the ready VIPs again, and cancels a departure.
-    pub(super) fn announce_again(&mut self) -> Result<Value, String> {
+    pub(super) fn announce_again(&mut self) -> Result<Change, String> {
         let announcer = self.announcer.as_mut().ok_or(NOT_ANNOUNCED)?;
-        let ready = texts(announcer.announce());
+        let ready = announcer.announce().collect();
         if self.leave.take().is_some() {
             tracing::info!("leave: the program goes on: an operator has its VIPs announced again");
         }
-        Ok(json!({ "ready": ready }))
+        Ok(Change::Announced { ready })
     }
-}
-
-fn texts(vips: impl IntoIterator<Item = IpAddr>) -> Vec<String> {
-    vips.into_iter().map(|vip| vip.to_string()).collect()
 }

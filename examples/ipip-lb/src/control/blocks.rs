@@ -4,11 +4,11 @@
 //! of the list.
 
 use super::members::Members;
+use crate::answer::{self, Change};
 use crate::request::Block;
 use crate::until::left_s;
 use hotloop_balancer::blocks::{BLOCKS_MAX, Blocks};
 use hotloop_balancer::prefix::Prefix;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -76,31 +76,30 @@ impl BlockList {
     }
 
     /// The rows of `ctl blocks`.
-    pub fn rows(&self, now: Instant) -> Value {
-        self.all(now)
-            .map(|block| json!({ "prefix": block.prefix, "left_s": block.for_s }))
-            .collect()
+    pub fn rows(&self, now: Instant) -> Vec<answer::Block> {
+        let row = |Block { prefix, for_s }| answer::Block { prefix, left_s: for_s };
+        self.all(now).map(row).collect()
     }
 }
 
 impl Members {
     /// Drops packets from a prefix to services, for a time or until it is unblocked.
-    pub(super) fn block(&mut self, block: &Block) -> Result<Value, String> {
+    pub(super) fn block(&mut self, block: &Block) -> Result<Change, String> {
         let (prefix, for_s) = (parse(&block.prefix)?, block.for_s);
         let end = for_s.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         self.blocks.insert(prefix, end)?;
         self.set_blocked();
-        Ok(json!({ "prefix": prefix.to_string(), "for_s": for_s }))
+        Ok(Change::Blocked { prefix: prefix.to_string(), for_s })
     }
 
     /// Removes a block.
-    pub(super) fn unblock(&mut self, prefix: &str) -> Result<Value, String> {
+    pub(super) fn unblock(&mut self, prefix: &str) -> Result<Change, String> {
         let prefix = parse(prefix)?;
         if !self.blocks.remove(prefix) {
             return Err(format!("{prefix} is not blocked; ctl blocks lists what is"));
         }
         self.set_blocked();
-        Ok(json!({ "prefix": prefix.to_string() }))
+        Ok(Change::Unblocked { prefix: prefix.to_string() })
     }
 
     /// Removes the blocks that have ended.
@@ -139,7 +138,7 @@ mod tests {
         list.insert(short, Some(after(5))).unwrap();
         list.insert(long, Some(after(1))).unwrap();
         list.insert(long, Some(after(9))).unwrap();
-        assert_eq!(list.rows(now).as_array().unwrap().len(), 3);
+        assert_eq!(list.rows(now).len(), 3);
         assert_eq!(list.expire(after(4)), []);
         assert_eq!(list.expire(after(5)), [short]);
         assert_eq!(list.expire(after(60)), [long]);

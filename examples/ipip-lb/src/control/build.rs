@@ -11,6 +11,7 @@ use super::preparation::Proposal;
 use super::publication::{Stage, TableVersion};
 use super::publisher::Publisher;
 use super::reload::{LoadedConfig, ReloadOrigin};
+use crate::answer::Change;
 use crate::config::Config;
 use crate::overrides::Overrides;
 use crate::request;
@@ -252,7 +253,8 @@ impl Publisher {
     ) -> Result<Removed, String> {
         let names: Vec<_> =
             self.named(backend, members)?.into_iter().map(|name| (name, removal)).collect();
-        let answer = json!({ "removed": names.len(), "flush": removal == Removal::Flush });
+        let flush = removal == Removal::Flush;
+        let answer = json!(Change::Removed { removed: names.len(), flush });
         Ok(Removed { names, answer })
     }
 

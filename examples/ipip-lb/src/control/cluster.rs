@@ -7,6 +7,8 @@
 mod metrics;
 
 use super::cluster_link::ClusterLink;
+use super::config_store::ConfigStore;
+use crate::answer::{self, Among, Peer};
 use crate::failure::Failure;
 use hotloop_balancer::exception_mover::{ExceptionMover, Pulled};
 use hotloop_balancer::exceptions::Change;
@@ -16,7 +18,6 @@ use hotloop_cluster::replace::Successor;
 use hotloop_cluster::settings::Cluster;
 use hotloop_cluster::sync::wire::NodeState;
 use hotloop_cluster::sync::{Entered, PeerState, PeerStatus, Sync, Tls, Walk, Watermark};
-use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// Maximum number of changes in a worker's journal. After more than that between two turns, peers
@@ -254,70 +255,51 @@ impl Node {
         }
     }
 
-    /// The answer of `ctl cluster`; `table` is the service table in use.
-    fn to_json(&self, table: &ServiceTable) -> Value {
-        let peers = self.sync.status();
-        json!({
-            "node": self.cluster.node,
-            "listen": self.sync.local_address().to_string(),
-            "is_ready": self.is_ready,
-            "certificate_not_after": self.tls().and_then(Tls::not_after),
-            "tables": format!("{:016x}", table.digest()),
-            "is_marked": self.exceptions.is_marked(table),
-            "waiting": self.exceptions.waiting_count(),
-            "stale": self.exceptions.stale_count(),
-            "refused": self.exceptions.refused_count(),
-            "peers": peers.iter().map(peer_json).collect::<Vec<_>>(),
-        })
+    /// This node among its peers, for `ctl cluster`; `table` is the service table in use.
+    fn among(&self, table: &ServiceTable) -> Among {
+        Among {
+            listen: self.sync.local_address(),
+            is_ready: self.is_ready,
+            certificate_not_after: self.tls().and_then(Tls::not_after),
+            tables: digest_text(table.digest()),
+            is_marked: self.exceptions.is_marked(table),
+            waiting: self.exceptions.waiting_count(),
+            stale: self.exceptions.stale_count(),
+            refused: self.exceptions.refused_count(),
+        }
+    }
+
+    fn peers(&self) -> Vec<Peer> {
+        let peer = |status: PeerStatus| Peer {
+            tables: status.said.map(|said| digest_text(said.tables)),
+            is_ready: status.said.map(|said| said.is_ready),
+            status,
+        };
+        self.sync.status().into_iter().map(peer).collect()
     }
 }
 
-fn peer_json(peer: &PeerStatus) -> Value {
-    json!({
-        "name": peer.name,
-        "address": peer.address,
-        "state": match peer.state {
-            PeerState::Away => "away",
-            PeerState::Joining => "joining",
-            PeerState::InSync => "in-sync",
-        },
-        "revision": peer.epoch,
-        "tables": peer.said.map(|said| format!("{:016x}", said.tables)),
-        "is_ready": peer.said.map(|said| said.is_ready),
-        "has_its_snapshot": peer.has_its_snapshot,
-        "is_caught_up": peer.is_caught_up,
-        "lag_records": peer.lag_records,
-        "lag_ms": peer.lag_ms,
-        "to_enter": peer.import_count,
-        "sent": peer.counts.sent,
-        "received": peer.counts.received,
-        "sent_bytes": peer.counts.sent_bytes,
-        "received_bytes": peer.counts.received_bytes,
-        "superseded": peer.counts.superseded,
-        "snapshots_sent": peer.counts.snapshots_sent,
-        "snapshots_received": peer.counts.snapshots_received,
-        "overflows": peer.counts.overflows,
-        "last_error": peer.last_error,
-    })
+fn digest_text(digest: u64) -> String {
+    format!("{digest:016x}")
 }
 
 impl ClusterLink {
-    /// This node, its peers, and the nodes in its store.
-    pub(super) fn to_json(&self, table: &ServiceTable) -> Result<Value, String> {
-        let mut answer = match (&self.node, &self.store) {
-            (Some(node), _) => node.to_json(table),
-            (None, Some(store)) => json!({ "node": store.node(), "peers": [] }),
+    /// The answer of `ctl cluster`.
+    pub(super) fn cluster(&self, table: &ServiceTable) -> Result<answer::Cluster, String> {
+        let name = match (&self.node, &self.store) {
+            (Some(node), _) => &node.cluster.node,
+            (None, Some(store)) => store.node(),
             (None, None) => {
                 let problem = "this balancer has neither peers nor a store; its configuration has no \
                                section [cluster]";
                 return Err(problem.to_owned());
             }
         };
-        answer["store"] = self.store.as_ref().map_or(Value::Null, |store| {
-            let mut json = store.to_json();
-            json["nodes"] = store.nodes_json();
-            json
-        });
-        Ok(answer)
+        Ok(answer::Cluster {
+            node: name.to_owned(),
+            among: self.node.as_ref().map(|node| node.among(table)),
+            peers: self.node.as_ref().map(Node::peers).unwrap_or_default(),
+            store: self.store.as_ref().map(ConfigStore::with_nodes),
+        })
     }
 }

@@ -6,12 +6,12 @@
 
 use super::background::Background;
 use super::reload::{LoadedConfig, ReadInput, Reader, reader};
+use crate::answer::{self, StoreNode};
 use crate::source::ConfigSource;
 use hotloop_cluster::settings::Store;
 use hotloop_cluster::store::layout::Stored;
 use hotloop_cluster::store::{Pace, StoreWatch, Task, copy};
 use hotloop_privileges::Capabilities;
-use serde_json::{Value, json};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -133,34 +133,31 @@ impl ConfigStore {
         &self.watch
     }
 
-    pub(super) fn to_json(&self) -> Value {
+    /// The state for `ctl status`.
+    pub(super) fn status(&self) -> answer::Store {
         let state = self.watch.state();
-        json!({
-            "address": self.address,
-            "revision": self.revision(),
-            "newest": self.newest.revision,
-            "proposed": state.proposed,
-            "is_registered": state.is_registered,
-            "is_replaced": state.is_replaced,
-            "unread_s": state.failure.as_ref().map(|(since, _)| since.elapsed().as_secs()),
-            "failure": state.failure.map(|(_, why)| why),
-            "copy_failure": self.copy_failure,
-        })
+        answer::Store {
+            address: self.address.clone(),
+            revision: self.revision(),
+            newest: self.newest.revision,
+            proposed: state.proposed,
+            is_registered: state.is_registered,
+            is_replaced: state.is_replaced,
+            unread_s: state.failure.as_ref().map(|(since, _)| since.elapsed().as_secs()),
+            failure: state.failure.map(|(_, why)| why),
+            copy_failure: self.copy_failure.clone(),
+            nodes: None,
+        }
     }
 
-    /// The nodes in the store.
-    pub(super) fn nodes_json(&self) -> Value {
-        let row = |(name, state): (String, Option<hotloop_cluster::store::phases::NodeReport>)| {
+    /// The state for `ctl cluster`, with the nodes in the store.
+    pub(super) fn with_nodes(&self) -> answer::Store {
+        let nodes = self.watch.state().nodes.into_iter().map(|(name, state)| {
             let state = state.unwrap_or_default();
             let (answer_to, refused) = state.answer.unzip();
-            json!({
-                "name": name,
-                "revision": state.in_force,
-                "answer_to": answer_to,
-                "refused": refused.flatten(),
-            })
-        };
-        self.watch.state().nodes.into_iter().map(row).collect()
+            StoreNode { name, revision: state.in_force, answer_to, refused: refused.flatten() }
+        });
+        answer::Store { nodes: Some(nodes.collect()), ..self.status() }
     }
 
     /// The next request, if any. `is_loading` means that a configuration is on its way.

@@ -5,9 +5,9 @@
 //! ends while routers may still send new connections here.
 
 use super::presence::Presence;
+use crate::answer::Change;
 use crate::config::Config;
-use crate::until::Until;
-use serde_json::Value;
+use crate::until::{Ending, Until};
 use std::time::{Duration, Instant};
 
 const NOT_ANNOUNCED: &str = "this balancer announces no VIPs, so it can't withdraw them; its \
@@ -34,8 +34,8 @@ impl Leave {
     }
 
     /// The form in `ctl status`.
-    pub fn to_json(self, now: Instant) -> Value {
-        self.until.to_json(now)
+    pub fn ending(self, now: Instant) -> Ending {
+        self.until.ending(now)
     }
 }
 
@@ -47,21 +47,18 @@ impl Presence {
         for_s: Option<u64>,
         config: &Config,
         connection_count: u64,
-    ) -> Result<Value, String> {
+    ) -> Result<Change, String> {
         let announce = config.announce.as_ref().ok_or(NOT_ANNOUNCED)?;
         let linger = Duration::from_millis(announce.linger_ms.into());
         let now = Instant::now();
         let withdrawn = self.withdraw_now();
-        let mut answer = withdrawn.map_err(|error| format!("the program goes on: {error}"))?;
+        let withdrawn = withdrawn.map_err(|error| format!("the program goes on: {error}"))?;
         let end = for_s.map(|seconds| now + Duration::from_secs(seconds));
         let until = Until { end, is_empty: true };
-        let leave = Leave { until, lingers_until: now + linger };
-        self.leave = Some(leave);
-        let time = for_s.map(|seconds| format!("in {seconds} s, or ")).unwrap_or_default();
-        tracing::warn!("leave: the program ends {time}once no connection is left");
-        answer["leaving"] = leave.to_json(now);
-        answer["connections"] = connection_count.into();
-        Ok(answer)
+        self.leave = Some(Leave { until, lingers_until: now + linger });
+        let leaving = until.ending(now);
+        tracing::warn!("leave: the program ends {}", leaving.leave_text());
+        Ok(Change::Leaving { withdrawn, leaving, connections: connection_count })
     }
 
     /// Whether the departure is over, which is logged.

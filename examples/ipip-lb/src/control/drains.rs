@@ -39,10 +39,7 @@ pub struct Drained {
 impl Drains {
     /// Plans the removal of a backend, in place of an earlier plan.
     pub fn plan(&mut self, name: TargetName, until: Until, now: Instant) {
-        let end = until.end.map(|end| format!("in {} s", end.duration_since(now).as_secs()));
-        let empty = until.is_empty.then(|| "once it has no connections".to_owned());
-        let when: Vec<_> = end.into_iter().chain(empty).collect();
-        tracing::info!("drain: {} is to be removed {}", shown(&name), when.join(", or "));
+        tracing::info!("drain: {} is to be removed {}", shown(&name), until.ending(now).when());
         self.plans.insert(name, until);
     }
 

@@ -6,13 +6,13 @@
 
 use super::cluster_link::ClusterLink;
 use super::members::Members;
+use crate::answer;
 use crate::config::Config;
 use hotloop_balancer::spec::ServiceSpec;
 use hotloop_cluster::store::Finding;
 use hotloop_health::State;
 use hotloop_health::quorum::{Down, name, names, needed_count, verdict};
 use hotloop_health::settings::Health;
-use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -232,28 +232,25 @@ impl Members {
         }
     }
 
-    /// The exchange of findings, for `ctl status`; null without an exchange.
-    pub(super) fn health_json(&self, config: &Config, link: &ClusterLink) -> Value {
-        if link.store.is_none() {
-            return Value::Null;
-        }
+    /// The exchange of findings, for `ctl status`; `None` without an exchange.
+    pub(super) fn health(&self, config: &Config, link: &ClusterLink) -> Option<answer::Health> {
         let nodes = self.findings.node_count();
-        json!({
-            "is_shared": self.findings.others.is_some(),
-            "nodes": nodes,
-            "needed": needed_count(config.quorum, nodes),
-            "down_here": self.findings.own_count(),
+        link.store.as_ref().map(|_| answer::Health {
+            is_shared: self.findings.others.is_some(),
+            nodes,
+            needed: needed_count(config.quorum, nodes),
+            down_here: self.findings.own_count(),
         })
     }
 
     /// The nodes' findings on a backend, if this node's findings differ from the verdict.
-    pub(super) fn difference_json(
+    pub(super) fn difference(
         &self,
         service: &ServiceSpec,
         address: IpAddr,
         config: &Config,
         link: &ClusterLink,
-    ) -> Option<Value> {
+    ) -> Option<answer::Difference> {
         if self.findings.differing.is_empty() {
             return None;
         }
@@ -268,12 +265,12 @@ impl Members {
         down_on.sort_unstable();
         down_on.dedup();
         let nodes = self.findings.node_count();
-        Some(json!({
-            "is_up_here": !here,
-            "down_on": down_on,
-            "nodes": nodes,
-            "needed": needed_count(config.quorum, nodes),
-        }))
+        Some(answer::Difference {
+            is_up_here: !here,
+            down_on: down_on.into_iter().map(str::to_owned).collect(),
+            nodes,
+            needed: needed_count(config.quorum, nodes),
+        })
     }
 }
 

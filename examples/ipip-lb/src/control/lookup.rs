@@ -3,13 +3,13 @@
 
 use super::publisher::InForce;
 use super::questions::{named, protocol_number, state_name};
+use crate::answer::Lookup;
 use crate::request::Flow;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop_balancer::connection::Connection;
 use hotloop_balancer::services::{Found, Service, ServiceTable, is_echo};
 use hotloop_balancer::spec::{IcmpEcho, Scheduler};
-use serde_json::{Value, json};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The route of a flow's packets, given the worker's connection for the flow, if any.
 pub(super) fn answer(
@@ -17,11 +17,9 @@ pub(super) fn answer(
     key: &FlowKey,
     worker: usize,
     connection: Option<Connection>,
-) -> Value {
+) -> Lookup {
     if let Some(why) = echo_fate(table, key) {
-        return json!({
-            "worker": worker, "service": null, "rule": null, "backend": null, "why": why,
-        });
+        return Lookup { worker, service: None, rule: None, backend: None, why: why.to_owned() };
     }
     let (service, _) = table.services_of_flow(key);
     let rule = service.and_then(|service| {
@@ -30,13 +28,7 @@ pub(super) fn answer(
         Some(format!("{address} {protocol} {}", configured.ports))
     });
     let (backend, why) = decision(table, service, connection, key);
-    json!({
-        "worker": worker,
-        "service": service.map(|service| &*service.name),
-        "rule": rule,
-        "backend": backend,
-        "why": why,
-    })
+    Lookup { worker, service: service.map(|service| service.name.to_string()), rule, backend, why }
 }
 
 /// The fate of echo requests to a service's address that go to no backend.
@@ -57,7 +49,7 @@ fn decision(
     service: Option<&Service>,
     connection: Option<Connection>,
     key: &FlowKey,
-) -> (Option<String>, String) {
+) -> (Option<IpAddr>, String) {
     if let Some(connection) = connection {
         let state = state_name(&connection);
         match table.target(connection.target) {

@@ -55,6 +55,7 @@ pub use handover::Handover;
 pub use preparation::{PREPARE_PARTS, Proposal};
 pub use saved_changes::Keeper;
 
+use crate::answer::Change;
 use crate::config::Config;
 use crate::dropped::Dropped;
 use crate::failure::Failure;
@@ -79,6 +80,7 @@ use publication::Publication;
 use publisher::Publisher;
 use questions::Questions;
 use reload::LoadedConfig;
+use serde_json::json;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -266,26 +268,25 @@ impl Control {
     ) -> Result<Reply, String> {
         let Self { link, members, publisher, presence, .. } = self;
         Ok(Reply::Now(Ok(match Request::read(request)? {
-            Request::Overview => self.overview(control),
-            Request::Services => self.services(),
+            Request::Overview => json!(self.overview(control)),
+            Request::Services => json!(self.services()),
             Request::Backends => return Ok(self.backends()),
             Request::NextHops => {
                 let of_ports = port_hops::rows(&self.port_hops, &publisher.config, control.now());
-                of_ports.chain(self.next_hops.iter().flat_map(KernelHopWatch::rows)).collect()
+                let of_kernel = self.next_hops.iter().flat_map(KernelHopWatch::rows);
+                of_ports.chain(of_kernel).map(|row| json!(row)).collect()
             }
             Request::Connections { filter, limit } => {
                 return self.connections(filter.as_deref(), limit);
             }
             Request::Lookup(flow) => return self.lookup(&flow),
-            Request::Cluster => link.to_json(&publisher.table)?,
-            Request::Blocks => members.blocks.rows(Instant::now()),
+            Request::Cluster => json!(link.cluster(&publisher.table)?),
+            Request::Blocks => json!(members.blocks.rows(Instant::now())),
             Request::Block(block) => {
-                let answer = members.block(&block)?;
-                return Ok(publisher.publish_blocks(answer));
+                return Ok(publisher.publish_blocks(json!(members.block(&block)?)));
             }
             Request::Unblock { prefix } => {
-                let answer = members.unblock(&prefix)?;
-                return Ok(publisher.publish_blocks(answer));
+                return Ok(publisher.publish_blocks(json!(members.unblock(&prefix)?)));
             }
             Request::Drain { backend, end } => return publisher.drain(&backend, &end, members),
             Request::Weight { backend, weight } => {
@@ -293,10 +294,10 @@ impl Control {
             }
             Request::Remove { backend, flush } => return Ok(publisher.remove(&backend, flush)),
             Request::Reload => return Ok(publisher.reload_now()),
-            Request::Withdraw => presence.withdraw_now()?,
-            Request::Announce => presence.announce_again()?,
+            Request::Withdraw => json!(Change::Withdrawn { withdrawn: presence.withdraw_now()? }),
+            Request::Announce => json!(presence.announce_again()?),
             Request::Leave { for_s, .. } => {
-                presence.leave(for_s, &publisher.config, publisher.connection_count())?
+                json!(presence.leave(for_s, &publisher.config, publisher.connection_count())?)
             }
             Request::Replace(candidate) => return presence.replace(candidate, &publisher.config),
             Request::Unknown => request.unknown()?,

@@ -3,6 +3,7 @@
 use super::config_store::ConfigStore;
 use super::probe_verdict::verdict;
 use super::{Control, Keeper};
+use crate::answer::{self, Held, Probe, Probes, Service, Status};
 use crate::config::Config;
 use hotloop::engine;
 use hotloop_balancer::counts::TargetSums;
@@ -11,7 +12,7 @@ use hotloop_balancer::spec::{Backend, ServiceSpec};
 use hotloop_health::State;
 use hotloop_health::settings::{Health, Via};
 use hotloop_ops::Reply;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::mpsc::TryRecvError;
@@ -19,32 +20,28 @@ use std::time::Instant;
 
 impl Control {
     /// The answer of `ctl status`.
-    pub(super) fn overview(&self, control: &engine::Control<'_>) -> Value {
+    pub(super) fn overview(&self, control: &engine::Control<'_>) -> Status {
         let Config { services, .. } = &*self.publisher.config;
-        json!({
-            "engine": hotloop_ops::status(control, self.since),
-            "balancer": self.summary().sums_json(),
-            "config": self.source.config.display().to_string(),
-            "services": services.len(),
-            "backends": services.iter().map(|service| service.backends.len()).sum::<usize>(),
-            "down": self.down_count(),
-            "health": self.members.health_json(&self.publisher.config, &self.link),
-            "announced": self.presence.announcer.as_ref().map(|announcer| {
-                announcer.installed().map(|vip| vip.to_string()).collect::<Vec<_>>()
-            }),
-            "held": self.presence.held().map(|held| {
-                held.into_iter()
-                    .map(|(vip, left_s)| json!({ "vip": vip.to_string(), "left_s": left_s }))
-                    .collect::<Vec<_>>()
-            }),
-            "leaving": self.presence.leave.map(|leave| leave.to_json(Instant::now())),
-            "store": self.link.store.as_ref().map(ConfigStore::to_json),
-            "tables": self.summary().tables_json(),
-            "is_loading": self.publisher.publication.is_loading(),
-            "reloads": self.publisher.reload_count,
-            "reload_failure": self.publisher.reload_failure,
-            "operator_failure": self.members.keeper.as_ref().and_then(Keeper::failure),
-        })
+        let announcer = self.presence.announcer.as_ref();
+        let held = self.presence.held().map(|held| held.into_iter());
+        Status {
+            engine: hotloop_ops::status(control, self.since),
+            balancer: self.summary().sums(),
+            config: self.source.config.display().to_string(),
+            services: services.len(),
+            backends: services.iter().map(|service| service.backends.len()).sum(),
+            down: self.down_count(),
+            health: self.members.health(&self.publisher.config, &self.link),
+            announced: announcer.map(|announcer| announcer.installed().collect()),
+            held: held.map(|held| held.map(|(vip, left_s)| Held { vip, left_s }).collect()),
+            leaving: self.presence.leave.map(|leave| leave.ending(Instant::now())),
+            store: self.link.store.as_ref().map(ConfigStore::status),
+            tables: self.summary().tables(),
+            is_loading: self.publisher.publication.is_loading(),
+            reloads: self.publisher.reload_count,
+            reload_failure: self.publisher.reload_failure.clone(),
+            operator_failure: self.members.keeper.as_ref().and_then(Keeper::failure).cloned(),
+        }
     }
 
     /// Number of down backends. One that fails both of its probes counts once.
@@ -55,7 +52,7 @@ impl Control {
     }
 
     /// The rows of `ctl services`.
-    pub(super) fn services(&self) -> Value {
+    pub(super) fn services(&self) -> Vec<Service> {
         let targets = self.targets();
         let held = self.presence.held().unwrap_or_default();
         let services = self.publisher.config.services.iter().map(|service| {
@@ -67,19 +64,21 @@ impl Control {
             let sum = |part: fn(&TargetSums) -> u64| {
                 members.iter().map(|member| part(&member.1)).sum::<u64>()
             };
-            json!({
-                "name": service.name,
-                "address": service.address.to_string(),
-                "protocol": service.protocol.to_string(),
-                "ports": service.ports.to_string(),
-                "scheduler": service.scheduler.to_string(),
-                "backends": members.len(),
-                "up": members.iter().filter(|(target, _)| target.is_up).count(),
-                "usable": members.iter().filter(|(target, _)| target.is_usable).count(),
-                "packets": sum(|sums| sums.packets),
-                "connections": sum(|sums| sums.connections),
-                "held_s": vip.and_then(|vip| held.get(&vip)),
-            })
+            Service {
+                name: service.name.clone(),
+                address: service.address.to_string(),
+                protocol: service.protocol.to_string(),
+                ports: service.ports.to_string(),
+                scheduler: service.scheduler.to_string(),
+                backends: members.len(),
+                up: members.iter().filter(|(target, _)| target.is_up).count(),
+                usable: members.iter().filter(|(target, _)| target.is_usable).count(),
+                sums: TargetSums {
+                    packets: sum(|sums| sums.packets),
+                    connections: sum(|sums| sums.connections),
+                },
+                held_s: vip.and_then(|vip| held.get(&vip)).copied(),
+            }
         });
         services.collect()
     }
@@ -96,7 +95,7 @@ impl Control {
     pub(super) fn answer_backends(&mut self) {
         for (states, answerer) in std::mem::take(&mut self.members.backends_asked) {
             match states.try_recv() {
-                Ok(states) => answerer.send(Ok(self.backend_rows(&states))),
+                Ok(states) => answerer.send(Ok(json!(self.backend_rows(&states)))),
                 Err(TryRecvError::Empty) if answerer.is_awaited() => {
                     self.members.backends_asked.push((states, answerer));
                 }
@@ -105,7 +104,7 @@ impl Control {
         }
     }
 
-    fn backend_rows(&self, states: &[State]) -> Value {
+    fn backend_rows(&self, states: &[State]) -> Vec<answer::Backend> {
         let targets = self.targets();
         let states: HashMap<_, _> =
             states.iter().map(|state| ((state.address, &state.health), state)).collect();
@@ -118,7 +117,7 @@ impl Control {
                 rows.push(self.backend(service, backend, target, &states, &removed));
             }
         }
-        Value::Array(rows)
+        rows
     }
 
     fn backend(
@@ -128,46 +127,39 @@ impl Control {
         target: Option<(&Target, TargetSums)>,
         states: &HashMap<(IpAddr, &Health), &State>,
         removed: &HashMap<&TargetName, u64>,
-    ) -> Value {
+    ) -> answer::Backend {
         let name = TargetName { service: service.name.clone(), address: backend.address };
         let ways = self.publisher.config.ways_of(&service.name);
         let probes: Vec<_> =
             ways.filter_map(|health| states.get(&(backend.address, &health)).copied()).collect();
-        let mut row = json!({
-            "service": service.name,
-            "address": backend.address.to_string(),
-            "weight": target.map_or(0, |(target, _)| target.weight),
-            "configured_weight": backend.weight,
-            "state": match (self.members.overrides.removed.get(&name), target) {
-                (Some(Removal::Flush), _) => "flushed",
-                (Some(Removal::Rebalance), _) | (None, None) => "removed",
-                (None, Some((target, _))) if !target.is_up => "down",
-                (None, Some((target, _))) if target.weight == 0 => "drained",
-                (None, Some(_)) => "up",
-            },
-            "is_probed": !probes.is_empty(),
-            "probe": probe_text(&probes),
-            "packets": target.map_or(0, |(_, sums)| sums.packets)
-                + removed.get(&name).copied().unwrap_or(0),
-            "connections": target.map_or(0, |(_, sums)| sums.connections),
-        });
+        let state = match (self.members.overrides.removed.get(&name), target) {
+            (Some(Removal::Flush), _) => "flushed",
+            (Some(Removal::Rebalance), _) | (None, None) => "removed",
+            (None, Some((target, _))) if !target.is_up => "down",
+            (None, Some((target, _))) if target.weight == 0 => "drained",
+            (None, Some(_)) => "up",
+        };
+        let mut sums = target.map(|(_, sums)| sums).unwrap_or_default();
+        sums.packets += removed.get(&name).copied().unwrap_or(0);
         // The other backends, perhaps a hundred thousand, leave these out.
-        if probes.iter().any(|state| state.health.via != Via::Direct) {
-            row["probes"] = probes.iter().map(|state| probe_json(state)).collect();
-            row["verdict"] = verdict_of(&probes).into();
+        let is_through_tunnel = probes.iter().any(|state| state.health.via != Via::Direct);
+        let config = &self.publisher.config;
+        answer::Backend {
+            service: service.name.clone(),
+            address: backend.address,
+            weight: target.map_or(0, |(target, _)| target.weight),
+            configured_weight: backend.weight,
+            state: state.to_owned(),
+            is_probed: !probes.is_empty(),
+            probe: probe_text(&probes),
+            sums,
+            probes: is_through_tunnel.then(|| Probes {
+                probes: probes.iter().map(|state| probe(state)).collect(),
+                verdict: verdict_of(&probes),
+            }),
+            health: self.members.difference(service, backend.address, config, &self.link),
+            draining: self.members.drains.of(&name).map(|until| until.ending(Instant::now())),
         }
-        if let Some(difference) = self.members.difference_json(
-            service,
-            backend.address,
-            &self.publisher.config,
-            &self.link,
-        ) {
-            row["health"] = difference;
-        }
-        if let Some(until) = self.members.drains.of(&name) {
-            row["draining"] = until.to_json(Instant::now());
-        }
-        row
     }
 
     /// The targets by service and address, with the workers' counts.
@@ -201,12 +193,8 @@ fn probe_text(probes: &[&State]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-fn probe_json(state: &State) -> Value {
-    json!({
-        "via": state.health.via.to_string(),
-        "is_up": state.is_up,
-        "last": last_text(state),
-    })
+fn probe(state: &State) -> Probe {
+    Probe { via: state.health.via.to_string(), is_up: state.is_up, last: last_text(state) }
 }
 
 /// The location of a fault, if a backend is probed through its tunnel and fails.

@@ -7,6 +7,7 @@
 use super::Control;
 use super::lookup;
 use super::publisher::InForce;
+use crate::answer;
 use crate::request::Flow;
 use hotloop::engine::Asker;
 use hotloop::packet::flow_key::FlowKey;
@@ -16,7 +17,7 @@ use hotloop_balancer::classify::worker_of;
 use hotloop_balancer::connection::Connection;
 use hotloop_balancer::services::{Found, ServiceTable, TargetId};
 use hotloop_ops::Answerer;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -122,7 +123,8 @@ impl Questions {
         let Some(Question { answerer, subject }) = self.open.remove(&number) else { return };
         match (subject, reply) {
             (Subject::Flow(key), Reply::Connection(connection)) => {
-                answerer.send(Ok(lookup::answer(in_force, &key, worker, connection)));
+                let answer = lookup::answer(in_force, &key, worker, connection);
+                answerer.send(Ok(json!(answer)));
             }
             (Subject::Listing(mut rows, left_count), Reply::Connections(mut page)) => {
                 rows.add(worker, &page, in_force.table);
@@ -229,7 +231,7 @@ impl Rows {
         for (key, connection) in page.found.iter().take(self.wanted()) {
             let comma = if self.count > 0 { "," } else { "" };
             self.text += comma;
-            self.text += &row(table, worker, key, connection).to_string();
+            self.text += &json!(row(table, worker, key, connection)).to_string();
             self.count += 1;
         }
     }
@@ -240,25 +242,30 @@ impl Rows {
     }
 }
 
-fn row(table: &ServiceTable, worker: usize, key: &FlowKey, connection: &Connection) -> Value {
+fn row(
+    table: &ServiceTable,
+    worker: usize,
+    key: &FlowKey,
+    connection: &Connection,
+) -> answer::Connection {
     let (service, backend) = named(table, connection.target);
-    json!({
-        "protocol": protocol_name(key.protocol()),
-        "client": SocketAddr::new(key.source(), key.source_port()).to_string(),
-        "vip": SocketAddr::new(key.destination(), key.destination_port()).to_string(),
-        "worker": worker,
-        "state": state_name(connection),
-        "service": service,
-        "backend": backend,
-    })
+    answer::Connection {
+        protocol: protocol_name(key.protocol()),
+        client: SocketAddr::new(key.source(), key.source_port()),
+        vip: SocketAddr::new(key.destination(), key.destination_port()),
+        worker,
+        state: state_name(connection),
+        service: service.map(str::to_owned),
+        backend,
+    }
 }
 
 /// The service and the backend of a target; `None` for each if the target is gone.
-pub(super) fn named(table: &ServiceTable, id: TargetId) -> (Option<&str>, Option<String>) {
+pub(super) fn named(table: &ServiceTable, id: TargetId) -> (Option<&str>, Option<IpAddr>) {
     match table.target(id) {
         Found::Active(target) => {
             let service = target.service.map(|index| &table.all()[index as usize]);
-            (service.map(|service| &*service.name), Some(target.address().to_string()))
+            (service.map(|service| &*service.name), Some(target.address()))
         }
         Found::Removed | Found::Flushed => (None, None),
     }

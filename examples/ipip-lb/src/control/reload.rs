@@ -11,6 +11,7 @@ use super::cluster::Node;
 use super::cluster_link::ClusterLink;
 use super::config_store::ConfigStore;
 use super::publisher::Publisher;
+use crate::answer::Change;
 use crate::config::Config;
 use crate::source::ConfigSource;
 use hotloop_cluster::store::layout::Stored;
@@ -142,8 +143,8 @@ impl Publisher {
         self.reload_count += 1;
         self.reload_failure = None;
         let services = &self.config.services;
-        let backend_count: usize = services.iter().map(|service| service.backends.len()).sum();
-        let answer = json!({ "services": services.len(), "backends": backend_count });
+        let backends = services.iter().map(|service| service.backends.len()).sum();
+        let answer = json!(Change::Reloaded { services: services.len(), backends });
         for origin in origins {
             match origin {
                 ReloadOrigin::Signal => tracing::info!("SIGHUP: the configuration was reloaded"),

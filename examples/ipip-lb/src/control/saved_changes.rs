@@ -7,6 +7,7 @@
 use super::background::Background;
 use super::members::Members;
 use super::operator_file::Kept;
+use crate::answer::Saved;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::replace::saved_overrides::SavedOverrides;
@@ -15,7 +16,7 @@ use crate::until::left_s;
 use hotloop_balancer::services::Removal;
 use hotloop_ops::Answerer;
 use hotloop_privileges::Capabilities;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -55,8 +56,8 @@ impl Keeper {
     }
 
     /// The reason that the file is out of date.
-    pub(super) fn failure(&self) -> Option<&str> {
-        self.failure.as_ref().map(|(why, _)| why.as_str())
+    pub(super) fn failure(&self) -> Option<&String> {
+        self.failure.as_ref().map(|(why, _)| why)
     }
 
     /// Whether the file is up to date, or can't be.
@@ -97,11 +98,9 @@ impl Keeper {
 
     /// Sends the answers that waited for the saver, with its error if it has failed.
     fn answer(&mut self) {
-        for (answerer, mut answer) in std::mem::take(&mut self.saving) {
-            if let Some(why) = self.failure() {
-                answer["unsaved"] = why.into();
-            }
-            answerer.send(Ok(answer));
+        for (answerer, change) in std::mem::take(&mut self.saving) {
+            let unsaved = self.failure().cloned();
+            answerer.send(Ok(json!(Saved { change, unsaved })));
         }
     }
 }

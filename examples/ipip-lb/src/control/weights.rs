@@ -7,9 +7,10 @@
 use super::build::{AfterBuild, PendingChange, WeightChange};
 use super::members::Members;
 use super::publisher::Publisher;
+use crate::answer::Change;
 use crate::request::{Backend, DrainEnd};
 use hotloop_balancer::services::{Removal, TargetName};
-use hotloop_ops::Reply;
+use hotloop_ops::{Answerer, Reply};
 use serde_json::json;
 use std::net::IpAddr;
 use std::time::Instant;
@@ -24,18 +25,12 @@ impl Publisher {
     ) -> Result<Reply, String> {
         let (now, names) = (Instant::now(), self.named(backend, members)?);
         let until = end.until(now);
-        let draining = until.map(|until| until.to_json(now));
-        let answer = json!({ "changed": names.len(), "weight": 0, "draining": draining });
-        let (answerer, reply) = Reply::later();
-        self.publication.queue.push_back(PendingChange::Weights(WeightChange {
-            names,
-            weight: 0,
-            until: until.map(|until| (until, now)),
-            why: "an operator drains it for good",
-            answerer,
-            answer,
-        }));
-        Ok(reply)
+        let draining = until.map(|until| until.ending(now));
+        let answer = json!(Change::Drained { changed: names.len(), weight: 0, draining });
+        let (until, why) = (until.map(|until| (until, now)), "an operator drains it for good");
+        Ok(self.queue(|answerer| {
+            PendingChange::Weights(WeightChange { names, weight: 0, until, why, answerer, answer })
+        }))
     }
 
     pub(super) fn set_weight(
@@ -45,25 +40,23 @@ impl Publisher {
         members: &Members,
     ) -> Result<Reply, String> {
         let names = self.named(backend, members)?;
-        let answer = json!({ "changed": names.len(), "weight": weight });
-        let (answerer, reply) = Reply::later();
-        self.publication.queue.push_back(PendingChange::Weights(WeightChange {
-            names,
-            weight,
-            until: None,
-            why: "an operator has changed its weight",
-            answerer,
-            answer,
-        }));
-        Ok(reply)
+        let answer = json!(Change::Weighed { changed: names.len(), weight });
+        let (until, why) = (None, "an operator has changed its weight");
+        Ok(self.queue(|answerer| {
+            PendingChange::Weights(WeightChange { names, weight, until, why, answerer, answer })
+        }))
     }
 
     /// Queues the removal of a backend from its services.
     pub(super) fn remove(&mut self, backend: &Backend, flush: bool) -> Reply {
-        let (answerer, reply) = Reply::later();
         let removal = if flush { Removal::Flush } else { Removal::Rebalance };
-        let change = PendingChange::Removal(backend.clone(), removal, answerer);
-        self.publication.queue.push_back(change);
+        self.queue(|answerer| PendingChange::Removal(backend.clone(), removal, answerer))
+    }
+
+    /// Queues a change, and returns the promise of its answer.
+    fn queue(&mut self, change: impl FnOnce(Answerer) -> PendingChange) -> Reply {
+        let (answerer, reply) = Reply::later();
+        self.publication.queue.push_back(change(answerer));
         reply
     }
 
