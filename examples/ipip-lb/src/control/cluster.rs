@@ -17,7 +17,7 @@ use hotloop_balancer::spec::Balancer;
 use hotloop_cluster::replace::Successor;
 use hotloop_cluster::settings::Cluster;
 use hotloop_cluster::sync::wire::NodeState;
-use hotloop_cluster::sync::{Entered, PeerState, PeerStatus, Sync, Tls, Walk, Watermark};
+use hotloop_cluster::sync::{PeerState, PeerStatus, Sync, Tls, Walk};
 use std::time::{Duration, Instant};
 
 /// Maximum number of changes in a worker's journal. After more than that between two turns, peers
@@ -34,14 +34,17 @@ const AWAY_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Node {
     cluster: Cluster,
-    sync: Sync,
-    exceptions: ExceptionMover,
+    pub(super) sync: Sync,
+    /// The exceptions of the workers.
+    pub(super) exceptions: ExceptionMover,
     /// Peers' changes that are not yet on their way to workers.
     imports: Vec<Change>,
     /// The snapshot that is being collected.
     walk: Option<Walk>,
     since: Instant,
-    is_ready: bool,
+    /// Whether this node has the exceptions of all peers within reach, and has had no older
+    /// configuration than theirs since it started.
+    pub(super) is_ready: bool,
     /// Absent peers that were already logged.
     said_away: Vec<String>,
     /// Whether it was logged that a peer has a newer configuration.
@@ -144,25 +147,10 @@ impl Node {
         self.imports.drain(..taken);
     }
 
-    /// The TLS settings for connections to peers.
-    pub(super) const fn tls(&self) -> Option<&Tls> {
-        self.sync.tls()
-    }
-
     /// See [`Sync::renew`].
     pub(super) fn renew(&mut self, tls: Tls) {
         tracing::info!("cluster: connections to peers are made anew, by other certificates");
         self.sync.renew(tls);
-    }
-
-    /// See [`Sync::set_epoch`].
-    pub(super) fn set_epoch(&self, epoch: u64) {
-        self.sync.set_epoch(epoch);
-    }
-
-    /// See [`Sync::enter_epoch`].
-    pub(super) fn enter_epoch(&self, epoch: u64) {
-        self.sync.enter_epoch(epoch);
     }
 
     /// Whether each peer has reported the configuration of this epoch or a newer one. Peers that
@@ -179,20 +167,6 @@ impl Node {
         self.exceptions.unmarked(table).collect()
     }
 
-    pub(super) fn all_workers(&self) -> Vec<usize> {
-        (0..self.exceptions.worker_count()).collect()
-    }
-
-    /// The position of everything that was offered to peers up to now.
-    pub(super) fn watermark(&self) -> Watermark {
-        self.sync.watermark()
-    }
-
-    /// The peers that have not entered everything up to the watermark.
-    pub(super) fn entered(&self, watermark: &Watermark) -> Entered {
-        self.sync.entered(watermark)
-    }
-
     /// Logs the peers that a change was not prepared with, unless they were already logged.
     pub(super) fn say_away(&mut self, away: &[String]) {
         let is_new = |name: &&String| !self.said_away.contains(name);
@@ -203,17 +177,6 @@ impl Node {
             );
         }
         self.said_away = away.to_vec();
-    }
-
-    /// The exceptions of the workers.
-    pub(super) const fn exceptions(&mut self) -> &mut ExceptionMover {
-        &mut self.exceptions
-    }
-
-    /// Whether this node has the exceptions of all peers within reach, and has had no older
-    /// configuration than theirs since it started.
-    pub(super) const fn is_ready(&self) -> bool {
-        self.is_ready
     }
 
     /// Whether any peer enters this node's changes.
@@ -260,7 +223,7 @@ impl Node {
         Among {
             listen: self.sync.local_address(),
             is_ready: self.is_ready,
-            certificate_not_after: self.tls().and_then(Tls::not_after),
+            certificate_not_after: self.sync.tls().and_then(Tls::not_after),
             tables: digest_text(table.digest()),
             is_marked: self.exceptions.is_marked(table),
             waiting: self.exceptions.waiting_count(),
@@ -288,7 +251,7 @@ impl ClusterLink {
     pub(super) fn cluster(&self, table: &ServiceTable) -> Result<answer::Cluster, String> {
         let name = match (&self.node, &self.store) {
             (Some(node), _) => &node.cluster.node,
-            (None, Some(store)) => store.node(),
+            (None, Some(store)) => &store.node,
             (None, None) => {
                 let problem = "this balancer has neither peers nor a store; its configuration has no \
                                section [cluster]";
@@ -296,7 +259,7 @@ impl ClusterLink {
             }
         };
         Ok(answer::Cluster {
-            node: name.to_owned(),
+            node: name.clone(),
             among: self.node.as_ref().map(|node| node.among(table)),
             peers: self.node.as_ref().map(Node::peers).unwrap_or_default(),
             store: self.store.as_ref().map(ConfigStore::with_nodes),

@@ -20,26 +20,26 @@ pub struct ClusterLink {
 impl ClusterLink {
     /// The name of this node in its store; empty without a store.
     pub fn node_name(&self) -> &str {
-        self.store.as_ref().map_or("", ConfigStore::node)
+        self.store.as_ref().map_or("", |store| &store.node)
     }
 
     /// Whether neither peers nor the store keep this node from announcing VIPs.
     pub fn may_announce(&self) -> bool {
-        self.store.as_ref().is_none_or(ConfigStore::may_announce)
-            && self.node.as_ref().is_none_or(Node::is_ready)
+        self.store.as_ref().is_none_or(|store| store.may_announce)
+            && self.node.as_ref().is_none_or(|node| node.is_ready)
     }
 
     /// Sets the epoch of workers' claims to the store's revision in force.
     pub(super) fn set_epoch(&self) {
         if let Some((node, store)) = self.node.as_ref().zip(self.store.as_ref()) {
-            node.set_epoch(store.revision() as u64);
+            node.sync.set_epoch(store.revision() as u64);
         }
     }
 
     /// Notes that all workers use the store's revision in force.
     pub(super) fn enter_epoch(&self) {
         if let Some((node, store)) = self.node.as_ref().zip(self.store.as_ref()) {
-            node.enter_epoch(store.revision() as u64);
+            node.sync.enter_epoch(store.revision() as u64);
         }
     }
 }

@@ -31,10 +31,12 @@ pub(super) enum Wanted {
 #[derive(Debug)]
 pub struct ConfigStore {
     address: String,
-    node: String,
-    watch: StoreWatch,
+    /// The name of this node.
+    pub(super) node: String,
+    /// The watch of the store, which also exchanges the nodes' findings on backends.
+    pub(super) watch: StoreWatch,
     /// The newest revision in the store, which a reload takes.
-    newest: Arc<Stored>,
+    pub(super) newest: Arc<Stored>,
     in_force: Arc<Stored>,
     /// Reads proposals.
     reader: Reader,
@@ -46,8 +48,9 @@ pub struct ConfigStore {
     unsaved: Option<Arc<Stored>>,
     /// The reason that the last copy was not saved.
     copy_failure: Option<String>,
-    /// Whether changes have begun to wait for this node, or the store was out of reach.
-    may_announce: bool,
+    /// Whether this node may announce VIPs: only once changes wait for it, or if the store was out
+    /// of reach.
+    pub(super) may_announce: bool,
 }
 
 impl ConfigStore {
@@ -78,16 +81,6 @@ impl ConfigStore {
         })
     }
 
-    /// The newest revision in the store.
-    pub(super) fn newest(&self) -> Arc<Stored> {
-        Arc::clone(&self.newest)
-    }
-
-    /// Sets the revision that the next reload takes.
-    pub(super) fn take(&mut self, stored: Arc<Stored>) {
-        self.newest = stored;
-    }
-
     /// Sets the revision in force.
     pub(super) fn accept(&mut self, stored: Arc<Stored>) {
         // A reload retries a copy that failed.
@@ -115,22 +108,6 @@ impl ConfigStore {
     /// For how many seconds the store has been out of reach; `None` if it can be read.
     pub(super) fn unread_s(&self) -> Option<u64> {
         self.watch.state().failure.map(|(since, _)| since.elapsed().as_secs())
-    }
-
-    /// Whether this node may announce VIPs: only once changes wait for it, or if the store is out
-    /// of reach.
-    pub(super) const fn may_announce(&self) -> bool {
-        self.may_announce
-    }
-
-    /// The name of this node.
-    pub(super) fn node(&self) -> &str {
-        &self.node
-    }
-
-    /// The watch of the store, which also exchanges the nodes' findings on backends.
-    pub(super) const fn watch(&self) -> &StoreWatch {
-        &self.watch
     }
 
     /// The state for `ctl status`.

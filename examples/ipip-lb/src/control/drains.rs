@@ -6,7 +6,6 @@
 //! connections.
 
 use super::build::AfterBuild;
-use super::cluster::Node;
 use super::cluster_link::ClusterLink;
 use super::members::Members;
 use super::publisher::Publisher;
@@ -145,7 +144,7 @@ impl Publisher {
         // Before the answer is sent, workers may not have the weight that a drain has set.
         let is_answered = !self.publication.refresh.is_awaited();
         // A node that is not ready may lack connections that its peers know.
-        let is_ready = link.node.as_ref().is_none_or(Node::is_ready);
+        let is_ready = link.node.as_ref().is_none_or(|node| node.is_ready);
         let is_in_force = is_in_force && is_answered && is_ready;
         let (table, summary) = (&self.table, self.summary());
         let drained = |(slot, target): (usize, &Target)| {

@@ -19,7 +19,6 @@ use hotloop_balancer::services::ServiceTable;
 use hotloop_cluster::replace::{Gate, MachineTime, Successor};
 use hotloop_kernel::VipAnnouncer;
 use hotloop_ops::{Reply, Stream};
-use serde_json::json;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver};
@@ -106,16 +105,12 @@ impl Handover {
     fn begin(&mut self) {
         let Some((_, stream)) = &self.asked else { return };
         let Ok(stream) = stream.try_recv() else { return };
-        let begun = answer(&stream).and_then(|()| Successor::new(stream));
+        let begun = writeln!(&stream, r#"{{"ok":null}}"#).and_then(|()| Successor::new(stream));
         match begun {
             Ok(successor) => self.successor = Some(successor),
             Err(error) => self.cancel(&error.to_string()),
         }
     }
-}
-
-fn answer(mut stream: &UnixStream) -> std::io::Result<()> {
-    writeln!(stream, "{}", json!({ "ok": null }))
 }
 
 /// Requests the exceptions for the successor from workers, and passes on those found.
@@ -340,7 +335,7 @@ fn exceptions<'a>(
     handover: &'a mut Handover,
 ) -> Option<&'a mut ExceptionMover> {
     match node {
-        Some(node) => Some(node.exceptions()),
+        Some(node) => Some(&mut node.exceptions),
         None => handover.alone.as_mut(),
     }
 }

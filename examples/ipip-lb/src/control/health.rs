@@ -126,7 +126,7 @@ impl Members {
         let is_new = said.as_ref().is_none_or(|(said, _)| !Arc::ptr_eq(said, own));
         if is_new && said.as_ref().is_none_or(|(_, at)| at.elapsed() >= SAY_INTERVAL) {
             // From now on, a change copies the set.
-            store.watch().find(Arc::new(names(own)));
+            store.watch.find(Arc::new(names(own)));
             *said = Some((Arc::clone(own), Instant::now()));
         }
     }
@@ -134,7 +134,7 @@ impl Members {
     /// Makes a new verdict if it may differ from the previous one: at once if `is_now`, or else
     /// after the minimum interval.
     fn decide_health(&mut self, is_now: bool, config: &Config, link: &ClusterLink) {
-        let others = link.store.as_ref().and_then(|store| store.watch().others());
+        let others = link.store.as_ref().and_then(|store| store.watch.others());
         let is_same = match (&others, &self.findings.others) {
             (Some(others), Some(before)) => Arc::ptr_eq(others, before),
             (others, before) => others.is_none() && before.is_none(),

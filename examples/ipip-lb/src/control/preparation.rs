@@ -79,18 +79,14 @@ impl Missing {
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let workers = self
-            .workers
+        let Self { workers, peers: Entered { waiting, away } } = self;
+        let workers = workers
             .iter()
             .map(|worker| format!("worker {worker} has not looked through its connections"));
-        let waiting = self
-            .peers
-            .waiting
-            .iter()
-            .map(|peer| format!("peer {peer} has not entered what this node knows"));
-        let away = self.peers.away.iter().map(|peer| format!("peer {peer} is away"));
-        let all: Vec<_> = workers.chain(waiting).chain(away).collect();
-        f.write_str(&all.join(", "))
+        let waiting =
+            waiting.iter().map(|peer| format!("peer {peer} has not entered what this node knows"));
+        let away = away.iter().map(|peer| format!("peer {peer} is away"));
+        f.write_str(&workers.chain(waiting).chain(away).collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -149,13 +145,12 @@ impl Publisher {
             let prepared = &preparing.built.version.table;
             let is_compared = self.is_published
                 && self.table.other().is_some_and(|table| Arc::ptr_eq(table, prepared));
-            let unmarked =
-                if is_compared { node.unmarked(&self.table) } else { node.all_workers() };
-            missing = preparing.progress.go_on(
-                unmarked,
-                || node.watermark(),
-                |watermark| node.entered(watermark),
-            );
+            let unmarked = match is_compared {
+                true => node.unmarked(&self.table),
+                false => (0..node.exceptions.worker_count()).collect(),
+            };
+            let (watermark, entered) = (|| node.sync.watermark(), |at: &_| node.sync.entered(at));
+            missing = preparing.progress.go_on(unmarked, watermark, entered);
         }
         let is_over = link.node.is_some() && preparing.deadline <= Instant::now();
         if is_proposal && (is_over || !missing.peers.away.is_empty()) {

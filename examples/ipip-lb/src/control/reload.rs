@@ -7,9 +7,7 @@
 
 use super::background::Background;
 use super::build::PendingChange;
-use super::cluster::Node;
 use super::cluster_link::ClusterLink;
-use super::config_store::ConfigStore;
 use super::publisher::Publisher;
 use crate::answer::Change;
 use crate::config::Config;
@@ -120,11 +118,12 @@ impl Publisher {
         let read = reads.reader.take().map(|read| (read, std::mem::take(&mut reads.reading)));
         if !reads.reader.is_busy() && !reads.next.is_empty() {
             reads.reading = std::mem::take(&mut reads.next);
-            let stored = link.store.as_ref().map(ConfigStore::newest);
+            let stored = link.store.as_ref().map(|store| Arc::clone(&store.newest));
             // The store has the configuration, but no certificates.
             let is_wanted =
                 reads.reading.iter().any(|origin| !matches!(origin, ReloadOrigin::Store));
-            let tls = link.node.as_ref().filter(|_| is_wanted).and_then(Node::tls).cloned();
+            let tls =
+                link.node.as_ref().filter(|_| is_wanted).and_then(|node| node.sync.tls()).cloned();
             reads.reader.give(ReadInput { stored, tls });
         }
         match read? {

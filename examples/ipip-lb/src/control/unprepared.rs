@@ -80,7 +80,7 @@ impl ClusterLink {
         }
         if publisher.adopt(&stored, members, self) {
             if let Some(store) = &mut self.store {
-                store.take(stored);
+                store.newest = stored;
             }
             return;
         }
@@ -115,7 +115,7 @@ impl ClusterLink {
 
     fn take_over(&mut self, stored: Arc<Stored>, publisher: &mut Publisher) {
         if let Some(store) = &mut self.store {
-            store.take(stored);
+            store.newest = stored;
         }
         publisher.reload(ReloadOrigin::Store);
     }

@@ -97,7 +97,7 @@ impl Node {
         scrape.add(&MARKED, &[], self.exceptions.is_marked(table).into());
         scrape.add(&STALE, &[], self.exceptions.stale_count());
         scrape.add(&REFUSED, &[], self.exceptions.refused_count());
-        if let Some(not_after) = self.tls().and_then(Tls::not_after) {
+        if let Some(not_after) = self.sync.tls().and_then(Tls::not_after) {
             scrape.add(&NOT_AFTER, &[], not_after);
         }
         self.sync.status().iter().for_each(|peer| add_peer(peer, scrape));
