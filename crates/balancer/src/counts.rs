@@ -176,14 +176,11 @@ impl Summary<'_> {
     /// Each backend's packets, in the order of the services; then those of removed backends. Their
     /// sum is the number of packets sent to backends.
     fn backends(&self) -> Vec<Sent> {
-        let targets = self.services.targets().iter().enumerate();
-        let mut taken: Vec<_> = targets
-            .filter_map(|(slot, target)| Some((target.service?, slot, target, target.id(slot)?)))
-            .collect();
-        taken.sort_by_key(|(service, slot, ..)| (*service, *slot));
+        let mut targets: Vec<_> = self.services.used_targets().collect();
+        targets.sort_by_key(|(service, id, _)| (*service, id.slot()));
         let (mut removed, others) = self.removed();
         let services = self.services.all();
-        let here = taken.into_iter().map(|(service, _, target, id)| {
+        let here = targets.into_iter().map(|(service, id, target)| {
             let name = TargetName::new(&services[service as usize].name, target.address());
             let before = removed.remove(&name).unwrap_or(0);
             Sent { packets: self.target(id).packets + before, name: Some(name), is_gone: false }

@@ -99,9 +99,9 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     let watching = watching(args, stall_max, announcer.as_ref());
     let control = Control::start(args.common.source.clone(), config.clone(), handles)?;
     let control = control.with_announcer(announcer).with_next_hops(watch, hops);
-    let control = control.with_store(store(args, &config, stored)?).with_cluster(node);
+    let control = control.with_cluster(store(args, &config, stored)?, node);
     let control = control.with_keeper(Keeper::start(&config)?).with_overrides(&saved);
-    let mut control = control.with_handover(handover).with_predecessor(inherited.as_mut());
+    let mut control = control.with_handover(handover, inherited.as_mut());
     let receive = |core: &Core| {
         let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);
         let all = interfaces.iter().map(KernelInterface::port);

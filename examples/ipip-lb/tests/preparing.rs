@@ -136,7 +136,8 @@ fn run(script: impl Fn(&mut Balancer<'_>, &dyn Fn() -> Peer, &Path)) {
     let cluster = config.cluster.clone().unwrap();
     let node = Node::start(&cluster, &config.balancer, ExceptionMover::new(asker, 1)).unwrap();
     let source = ConfigSource { workers: Some(1), ..ConfigSource::file(path) };
-    let control = Control::start(source, config.clone(), handles).unwrap().with_cluster(Some(node));
+    let control =
+        Control::start(source, config.clone(), handles).unwrap().with_cluster(None, Some(node));
     let port = MemoryPort::new("up");
     let graph = function.graph(
         |core: &Core| Ok(sources([port.rx_queue(core)?])),

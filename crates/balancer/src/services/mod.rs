@@ -290,6 +290,12 @@ impl ServiceTable {
         &self.targets
     }
 
+    /// The targets that are backends of services, each with its service's index.
+    pub fn used_targets(&self) -> impl Iterator<Item = (u32, TargetId, &Target)> {
+        let targets = self.targets.iter().enumerate();
+        targets.filter_map(|(slot, target)| Some((target.service?, target.id(slot)?, target)))
+    }
+
     /// The table's memory, in bytes. Parts that several services share count once.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

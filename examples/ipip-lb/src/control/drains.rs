@@ -10,7 +10,7 @@ use super::cluster_link::ClusterLink;
 use super::members::Members;
 use super::publisher::Publisher;
 use crate::until::Until;
-use hotloop_balancer::services::{Removal, Target, TargetName};
+use hotloop_balancer::services::{Removal, TargetName};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -147,16 +147,13 @@ impl Publisher {
         let is_ready = link.node.as_ref().is_none_or(|node| node.is_ready);
         let is_in_force = is_in_force && is_answered && is_ready;
         let (table, summary) = (&self.table, self.summary());
-        let drained = |(slot, target): (usize, &Target)| {
-            let (service, id) = target.service.zip(target.id(slot))?;
-            let service = &table.all()[service as usize].name;
-            let name = TargetName::new(service, target.address());
-            members.drains.drained(name, summary.target(id).connections, now, is_in_force)
-        };
-        let targets = table.targets().iter().enumerate();
         // A weight other than 0 means that the drain is just beginning.
-        let due: Vec<_> =
-            targets.filter(|target| target.1.weight == 0).filter_map(drained).collect();
+        let drained = table.used_targets().filter(|(.., target)| target.weight == 0);
+        let due = drained.filter_map(|(service, id, target)| {
+            let name = TargetName::new(&table.all()[service as usize].name, target.address());
+            members.drains.drained(name, summary.target(id).connections, now, is_in_force)
+        });
+        let due: Vec<_> = due.collect();
         if due.is_empty() {
             return;
         }

@@ -10,7 +10,6 @@ use crate::answer;
 use crate::config::Config;
 use hotloop_balancer::spec::ServiceSpec;
 use hotloop_cluster::store::Finding;
-use hotloop_health::State;
 use hotloop_health::quorum::{Down, name, names, needed_count, verdict};
 use hotloop_health::settings::Health;
 use std::collections::HashMap;
@@ -109,14 +108,13 @@ impl Members {
         self.say_differing(link.node_name());
     }
 
-    /// The probes' states. The down backends are determined from these.
-    pub(super) fn refresh_down(&mut self, config: &Config, link: &ClusterLink) -> Vec<State> {
+    /// Determines the down backends from the probes' present states.
+    pub(super) fn refresh_down(&mut self, config: &Config, link: &ClusterLink) {
         let states = self.probes.states();
         let down = states.iter().filter(|state| !state.is_up);
         let down = down.map(|state| (state.address, state.health.clone())).collect();
         self.findings.own = Arc::new(down);
         self.decide_health(true, config, link);
-        states
     }
 
     /// Reports new findings to the other nodes.

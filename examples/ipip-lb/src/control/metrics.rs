@@ -136,14 +136,11 @@ impl Control {
     fn add_backends(&self, scrape: &mut Scrape) {
         let (table, summary) = (&self.publisher.table, self.summary());
         let services = table.all();
-        let mut targets: Vec<_> = (0..)
-            .zip(table.targets())
-            .filter_map(|(slot, target)| Some((target.service?, slot, target, target.id(slot)?)))
-            .collect();
-        targets.sort_by_key(|(service, slot, ..)| (*service, *slot));
+        let mut targets: Vec<_> = table.used_targets().collect();
+        targets.sort_by_key(|(service, id, _)| (*service, id.slot()));
         let (mut removed, others) = summary.removed();
         let mut named_count = 0;
-        for (service, _, target, id) in targets {
+        for (service, id, target) in targets {
             let name = TargetName::new(&services[service as usize].name, target.address());
             let (sums, before) = (summary.target(id), removed.remove(&name).unwrap_or(0));
             let is_service_named = (service as usize) < NAMED_SERVICES_MAX;

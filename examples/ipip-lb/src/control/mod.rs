@@ -173,17 +173,10 @@ impl Control {
         Self { next_hops, port_hops, ..self }
     }
 
-    /// Follows the configuration's store, if there is one.
+    /// Follows the configuration's store, and shares exceptions with other nodes, if there are any.
     #[must_use]
-    pub fn with_store(mut self, store: Option<ConfigStore>) -> Self {
-        self.link.store = store;
-        self
-    }
-
-    /// Shares exceptions with other nodes, if there are any.
-    #[must_use]
-    pub fn with_cluster(mut self, node: Option<Node>) -> Self {
-        self.link.node = node;
+    pub fn with_cluster(mut self, store: Option<ConfigStore>, node: Option<Node>) -> Self {
+        (self.link.store, self.link.node) = (store, node);
         self.link.set_epoch();
         self.link.enter_epoch();
         self
@@ -196,18 +189,16 @@ impl Control {
         self
     }
 
-    /// Can hand over to a successor, or continue in place of a predecessor.
+    /// Can hand over to a successor, or continues with a predecessor's state, before anything is
+    /// received. Its connections must then be [entered](Self::enter).
     #[must_use]
-    pub fn with_handover(mut self, handover: Handover) -> Self {
+    pub fn with_handover(
+        mut self,
+        handover: Handover,
+        predecessor: Option<&mut Inherited>,
+    ) -> Self {
         self.presence.handover = handover;
-        self
-    }
-
-    /// Continues with a predecessor's state, before anything is received. Its connections must then
-    /// be [entered](Self::enter).
-    #[must_use]
-    pub fn with_predecessor(mut self, inherited: Option<&mut Inherited>) -> Self {
-        if let Some(inherited) = inherited {
+        if let Some(inherited) = predecessor {
             let neighbour = |[address, mac, port]: &[String; 3]| {
                 Some((port.clone(), address.parse().ok()?, mac.parse().ok()?))
             };

@@ -165,13 +165,11 @@ impl Control {
     /// The targets by service and address, with the workers' counts.
     fn targets(&self) -> HashMap<(&str, IpAddr), (&Target, TargetSums)> {
         let (table, summary) = (&self.publisher.table, self.summary());
-        let mut targets = HashMap::new();
-        for (slot, target) in table.targets().iter().enumerate() {
-            let Some((service, id)) = target.service.zip(target.id(slot)) else { continue };
-            let service = &*table.all()[service as usize].name;
-            targets.insert((service, target.address()), (target, summary.target(id)));
-        }
-        targets
+        let targets = table.used_targets().map(|(service, id, target)| {
+            let name = (&*table.all()[service as usize].name, target.address());
+            (name, (target, summary.target(id)))
+        });
+        targets.collect()
     }
 }
 

@@ -338,10 +338,9 @@ fn targets_of(key: &str, value: &str, table: &ServiceTable) -> Result<HashSet<Ta
         "service" => &*table.all()[service as usize].name == value,
         _ => Some(of) == address,
     };
-    let targets = table.targets().iter().enumerate();
-    let targets =
-        targets.filter(|(_, target)| target.service.is_some_and(|of| fits(of, target.address())));
-    let targets: HashSet<_> = targets.filter_map(|(slot, target)| target.id(slot)).collect();
+    let targets = table.used_targets();
+    let targets = targets.filter(|(service, _, target)| fits(*service, target.address()));
+    let targets: HashSet<_> = targets.map(|(_, id, _)| id).collect();
     if targets.is_empty() {
         return Err(format!("there is no {key} {value:?} with backends; ctl {key}s lists them"));
     }
