@@ -61,9 +61,10 @@ impl Control {
                 targets.get(&(service.name.as_str(), backend.address)).copied()
             });
             let members: Vec<_> = members.collect();
-            let sum = |part: fn(&TargetSums) -> u64| {
-                members.iter().map(|member| part(&member.1)).sum::<u64>()
-            };
+            let sums = members.iter().fold(TargetSums::default(), |sums, (_, more)| TargetSums {
+                packets: sums.packets + more.packets,
+                connections: sums.connections + more.connections,
+            });
             Service {
                 name: service.name.clone(),
                 address: service.address.to_string(),
@@ -73,10 +74,7 @@ impl Control {
                 backends: members.len(),
                 up: members.iter().filter(|(target, _)| target.is_up).count(),
                 usable: members.iter().filter(|(target, _)| target.is_usable).count(),
-                sums: TargetSums {
-                    packets: sum(|sums| sums.packets),
-                    connections: sum(|sums| sums.connections),
-                },
+                sums,
                 held_s: vip.and_then(|vip| held.get(&vip)).copied(),
             }
         });
