@@ -1,13 +1,13 @@
 //! `ipip-lb ctl`: sends a request to a running balancer, and prints its answer. The commands are
 //! those of [`Request`], and those that every program answers; the answers and their text form are
-//! those of [`answer`](crate::answer).
+//! those of the module `answer`.
 
 use crate::answer::{
     Backend, Block, Change, Cluster, Connections, Lookup, NextHop, Saved, Service, Status,
 };
 use crate::request::{self, Request};
 use clap::{Args, Subcommand};
-use hotloop_ops::{CaptureArgs, CommonCommand, CtlArgs};
+use hotloop_ops::{CommonCommand, CtlArgs};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::process::ExitCode;
@@ -26,17 +26,9 @@ pub struct Ctl {
 /// The requests to a running balancer.
 #[derive(Debug, Subcommand)]
 pub enum CtlCommand {
-    /// Print what runs, its start, what went through each core, and the balancer's state.
-    Status,
-    /// Print what each stage on each core has counted, and drops by reason.
-    Counters,
-    /// Print how far each core is from its limit, what takes its time, and what waits for it, over
-    /// the last second.
-    Load,
-    /// Print every statistic of each device, under its driver's own names.
-    Xstats,
-    /// Write packets that pass to a file, for tcpdump and Wireshark, until Ctrl-C.
-    Capture(CaptureArgs),
+    /// Requests that every program answers.
+    #[command(flatten)]
+    Common(CommonCommand),
     /// Requests that only the balancer answers.
     #[command(flatten)]
     Balancer(Request),
@@ -46,15 +38,11 @@ impl Ctl {
     /// Sends the request, prints the answer, and returns the exit code.
     #[must_use]
     pub fn ask(&self) -> ExitCode {
-        let common = match &self.command {
-            CtlCommand::Status => return self.ask_balancer(&Request::Overview),
-            CtlCommand::Balancer(request) => return self.ask_balancer(request),
-            CtlCommand::Counters => CommonCommand::Counters,
-            CtlCommand::Load => CommonCommand::Load,
-            CtlCommand::Xstats => CommonCommand::Xstats,
-            CtlCommand::Capture(capture) => CommonCommand::Capture(capture.clone()),
-        };
-        common.ask(NAME, &self.args)
+        match &self.command {
+            CtlCommand::Common(CommonCommand::Status) => self.ask_balancer(&Request::Overview),
+            CtlCommand::Common(command) => command.ask(NAME, &self.args),
+            CtlCommand::Balancer(request) => self.ask_balancer(request),
+        }
     }
 
     /// Reads the answer to each request as the type that [`control`](crate::control) fills in.
