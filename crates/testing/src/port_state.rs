@@ -94,6 +94,9 @@ impl Device for PortState {
     }
 }
 
+/// Makes the frame of a number; returns false if there is none.
+type Generator = dyn FnMut(u64, &mut Frame) -> bool + Send;
+
 /// The wire of an RX queue.
 #[derive(Default)]
 pub(crate) struct Input {
@@ -101,8 +104,7 @@ pub(crate) struct Input {
     pub(crate) next: Frame,
     pub(crate) loaded: bool,
     pub(crate) waiting: VecDeque<Frame>,
-    /// Makes the frame of a number; returns false if there is none.
-    pub(crate) generate: Option<Box<dyn FnMut(u64, &mut Frame) -> bool + Send>>,
+    pub(crate) generate: Option<Box<Generator>>,
     pub(crate) generated_count: u64,
     pub(crate) ended: bool,
     pub(crate) received_count: u64,
