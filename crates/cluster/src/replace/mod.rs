@@ -12,8 +12,9 @@
 //!    [`Gate`], so that nothing is received any more, sends the last changes, and waits for their
 //!    acknowledgement. Up to here it continues as before if the successor goes away.
 //! 4. The predecessor ends its run, closes its ports and its control socket, and leaves announced
-//!    routes in place. It sends the rest of its state, with the files of its TAP interfaces. These interfaces exist while one of the two programs has them open, so that
-//!    routes to VIPs stay; they disappear if both processes are gone.
+//!    routes in place. It sends the rest of its state, with the files of its TAP interfaces. These
+//!    interfaces exist while one of the two programs has them open, so that routes to VIPs stay; they
+//!    disappear if both processes are gone.
 //! 5. The successor opens ports, adopts interfaces and routes, enters the exceptions into its
 //!    workers, and opens its own gate.
 
