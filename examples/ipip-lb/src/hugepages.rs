@@ -2,13 +2,55 @@
 
 use crate::config::Config;
 use crate::failure::BadInput;
-use hotloop::dpdk::{MempoolMemory, RxQueue};
-use hotloop::stage::Error;
+use hotloop::dpdk::{Mbuf, MempoolMemory, Port, RxQueue};
+use hotloop::stage::{Burst, Device, Error, Limits, Source};
+use std::sync::Arc;
 
-/// Makes the RX queue of a port with this name start only if the port's mempool is on hugepages.
-pub fn checked(queue: RxQueue, port: &str) -> RxQueue {
-    let port = port.to_owned();
-    queue.with_memory_check(move |memory| check(&port, memory))
+/// An RX queue that only starts if its port's mempool meets the requirement. A port makes its
+/// mempool when it starts, so the requirement can't be checked earlier.
+#[derive(Debug)]
+pub struct CheckedQueue<'a> {
+    /// The queue.
+    pub queue: RxQueue,
+    /// The port of the queue.
+    pub port: &'a Port,
+    /// The port's name.
+    pub name: &'a str,
+    /// Whether the port's mempool must lie on hugepages.
+    pub require_hugepages: bool,
+}
+
+impl Source for CheckedQueue<'_> {
+    type Item = Mbuf;
+
+    #[inline]
+    fn poll(&mut self, burst: &mut Burst<Mbuf>) -> usize {
+        self.queue.poll(burst)
+    }
+
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        self.queue.start(limits)?;
+        match self.port.mempool() {
+            Some(mempool) if self.require_hugepages => check(self.name, mempool.memory()),
+            _ => Ok(()),
+        }
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.queue.devices()
+    }
+
+    fn lossless(&self) -> bool {
+        self.queue.lossless()
+    }
+
+    fn waiting_count(&mut self) -> Option<usize> {
+        self.queue.waiting_count()
+    }
+
+    fn finished(&self) -> bool {
+        self.queue.finished()
+    }
 }
 
 /// Checks that hugepages are available, by the arguments of DPDK's environment, if the

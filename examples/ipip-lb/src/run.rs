@@ -7,7 +7,7 @@ use crate::config::{self, Config, ConfigError};
 use crate::control::{ConfigStore, Control, Handover, JOURNAL_MAX, Keeper, Node, operator_file};
 use crate::exception::{self, KernelInterface};
 use crate::failure::{BadInput, Failure, unless_ended};
-use crate::hugepages;
+use crate::hugepages::{self, CheckedQueue};
 use crate::network_function::NetworkFunction;
 use crate::next_hops::{self, KernelHopWatch};
 use crate::outcome::Outcome;
@@ -15,7 +15,7 @@ use crate::port_hops;
 use crate::replace::predecessor::take_over;
 use crate::replace::{self, HandedOver, Inherited};
 use crate::vip_guard;
-use hotloop::dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port, RxQueue};
+use hotloop::dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port};
 use hotloop::engine::{Engine, Graph, Waited, outlets, sources};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::ethernet::Station;
@@ -311,11 +311,15 @@ fn open_ports(eal: Eal, config: &Config, args: &Run) -> Result<Vec<OpenPort>, Ba
 }
 
 /// An RX queue of each port, for a core.
-fn rx_queues(core: &Core, ports: &[OpenPort], config: &Config) -> Result<Vec<RxQueue>, Error> {
+fn rx_queues<'a>(
+    core: &Core,
+    ports: &'a [OpenPort],
+    config: &'a Config,
+) -> Result<Vec<CheckedQueue<'a>>, Error> {
     let require_hugepages = config.engine.require_hugepages;
     let queues = ports.iter().zip(&config.ports).map(|((_, port), of)| {
-        let queue = port.rx_queue(core)?;
-        Ok(if require_hugepages { hugepages::checked(queue, &of.name) } else { queue })
+        let (queue, name) = (port.rx_queue(core)?, of.name.as_str());
+        Ok(CheckedQueue { queue, port, name, require_hugepages })
     });
     queues.collect()
 }

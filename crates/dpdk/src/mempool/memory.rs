@@ -1,6 +1,5 @@
 //! The memory of a pool.
 
-use hotloop_stage::Error;
 use std::fmt;
 
 /// Page size in bytes of a system without larger pages.
@@ -17,9 +16,6 @@ pub struct MempoolMemory {
     /// pieces; `None` if they differ, or if the kernel doesn't report it.
     pub node: Option<u32>,
 }
-
-/// A program's own requirement.
-pub(crate) type MemoryCheck = Box<dyn Fn(MempoolMemory) -> Result<(), Error> + Send>;
 
 impl MempoolMemory {
     /// Whether all of the memory lies on hugepages.

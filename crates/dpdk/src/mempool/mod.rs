@@ -14,7 +14,6 @@ use raw::RawMempool;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-pub(crate) use memory::MemoryCheck;
 pub use memory::MempoolMemory;
 
 /// Pools without any handle. A pool is never freed: its mbufs may be anywhere, and even after all

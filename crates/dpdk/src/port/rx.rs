@@ -5,7 +5,6 @@ use super::inner::Inner;
 use super::stats;
 use crate::error::Direction;
 use crate::mbuf::{self, Mbuf, lengths};
-use crate::mempool::{MemoryCheck, MempoolMemory};
 use crate::stack;
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
 use hotloop_packet::PortId;
@@ -61,7 +60,6 @@ pub struct RxQueue {
     spare: Range<u16>,
     /// The queue, this or a spare one, to poll first next time.
     first: u16,
-    memory_check: Option<MemoryCheck>,
     /// `Send`, but not `Sync`.
     unshared: PhantomData<Cell<()>>,
 }
@@ -84,20 +82,8 @@ impl RxQueue {
             lost,
             spare: 0..0,
             first: 0,
-            memory_check: None,
             unshared: PhantomData,
         }
-    }
-
-    /// Adds a check of the memory of the port's pool, which the port makes when it starts. The
-    /// queue doesn't start if the check fails.
-    #[must_use]
-    pub fn with_memory_check(
-        mut self,
-        check: impl Fn(MempoolMemory) -> Result<(), Error> + Send + 'static,
-    ) -> Self {
-        self.memory_check = Some(Box::new(check));
-        self
     }
 
     /// The queue's number on its port, from 0.
@@ -325,10 +311,7 @@ impl Source for RxQueue {
         if self.index == 0 {
             self.spare = self.port.spare_rx();
         }
-        match (&self.memory_check, self.port.mempool()) {
-            (Some(check), Some(mempool)) => check(mempool.memory()),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
