@@ -23,7 +23,7 @@ pub const VLAN_MAX: u16 = 4094;
 const KERNEL_PEERS_MAX: usize = 64;
 
 /// A port, and its neighbour.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Port {
     /// The name in reports.
     pub name: String,

@@ -12,7 +12,7 @@ use super::publication::{Stage, TableVersion};
 use super::publisher::Publisher;
 use super::reload::{LoadedConfig, ReloadOrigin};
 use crate::answer::Change;
-use crate::config::Config;
+use crate::config::{Config, Port};
 use crate::overrides::Overrides;
 use crate::request;
 use crate::until::Until;
@@ -139,16 +139,8 @@ pub fn probed(config: &Config) -> Vec<Probed> {
 
 /// Checks that the configurations differ in nothing that is fixed for a whole run.
 fn check_same_run(old: &Config, new: &Config) -> Result<(), String> {
-    let same_ports = old.ports.len() == new.ports.len()
-        && old.ports.iter().zip(&new.ports).all(|(old, new)| {
-            let (sides, hops) = ((old.side, new.side), (old.next_hop, new.next_hop));
-            (&old.name, &old.device, old.accept_any_mac, old.settings)
-                == (&new.name, &new.device, new.accept_any_mac, new.settings)
-                && sides.0 == sides.1
-                && hops.0 == hops.1
-                && (&old.kernel_interface, old.takeover) == (&new.kernel_interface, new.takeover)
-                && old.kernel_peers == new.kernel_peers
-        });
+    let fixed = |port: &Port| Port { device_line: 0, ..port.clone() };
+    let same_ports = old.ports.iter().map(fixed).eq(new.ports.iter().map(fixed));
     let what = if old.engine != new.engine {
         "[engine]"
     } else if !same_ports {

@@ -76,6 +76,7 @@ fn a_reload_of_a_broken_file_changes_nothing_and_says_why() {
         (config().replace("\"adaptive\"", "\"spin\""), "[engine] can't change"),
         (config().replace("02:00:00:00:01:01", "02:00:00:00:01:02"), "[[port]] can't change"),
         (config().replace("20_000", "20_001"), "[[port]] can't change"),
+        (config().replace("next_hop_mac", "vlan = 7\nnext_hop_mac"), "[[port]] can't change"),
         (config().replace("4096", "8192"), "connections_max can't change"),
         (
             config().replace("mtu =", &format!("hash_key = \"{}\"\nmtu =", "1".repeat(32))),
