@@ -106,7 +106,7 @@ impl Wire {
     /// steering), or on the sender's.
     ///
     /// # Errors
-    /// If the kernel can't.
+    /// If the kernel refuses the mask.
     pub fn steer(&self, cpu: Option<usize>) -> Result<(), String> {
         let mask = cpu.map_or(0, |cpu| 1_u64 << cpu);
         let file = format!("/sys/class/net/{RECEIVER}/queues/rx-0/rps_cpus");

@@ -153,7 +153,7 @@ impl Config {
         self.health.get(service).into_iter().flat_map(Health::ways)
     }
 
-    /// Whether packets to a side take the kernel's routes, as its first port does.
+    /// Whether the kernel's routes lead packets to a side: its first port is configured so.
     #[must_use]
     pub fn goes_by_kernel(&self, reaches: fn(Side) -> bool) -> bool {
         let port = self.ports.iter().find(|port| reaches(port.side));

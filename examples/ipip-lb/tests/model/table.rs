@@ -155,7 +155,8 @@ impl Connection {
         connection
     }
 
-    /// A packet that begins no other connection, except of the same ports on the same backend.
+    /// Follows a packet of the client on this connection, or one that begins a new connection with the
+    /// same ports on the same backend.
     pub fn client_sent(&mut self, flags: Option<u8>, now: u64) {
         self.last_ns = now;
         self.is_repeated = true;
