@@ -180,12 +180,11 @@ fn age(saved: &mut SavedOverrides, passed: Duration) -> Result<(), String> {
 /// Removes backends that are not in the configuration, and returns them.
 fn drop_unknown(saved: &mut SavedOverrides, config: &Config) -> HashSet<TargetName> {
     let names = config.services.iter().flat_map(|service| {
-        let backends = service.backends.iter();
-        backends.map(|backend| TargetName::new(&service.name, backend.address))
+        service.backends.iter().map(|backend| (service.name.as_str(), backend.address))
     });
     let (known, mut unknown) = (names.collect::<HashSet<_>>(), HashSet::new());
     let mut is_known = |name: &TargetName| {
-        let is_known = known.contains(name);
+        let is_known = known.contains(&(name.service.as_str(), name.address));
         if !is_known {
             unknown.insert(name.clone());
         }
