@@ -156,9 +156,7 @@ impl VipGuard {
 }
 
 fn log_no_guard(error: &io::Error) {
-    tracing::warn!(
-        "announce: no guard ({error}): VIPs stay announced where this process is stopped"
-    );
+    tracing::warn!("announce: no guard ({error}): VIPs stay announced if this process is stopped");
 }
 
 /// The whole guard: runs in the program that [`VipGuard::start`] starts, and returns when the

@@ -139,8 +139,8 @@ fn security(section: &Section<'_>, files: &mut CaFiles) -> Result<Security, Conf
     }
     let file = |key, example| {
         let remedy = format!(
-            "\"{example}\", or trusted_network = true where nobody else can send to this \
-             network or read it"
+            "\"{example}\", or trusted_network = true if no other host can read this network or \
+             send to it"
         );
         section.required(key, &remedy)
     };
