@@ -3,6 +3,7 @@
 use std::env;
 use std::process::Command;
 
+use crate::api;
 use crate::changed;
 use crate::failure::Failure;
 use crate::instructions;
@@ -12,7 +13,7 @@ use crate::steps::{self, Outcome, Step};
 use crate::tidy;
 use crate::workspace::Workspace;
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     Step::new("format", "rustfmt", format),
     Step::new("clippy", "warnings are errors", clippy),
     Step {
@@ -24,6 +25,7 @@ const STEPS: [Step; 13] = [
         docs(&["-p", "hotloop", "--no-default-features", "--features", "ops,testing"])
     }),
     Step::new("docs-rs", "rustdoc as docs.rs has it: no DPDK", docs_rs),
+    Step::new("api", "the public items are those that are kept", public_items),
     Step::new("bindings", "those that are kept are those that bindgen makes", bindings),
     Step::new("tidy", "rules of this repository", |workspace| {
         tidy::run(workspace).map(Outcome::passed)
@@ -106,6 +108,11 @@ fn docs_rs(workspace: &Workspace) -> Result<Outcome, Failure> {
         process::run(&mut command)?;
     }
     Ok(Outcome::passed(()))
+}
+
+/// Compares the public items with the kept lists, if rustdoc describes them in a known format.
+fn public_items(workspace: &Workspace) -> Result<Outcome, Failure> {
+    Ok(api::check(workspace)?.map_or(Outcome::Passed(Vec::new()), Outcome::Skipped))
 }
 
 /// Skips the check if bindgen finds no libclang, which nothing else needs.

@@ -7,6 +7,7 @@
 )]
 #![forbid(unsafe_code)]
 
+mod api;
 mod bench;
 mod changed;
 mod check;
@@ -183,6 +184,11 @@ enum Task {
         #[arg(default_value_t = 1_000_000)]
         packets: u64,
     },
+    /// Keep the lists of public items in crates/hotloop/api
+    ///
+    /// They list the items of the facade and of the crates that it re-exports; `check` compares them. Needs the Rust
+    /// version of `rust-version`.
+    Api,
     /// Count the lines of code, comments and tests in each package
     ///
     /// Covers Rust, C, shell and Python, kept generated code included. Blank lines don't count, nor do comments in tests.
@@ -215,6 +221,9 @@ fn times(text: &str) -> Result<usize, String> {
 }
 
 fn main() -> ExitCode {
+    if let Some(exit_code) = api::become_rustdoc() {
+        return exit_code;
+    }
     match run(Arguments::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -247,6 +256,7 @@ fn run(task: Task) -> Result<(), Failure> {
         Task::Demo { live: true, .. } => demo::run_live(&workspace),
         Task::Demo { .. } => demo::run(&workspace),
         Task::Soak { packets } => soak::run(&workspace, packets),
+        Task::Api => api::keep(&workspace),
         Task::Lines => lines::run(&workspace),
         Task::Package { what: Product::Deb } => package::deb(&workspace),
         Task::Package { what: Product::Pages } => package::pages(&workspace),

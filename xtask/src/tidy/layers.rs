@@ -189,7 +189,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "failure",
         "process",
         "rustc setup skips workspace",
-        "changed demo instructions package soak steps tidy",
+        "api changed demo instructions package soak steps tidy",
         "bench lines links test",
         "check",
     ]),
