@@ -85,3 +85,8 @@ pub use vips::{
     HangReporter, ROUTE_PROTOCOL, VIP_HOLD_MAX, VIP_METRIC, VipAnnouncer, VipGuard, VipRouteError,
     VipRoutes, VipStates, guard_vips,
 };
+
+/// The samples of the book's page, included here to be compiled.
+#[cfg(all(doctest, feature = "dpdk"))]
+#[doc = include_str!("../../../docs/kernel.md")]
+struct Page;
