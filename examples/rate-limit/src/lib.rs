@@ -60,6 +60,9 @@ impl Limits {
 /// A source: an IPv4 address, or the upper half of an IPv6 address, as one host may have all of its /64.
 pub type SourceKey = [u64; 2];
 
+/// The seed of the hash that distributes sources to cores.
+const SEED: HashSeed = HashSeed::new(0);
+
 /// The source of a frame. `None` if it carries no IP.
 fn source_of(frame: &[u8]) -> Option<SourceKey> {
     match ethernet::network_layer(frame)? {
@@ -77,12 +80,12 @@ pub fn limited<P: PacketBuf + Send>(
     chain: impl Chain<Out = P>,
     limits: Limits,
 ) -> impl Chain<Out = P> {
-    let seed = HashSeed::new(0);
-    chain
-        .shard_by(move |packet: &P| {
-            source_of(packet.data()).map_or(0, |source| (hash_words(&source, &seed) >> 32) as u32)
-        })
-        .try_burst_stage(move |core| Limiter::new(core, limits))
+    chain.shard_by(shard).try_burst_stage(move |core| Limiter::new(core, limits))
+}
+
+/// The hash that selects the core of a packet's source.
+pub fn shard<P: PacketBuf>(packet: &P) -> u32 {
+    source_of(packet.data()).map_or(0, |source| (hash_words(&source, &SEED) >> 32) as u32)
 }
 
 /// When a source's bucket will be full again: all that is needed to know how many tokens it has.
@@ -172,3 +175,8 @@ impl<P: PacketBuf> BurstStage<P> for Limiter {
         vec![("sources", Arc::clone(&self.source_count))]
     }
 }
+
+/// The page's sample, included here to be compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
