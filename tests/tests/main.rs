@@ -6,5 +6,7 @@ mod cycles;
 mod devices;
 mod kernel;
 mod ledger;
+mod project;
+mod samples;
 mod soak;
 mod tutorial;

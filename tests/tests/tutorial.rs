@@ -1,8 +1,7 @@
 //! Follows the tutorial from scratch: pastes its blocks in order, runs its commands.
 
-use hotloop_tests::tool;
+use crate::project::{home, run, share_target};
 use std::fs;
-use std::path::{Path, PathBuf};
 
 const TUTORIAL: &str = include_str!("../../docs/tutorial.md");
 
@@ -45,31 +44,9 @@ fn named(sentence: &str) -> &str {
     name.unwrap_or_else(|| panic!("no file is named before a block: {sentence}"))
 }
 
-/// Runs the commands in `folder` and returns their final folder.
-fn run(folder: &Path, commands: &[&str], printed: &[&str]) -> PathBuf {
-    let script = format!("exec 2>&1\n{}\necho \"folder: $PWD\"", commands.join("\n"));
-    let mut shell = tool("bash").unwrap();
-    // The registry was read when hotloop was built. Nobody debugs these programs.
-    shell
-        .env("CARGO_NET_OFFLINE", "true")
-        .env("CARGO_PROFILE_DEV_DEBUG", "none")
-        .env_remove("CARGO_TARGET_DIR");
-    let output =
-        shell.args(["-ec", &script]).current_dir(folder).output().expect("there is a bash");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{commands:?} fails:\n{text}");
-    for expected in printed {
-        assert!(text.contains(expected), "{commands:?} does not print {expected:?}:\n{text}");
-    }
-    let folder = text.lines().rev().find_map(|line| line.strip_prefix("folder: "));
-    PathBuf::from(folder.expect("the last line of the script"))
-}
-
 #[test]
 fn the_blocks_pasted_in_order_are_a_nat_that_works() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
-    let home = tempfile::tempdir().expect("a folder");
-    std::os::unix::fs::symlink(root, home.path().join("hotloop")).expect("a link to the clone");
+    let home = home();
     let mut folder = home.path().to_owned();
     let mut test_count = 0;
     for block in blocks(TUTORIAL) {
@@ -87,15 +64,6 @@ fn the_blocks_pasted_in_order_are_a_nat_that_works() {
         }
     }
     assert_eq!(test_count, 3);
-}
-
-/// Lets a project use the build artefacts of hotloop's own tests, so that it takes seconds.
-fn share_target(project: &Path) {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("where cargo builds");
-    let link = project.join("target");
-    if !link.exists() {
-        std::os::unix::fs::symlink(target, link).expect("a link to what is built");
-    }
 }
 
 #[test]
