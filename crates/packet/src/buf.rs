@@ -75,6 +75,42 @@ pub trait PacketBuf {
     /// [`NoRoom`] if the first segment is shorter; the packet is unchanged.
     fn trim_front(&mut self, count: usize) -> Result<(), NoRoom>;
 
+    /// Makes the packet `count` bytes longer after its first `offset` bytes, which move into the
+    /// headroom, and returns the gap. Its bytes have unspecified values.
+    ///
+    /// ```
+    /// use hotloop_packet::{PacketBuf, memory::MemPacket};
+    ///
+    /// let mut packet = MemPacket::new(b"front, back");
+    /// packet.insert(5, 8)?.copy_from_slice(b", middle");
+    /// assert_eq!(packet.data(), b"front, middle, back");
+    /// packet.remove(0, 7)?;
+    /// assert_eq!(packet.data(), b"middle, back");
+    /// # Ok::<(), hotloop_packet::NoRoom>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`NoRoom`] if the headroom is smaller, or if the first segment is shorter than `offset`; the
+    /// packet is unchanged.
+    #[inline]
+    fn insert(&mut self, offset: usize, count: usize) -> Result<&mut [u8], NoRoom> {
+        has_first(self.data(), offset)?;
+        let bytes = self.prepend(count)?;
+        bytes.copy_within(count..count + offset, 0);
+        Ok(&mut bytes[offset..offset + count])
+    }
+
+    /// Removes `count` bytes after the packet's first `offset` bytes.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if the first segment has fewer bytes than both together; the packet is unchanged.
+    #[inline]
+    fn remove(&mut self, offset: usize, count: usize) -> Result<(), NoRoom> {
+        has_first(self.data(), offset.saturating_add(count))?;
+        self.data_mut().copy_within(..offset, count);
+        self.trim_front(count)
+    }
+
     /// Cuts the packet to `len_bytes` bytes and frees segments beyond that. A packet that is no
     /// longer than that is unchanged.
     fn truncate(&mut self, len_bytes: usize);
@@ -104,6 +140,16 @@ pub trait PacketBuf {
     /// When the packet was received, in nanoseconds since the epoch, if its source records times,
     /// as capture files do.
     fn timestamp_ns(&self) -> Option<u64>;
+}
+
+/// Checks that the first segment has at least `wanted_bytes` bytes.
+#[inline]
+pub(crate) fn has_first(data: &[u8], wanted_bytes: usize) -> Result<(), NoRoom> {
+    let available_bytes = data.len();
+    if available_bytes < wanted_bytes {
+        return Err(NoRoom { wanted_bytes, available_bytes, side: Room::Data });
+    }
+    Ok(())
 }
 
 /// The number of a port: a packet's [`ingress`](PacketBuf::ingress).
