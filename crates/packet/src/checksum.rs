@@ -2,8 +2,10 @@
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr},
-    ops::Add,
+    ops::{Add, Range},
 };
+
+use crate::PacketBuf;
 
 /// A one's-complement sum of 16-bit words under way (RFC 1071).
 ///
@@ -72,6 +74,25 @@ impl Sum {
             .bytes(&destination.octets())
             .bytes(&len_bytes.to_be_bytes())
             .number(u16::from(protocol))
+    }
+
+    /// Adds the bytes of a packet from `range.start` to `range.end`, over all segments. Bytes after
+    /// the packet's end count as zeroes.
+    #[must_use]
+    pub fn packet<P: PacketBuf>(self, packet: &P, range: Range<usize>) -> Self {
+        let (mut sum, mut offset) = (self, 0);
+        for segment in packet.segments() {
+            let (from, to) = (range.start.max(offset), range.end.min(offset + segment.len()));
+            if from < to {
+                let part = !checksum(&segment[from - offset..to - offset]);
+                // A part that begins in the middle of a word has its bytes the other way round (RFC
+                // 1071, section 2 (B)).
+                let is_odd = !(from - range.start).is_multiple_of(2);
+                sum = sum.number(if is_odd { part.swap_bytes() } else { part });
+            }
+            offset += segment.len();
+        }
+        sum
     }
 
     /// The checksum, as written into a header: the sum's one's complement. It is 0 if the summed

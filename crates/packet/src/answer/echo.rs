@@ -1,15 +1,13 @@
 //! Echo: the request, turned round.
 
-use std::ops::Range;
-
 use crate::{
     PacketBuf,
     answer::{
         ANSWER_TTL, AnswerError,
         about::{About, Ends},
     },
-    checksum::{self, Sum},
-    ethernet, icmp, icmpv6,
+    checksum::Sum,
+    icmp, icmpv6,
     ip::{Fragment, protocol},
     ipv4, ipv6,
 };
@@ -47,7 +45,7 @@ pub fn echo_reply<P: PacketBuf>(packet: &mut P) -> Result<(), AnswerError> {
     about.need_single()?;
     let sum = Message::of(packet, &about).reply_checksum(request, reply)?;
 
-    leave_out(packet, about.l3_offset + plain_bytes, about.header_bytes - plain_bytes)?;
+    packet.remove(about.l3_offset + plain_bytes, about.header_bytes - plain_bytes)?;
     let total_bytes = about.total_bytes - (about.header_bytes - plain_bytes);
     packet.truncate(about.l3_offset + total_bytes);
     let bytes = packet.data_mut().get_mut(about.l3_offset..).unwrap_or_default();
@@ -87,7 +85,7 @@ impl Message {
                 Sum::default().pseudo_v6(source, destination, protocol::ICMPV6, len_bytes)
             }
         };
-        let rest = sum_of(packet, start + 4..end, pseudo);
+        let rest = pseudo.packet(packet, start + 4..end);
         Self { code, checksum: u16::from_be_bytes([high, low]), rest }
     }
 
@@ -99,41 +97,6 @@ impl Message {
             _ => Err(AnswerError::Checksum),
         }
     }
-}
-
-/// Adds these bytes of a packet, over all segments.
-fn sum_of<P: PacketBuf>(packet: &P, range: Range<usize>, sum: Sum) -> Sum {
-    let (mut sum, mut offset) = (sum, 0);
-    for segment in packet.segments() {
-        let (from, to) = (range.start.max(offset), range.end.min(offset + segment.len()));
-        if from < to {
-            let part = !checksum::checksum(&segment[from - offset..to - offset]);
-            // A part that begins in the middle of a word has its bytes the other way round (RFC 1071,
-            // section 2 (B)).
-            let is_odd = !(from - range.start).is_multiple_of(2);
-            sum = sum.number(if is_odd { part.swap_bytes() } else { part });
-        }
-        offset += segment.len();
-    }
-    sum
-}
-
-/// Removes `count` bytes that follow the first `front_bytes` of a packet. The only step that can
-/// fail comes first.
-fn leave_out<P: PacketBuf>(
-    packet: &mut P,
-    front_bytes: usize,
-    count: usize,
-) -> Result<(), AnswerError> {
-    if count == 0 {
-        return Ok(());
-    }
-    let mut front = [0; ethernet::HEADER_BYTES_MAX + ipv6::HEADER_BYTES];
-    let front = &mut front[..front_bytes];
-    front.copy_from_slice(&packet.data()[..front_bytes]);
-    packet.trim_front(count)?;
-    packet.data_mut()[..front_bytes].copy_from_slice(front);
-    Ok(())
 }
 
 fn turn_v4(bytes: &mut [u8], total: u16) {
