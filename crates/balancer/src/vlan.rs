@@ -4,7 +4,8 @@
 use crate::classify::ReceivingPorts;
 use crate::route::Route;
 use hotloop::engine::Routed;
-use hotloop::packet::{PacketBuf, ethernet};
+use hotloop::packet::PacketBuf;
+use hotloop::packet::ethernet::{self, ETHERTYPE_VLAN, VlanTag};
 use hotloop::stage::{Burst, BurstStage, Carries, Cx, Output, drop_reasons};
 
 drop_reasons! {
@@ -95,7 +96,9 @@ impl<P: PacketBuf + Carries> BurstStage<Routed<P, Route>> for Tag<'_> {
         }
         out.map(input, |mut item| {
             let vlan = self.vlans.get(usize::from(item.route.0)).copied().flatten();
-            match vlan.map_or(Ok(()), |vlan| ethernet::insert_tag(&mut item.packet, vlan)) {
+            match vlan.map_or(Ok(()), |vlan| {
+                ethernet::insert_tag(&mut item.packet, VlanTag::new(ETHERTYPE_VLAN, vlan))
+            }) {
                 Ok(()) => Some(item),
                 Err(_) => {
                     let _ = cx.drop::<_, ()>(item, TagDrop::NoHeadroom);

@@ -25,7 +25,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endi
 
 use crate::{
     Header, Malformed, NoRoom, PacketBuf,
-    ethernet::{self, ETHERTYPE_ARP, ETHERTYPE_IPV4, MacAddress},
+    ethernet::{self, ETHERTYPE_ARP, ETHERTYPE_IPV4, EthernetHeader, MacAddress},
 };
 
 /// Length in bytes of a message.
@@ -146,9 +146,10 @@ pub fn request<P: PacketBuf>(
 ) -> Result<(), NoRoom> {
     let target = Neighbour { mac: MacAddress::default(), address: target };
     let message = ArpMessage::new(operation::REQUEST, sender, target);
+    let header = EthernetHeader::new(sender.mac, MacAddress::BROADCAST, ETHERTYPE_ARP);
     let frame = packet.append(ethernet::HEADER_BYTES + MESSAGE_BYTES)?;
-    ethernet::write_header(frame, sender.mac, MacAddress::BROADCAST, ETHERTYPE_ARP);
-    frame[ethernet::HEADER_BYTES..].copy_from_slice(&message.to_bytes());
+    frame[..ethernet::HEADER_BYTES].copy_from_slice(header.as_bytes());
+    frame[ethernet::HEADER_BYTES..].copy_from_slice(message.as_bytes());
     Ok(())
 }
 

@@ -3,8 +3,9 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
 
 use crate::{
-    Header, Malformed,
-    checksum::{self, Change},
+    Header, Malformed, NoRoom, PacketBuf,
+    checksum::{self, Change, Sum},
+    write,
 };
 
 /// Length in bytes of the part that every message has.
@@ -58,6 +59,15 @@ pub struct IcmpHeader {
 }
 
 impl IcmpHeader {
+    /// A header for [`push`]. `rest` is its last four bytes, which depend on the type: an echo has
+    /// its identifier in the upper half and its sequence number in the lower.
+    #[inline]
+    pub const fn new(kind: u8, code: u8, rest: u32) -> Self {
+        let (upper, lower) = ((rest >> 16) as u16, rest as u16);
+        let (identifier, sequence) = (U16::new(upper), U16::new(lower));
+        Self { kind, code, checksum: U16::ZERO, identifier, sequence }
+    }
+
     /// The header at the start of `bytes`, to be changed in place.
     ///
     /// # Errors
@@ -121,6 +131,43 @@ impl IcmpHeader {
         is_echo
     }
 
+    /// Writes an echo's sequence number and corrects the checksum. Returns whether the message is an
+    /// echo; any other message is left unchanged.
+    #[inline]
+    pub fn set_echo_sequence(&mut self, sequence: u16) -> bool {
+        let is_echo = is_echo(self.kind);
+        if is_echo {
+            self.set_sequence(sequence);
+        }
+        is_echo
+    }
+
+    /// Writes the largest size in bytes that fits, and corrects the checksum. Returns whether the
+    /// message reports a packet that was too big; any other message is left unchanged.
+    #[inline]
+    pub fn set_mtu_bytes(&mut self, mtu_bytes: u16) -> bool {
+        let has_mtu = self.mtu_bytes().is_some();
+        if has_mtu {
+            self.set_sequence(mtu_bytes);
+        }
+        has_mtu
+    }
+
+    #[inline]
+    fn set_sequence(&mut self, sequence: u16) {
+        let change = Change::of_word(self.sequence.get(), sequence);
+        self.sequence.set(sequence);
+        self.update_checksum(change);
+    }
+
+    /// Writes the message's type and code, and corrects the checksum.
+    #[inline]
+    pub fn set_kind(&mut self, kind: u8, code: u8) {
+        let change = Change::of_bytes([self.kind, self.code], [kind, code]);
+        (self.kind, self.code) = (kind, code);
+        self.update_checksum(change);
+    }
+
     /// Corrects the checksum for a change to the message. Addresses are not covered.
     #[inline]
     pub fn update_checksum(&mut self, change: Change) {
@@ -130,6 +177,18 @@ impl IcmpHeader {
         let may_be_zeroes = (self.kind, self.identifier.get()) == (kind::ECHO_REPLY, 0);
         self.checksum.set(if checksum == 0 && may_be_zeroes { 0xffff } else { checksum });
     }
+}
+
+/// Puts a header in front of the packet, which is its payload, and fills in the checksum. This reads
+/// all bytes of the packet, over all segments.
+///
+/// # Errors
+/// [`NoRoom`] if there are no 8 bytes of headroom; the packet is unchanged.
+pub fn push<P: PacketBuf>(packet: &mut P, mut header: IcmpHeader) -> Result<(), NoRoom> {
+    header.checksum.set(0);
+    let sum = Sum::default().bytes(header.as_bytes()).packet(packet, 0..packet.len_bytes());
+    header.checksum.set(sum.checksum());
+    write::put(packet, header).map(drop)
 }
 
 /// A checked view of an ICMP message.

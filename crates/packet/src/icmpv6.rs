@@ -8,9 +8,10 @@ use zerocopy::{
 };
 
 use crate::{
-    Header, Malformed,
+    Header, Malformed, NoRoom, PacketBuf,
     checksum::{self, Change},
     ip::protocol,
+    write,
 };
 
 /// Length in bytes of the part that every message of RFC 4443 has.
@@ -58,6 +59,15 @@ pub struct Icmpv6Header {
 }
 
 impl Icmpv6Header {
+    /// A header for [`push`]. `rest` is its last four bytes, which depend on the type: an echo has
+    /// its identifier in the upper half and its sequence number in the lower.
+    #[inline]
+    pub const fn new(kind: u8, code: u8, rest: u32) -> Self {
+        let (upper, lower) = ((rest >> 16) as u16, rest as u16);
+        let (identifier, sequence) = (U16::new(upper), U16::new(lower));
+        Self { kind, code, checksum: U16::ZERO, identifier, sequence }
+    }
+
     /// The header at the start of `bytes`, to be changed in place.
     ///
     /// # Errors
@@ -118,11 +128,61 @@ impl Icmpv6Header {
         is_echo
     }
 
+    /// Writes an echo's sequence number and corrects the checksum. Returns whether the message is an
+    /// echo; any other message is left unchanged.
+    #[inline]
+    pub fn set_echo_sequence(&mut self, sequence: u16) -> bool {
+        let is_echo = is_echo(self.kind);
+        if is_echo {
+            self.set_sequence(sequence);
+        }
+        is_echo
+    }
+
+    /// Writes the largest size in bytes that fits, and corrects the checksum. Returns whether the
+    /// message reports a packet that was too big; any other message is left unchanged.
+    #[inline]
+    pub fn set_mtu_bytes(&mut self, mtu_bytes: u32) -> bool {
+        let has_mtu = self.mtu_bytes().is_some();
+        if has_mtu {
+            let change = Change::of_word(self.identifier.get(), (mtu_bytes >> 16) as u16);
+            self.identifier.set((mtu_bytes >> 16) as u16);
+            self.update_checksum(change);
+            self.set_sequence(mtu_bytes as u16);
+        }
+        has_mtu
+    }
+
+    #[inline]
+    fn set_sequence(&mut self, sequence: u16) {
+        let change = Change::of_word(self.sequence.get(), sequence);
+        self.sequence.set(sequence);
+        self.update_checksum(change);
+    }
+
+    /// Writes the message's type and code, and corrects the checksum.
+    #[inline]
+    pub fn set_kind(&mut self, kind: u8, code: u8) {
+        let change = Change::of_bytes([self.kind, self.code], [kind, code]);
+        (self.kind, self.code) = (kind, code);
+        self.update_checksum(change);
+    }
+
     /// Corrects the checksum for a change to bytes that it covers: the addresses or the payload.
     #[inline]
     pub fn update_checksum(&mut self, change: Change) {
         self.checksum.set(change.apply(self.checksum.get()));
     }
+}
+
+/// Puts a header in front of the packet, which is its payload. [`ipv6::push`](crate::ipv6::push) then
+/// completes the checksum.
+///
+/// # Errors
+/// [`NoRoom`] if there are no 8 bytes of headroom; the packet is unchanged.
+#[inline]
+pub fn push<P: PacketBuf>(packet: &mut P, header: Icmpv6Header) -> Result<(), NoRoom> {
+    write::put(packet, header).map(drop)
 }
 
 /// A checked view of an ICMPv6 message.

@@ -74,6 +74,8 @@ pub mod nd;
 pub mod seed;
 pub mod tcp;
 pub mod udp;
+mod write;
 
 pub use buf::{NoRoom, PacketBuf, PortId, Room};
 pub use malformed::{Header, Malformed};
+pub use write::WriteError;

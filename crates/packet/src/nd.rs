@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endi
 
 use crate::{
     NoRoom, PacketBuf, checksum,
-    ethernet::{self, ETHERTYPE_IPV6, MacAddress},
+    ethernet::{self, ETHERTYPE_IPV6, EthernetHeader, MacAddress},
     ip::protocol,
     ipv6::{self, Ipv6View},
 };
@@ -239,8 +239,9 @@ fn solicit_at<P: PacketBuf>(
 ) -> Result<(), NoRoom> {
     let ends = (source, destination);
     let message = Packet::new(ends, (SOLICITATION, 0, target), (SOURCE_MAC, mac));
+    let header = EthernetHeader::new(mac, to, ETHERTYPE_IPV6);
     let frame = packet.append(ethernet::HEADER_BYTES + PACKET_BYTES)?;
-    ethernet::write_header(frame, mac, to, ETHERTYPE_IPV6);
+    frame[..ethernet::HEADER_BYTES].copy_from_slice(header.as_bytes());
     frame[ethernet::HEADER_BYTES..].copy_from_slice(message.as_bytes());
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
 
-use crate::{Header, Malformed, checksum::Change};
+use crate::{Header, Malformed, PacketBuf, WriteError, checksum::Change, write};
 
 /// Length in bytes of the header.
 pub const HEADER_BYTES: usize = 8;
@@ -20,6 +20,26 @@ pub struct UdpHeader {
 }
 
 impl UdpHeader {
+    /// A header for [`push`], which fills in the length. The IP header's `push` completes the
+    /// checksum; until then it is 0xffff.
+    #[inline]
+    pub const fn new(source_port: u16, destination_port: u16) -> Self {
+        Self {
+            source_port: U16::new(source_port),
+            destination_port: U16::new(destination_port),
+            length: U16::new(HEADER_BYTES as u16),
+            checksum: U16::MAX_VALUE,
+        }
+    }
+
+    /// The header with a checksum of 0, which means "no checksum": in IPv4, and in IPv6 for tunnels
+    /// only (RFC 6935, RFC 6936).
+    #[inline]
+    #[must_use]
+    pub const fn without_checksum(self) -> Self {
+        Self { checksum: U16::ZERO, ..self }
+    }
+
     /// The header at the start of `bytes`, to be changed in place.
     ///
     /// # Errors
@@ -76,6 +96,15 @@ impl UdpHeader {
         self.update_checksum(change);
     }
 
+    /// Writes the length of header and payload together, and corrects the checksum, which covers it
+    /// twice: in the header and in the pseudo-header.
+    #[inline]
+    pub fn set_length(&mut self, length: u16) {
+        let change = Change::of_word(self.length.get(), length);
+        self.length.set(length);
+        self.update_checksum(change + change);
+    }
+
     /// Corrects the checksum for a change to bytes that it covers: the addresses or the payload. A
     /// checksum of 0 means "no checksum" and stays; one that becomes 0 is written as 0xffff (RFC
     /// 768).
@@ -94,6 +123,20 @@ const fn update_checksum(checksum: u16, change: Change) -> u16 {
         (_, 0) => 0xffff,
         (_, updated) => updated,
     }
+}
+
+/// Puts a header in front of the packet, which is its payload, and fills in the length. The IP
+/// header's `push` then completes the checksum: see [`ipv4::push`](crate::ipv4::push) and
+/// [`ipv6::push`](crate::ipv6::push).
+///
+/// # Errors
+/// [`WriteError`]: there are no 8 bytes of headroom, or the datagram would have more than 65,535
+/// bytes. The packet is unchanged.
+#[inline]
+pub fn push<P: PacketBuf>(packet: &mut P, mut header: UdpHeader) -> Result<(), WriteError> {
+    header.length.set(write::length(Header::Udp, HEADER_BYTES + packet.len_bytes())?);
+    write::put(packet, header)?;
+    Ok(())
 }
 
 /// A checked view of a UDP datagram.

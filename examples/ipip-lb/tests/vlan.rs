@@ -6,7 +6,7 @@ use crate::deployed::{
 use hotloop::packet::PacketBuf;
 use hotloop::packet::arp::{self, ArpMessage};
 use hotloop::packet::build::{PacketBuilder, tcp};
-use hotloop::packet::ethernet::{self, MacAddress};
+use hotloop::packet::ethernet::{self, ETHERTYPE_VLAN, MacAddress, VlanTag};
 use hotloop::packet::memory::MemPacket;
 
 /// The VLANs of the ports towards clients and backends.
@@ -122,7 +122,8 @@ fn neighbours_are_asked_and_answer_within_the_vlan() {
         // An answer on another VLAN is ignored.
         let other = answer.data().to_vec();
         assert_eq!(running.feed_at(BACKENDS, 0, &[other]), []);
-        ethernet::insert_tag(&mut answer, backends).unwrap();
+        let tag = VlanTag::new(ETHERTYPE_VLAN, backends);
+        ethernet::insert_tag(&mut answer, tag).unwrap();
         let sent = running.feed_at(BACKENDS, 0, &[answer.data().to_vec()]);
         assert_eq!(sent.len(), 1, "the packet that waited");
         assert_eq!(untagged(&sent[0].frame, backends)[..6], router.bytes());

@@ -1,6 +1,7 @@
 //! IPv6 (RFC 8200), with extension headers and fragments.
 
 mod chain;
+mod write;
 
 use std::net::Ipv6Addr;
 
@@ -9,9 +10,15 @@ use zerocopy::{
     big_endian::{U16, U32},
 };
 
-pub use self::chain::{Chain, walk};
-pub(crate) use self::chain::{EXTENSION_HEADERS_MAX, FragmentHeader, is_extension};
-use crate::{Header, Malformed, checksum::Change, ip_fields::Ecn};
+pub use self::{
+    chain::{Chain, walk},
+    write::push,
+};
+pub(crate) use self::{
+    chain::{EXTENSION_HEADERS_MAX, FragmentHeader, is_extension},
+    write::push_alone,
+};
+use crate::{Header, Malformed, ip_fields::Ecn};
 
 /// Length in bytes of the fixed header.
 pub const HEADER_BYTES: usize = 40;
@@ -104,57 +111,6 @@ impl Ipv6Header {
     #[inline]
     pub const fn destination(&self) -> Ipv6Addr {
         Ipv6Addr::from_bits(u128::from_be_bytes(self.destination))
-    }
-
-    /// Decrements the hop limit. Returns `false` and changes nothing if the limit is 0.
-    #[inline]
-    pub fn decrement_hop_limit(&mut self) -> bool {
-        let Some(hop_limit) = self.hop_limit.checked_sub(1) else { return false };
-        self.hop_limit = hop_limit;
-        true
-    }
-
-    /// Writes the hop limit.
-    #[inline]
-    pub const fn set_hop_limit(&mut self, hop_limit: u8) {
-        self.hop_limit = hop_limit;
-    }
-
-    /// Writes the differentiated services code point: the low six bits of `dscp` (RFC 2474).
-    #[inline]
-    pub fn set_dscp(&mut self, dscp: u8) {
-        self.set_traffic_class(dscp << 2 | self.traffic_class() & 3);
-    }
-
-    /// Writes the congestion mark (RFC 3168).
-    #[inline]
-    pub fn set_ecn(&mut self, ecn: Ecn) {
-        self.set_traffic_class(self.traffic_class() & !3 | ecn as u8);
-    }
-
-    #[inline]
-    fn set_traffic_class(&mut self, traffic_class: u8) {
-        let others = self.version_class_label.get() & 0xf00f_ffff;
-        self.version_class_label.set(others | u32::from(traffic_class) << 20);
-    }
-
-    /// Writes the source. Returns the change, for the checksum of TCP, UDP or ICMPv6.
-    /// [`nat::rewrite_source`](crate::nat::rewrite_source) does both.
-    #[inline]
-    #[must_use = "the checksum of TCP, UDP or ICMPv6 covers the address"]
-    pub fn set_source(&mut self, source: Ipv6Addr) -> Change {
-        let change = Change::of_bytes(self.source, source.octets());
-        self.source = source.octets();
-        change
-    }
-
-    /// Writes the destination. Returns the change, as [`set_source`](Self::set_source) does.
-    #[inline]
-    #[must_use = "the checksum of TCP, UDP or ICMPv6 covers the address"]
-    pub fn set_destination(&mut self, destination: Ipv6Addr) -> Change {
-        let change = Change::of_bytes(self.destination, destination.octets());
-        self.destination = destination.octets();
-        change
     }
 }
 

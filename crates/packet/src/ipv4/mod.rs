@@ -1,12 +1,16 @@
 //! IPv4 (RFC 791), with options and fragments.
 
+mod write;
+
 use std::net::Ipv4Addr;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
 
+pub(crate) use self::write::push_alone;
+pub use self::write::{fill_checksum, push};
 use crate::{
     Header, Malformed,
-    checksum::{self, Change, Sum},
+    checksum::Sum,
     ethernet::{self, ETHERTYPE_IPV4},
     ip_fields::{Ecn, Fragment},
 };
@@ -181,93 +185,6 @@ impl Ipv4Header {
         let [a, b, c, d] = self.destination;
         Ipv4Addr::new(a, b, c, d)
     }
-
-    /// Decrements the TTL and corrects the checksum. Returns `false` and changes nothing if the TTL
-    /// is 0.
-    #[inline]
-    pub fn decrement_ttl(&mut self) -> bool {
-        if self.ttl == 0 {
-            return false;
-        }
-        self.lower_ttl();
-        true
-    }
-
-    /// [`decrement_ttl`](Self::decrement_ttl) for a TTL that is known to be above 0.
-    #[inline(always)]
-    pub(crate) fn lower_ttl(&mut self) {
-        self.ttl = self.ttl.wrapping_sub(1);
-        // RFC 1624, with words as little-endian numbers: one less in the TTL is one more in the
-        // checksum, plus one on wrap-around.
-        let checksum = u16::from_le_bytes(self.checksum.to_bytes());
-        let checksum = checksum.wrapping_add(2).wrapping_sub((checksum < 0xfffe).into());
-        self.checksum = U16::from_bytes(checksum.to_le_bytes());
-    }
-
-    /// Writes the TTL and corrects the checksum.
-    #[inline]
-    pub fn set_ttl(&mut self, ttl: u8) {
-        let old = u16::from_be_bytes([self.ttl, self.protocol]);
-        let new = u16::from_be_bytes([ttl, self.protocol]);
-        self.checksum.set(checksum::update(self.checksum.get(), old, new));
-        self.ttl = ttl;
-    }
-
-    /// Writes the differentiated services code point, the low six bits of `dscp`, and corrects the
-    /// checksum (RFC 2474).
-    #[inline]
-    pub fn set_dscp(&mut self, dscp: u8) {
-        self.set_traffic_class(dscp << 2 | self.traffic_class & 3);
-    }
-
-    /// Writes the congestion mark and corrects the checksum (RFC 3168).
-    #[inline]
-    pub fn set_ecn(&mut self, ecn: Ecn) {
-        self.set_traffic_class(self.traffic_class & !3 | ecn as u8);
-    }
-
-    #[inline]
-    fn set_traffic_class(&mut self, traffic_class: u8) {
-        let old = u16::from_be_bytes([self.version_ihl, self.traffic_class]);
-        let new = u16::from_be_bytes([self.version_ihl, traffic_class]);
-        self.checksum.set(checksum::update(self.checksum.get(), old, new));
-        self.traffic_class = traffic_class;
-    }
-
-    /// Writes the source and corrects the header's checksum. Returns the change, for the checksum of
-    /// TCP or UDP. [`nat::rewrite_source`](crate::nat::rewrite_source) does both.
-    #[inline]
-    #[must_use = "the checksum of TCP or UDP covers the address too"]
-    pub fn set_source(&mut self, source: Ipv4Addr) -> Change {
-        let change = Change::of_bytes(self.source, source.octets());
-        self.source = source.octets();
-        self.checksum.set(change.apply(self.checksum.get()));
-        change
-    }
-
-    /// Writes the destination and corrects the header's checksum. Returns the change, as
-    /// [`set_source`](Self::set_source) does.
-    #[inline]
-    #[must_use = "the checksum of TCP or UDP covers the address too"]
-    pub fn set_destination(&mut self, destination: Ipv4Addr) -> Change {
-        let change = Change::of_bytes(self.destination, destination.octets());
-        self.destination = destination.octets();
-        self.checksum.set(change.apply(self.checksum.get()));
-        change
-    }
-}
-
-/// Recomputes the checksum of the IPv4 header at the start of `bytes`, options included.
-///
-/// # Errors
-/// [`Malformed`], as for [`Ipv4Header::parse_mut`].
-pub fn fill_checksum(bytes: &mut [u8]) -> Result<(), Malformed> {
-    let header = Ipv4Header::parse_mut(bytes)?;
-    header.checksum.set(0);
-    let header_bytes = header.header_bytes();
-    let sum = checksum::checksum(bytes.get(..header_bytes).unwrap_or_default());
-    Ipv4Header::parse_mut(bytes)?.checksum.set(sum);
-    Ok(())
 }
 
 /// A checked view of an IPv4 packet.
@@ -439,29 +356,5 @@ mod tests {
         }
         let cut = Ipv4View::parse_cut(&good[..26]).unwrap();
         assert_eq!(cut.payload().len(), 2);
-    }
-
-    #[test]
-    fn changes_keep_the_checksum_right() {
-        let mut bytes = packet();
-        let header = Ipv4Header::parse_mut(&mut bytes).unwrap();
-        assert!(header.decrement_ttl());
-        header.set_dscp(4);
-        header.set_ecn(Ecn::Ce);
-        let _ = header.set_source(Ipv4Addr::new(203, 0, 113, 7));
-        let _ = header.set_destination(Ipv4Addr::BROADCAST);
-        let (changed, view) = (bytes.clone(), Ipv4View::parse(&bytes).unwrap());
-        assert_eq!((view.ttl(), view.dscp(), view.ecn()), (6, 4, Ecn::Ce));
-        assert_eq!(view.source(), Ipv4Addr::new(203, 0, 113, 7));
-        assert_eq!(view.destination(), Ipv4Addr::BROADCAST);
-        assert!(view.is_checksum_right());
-        fill_checksum(&mut bytes).unwrap();
-        assert_eq!(bytes, changed);
-
-        bytes[8] = 0;
-        let header = Ipv4Header::parse_mut(&mut bytes).unwrap();
-        assert!(!header.decrement_ttl());
-        assert_eq!(header.ttl(), 0);
-        assert!(!Ipv4View::parse(&bytes).unwrap().is_checksum_right());
     }
 }

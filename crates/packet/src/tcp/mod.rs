@@ -1,17 +1,20 @@
 //! TCP (RFC 9293).
 
+mod write;
+
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,
     big_endian::{U16, U32},
 };
 
-use crate::{
-    Header, Malformed,
-    checksum::{self, Change},
-};
+pub use self::write::{push, set_options};
+use crate::{Header, Malformed, checksum};
 
 /// Length in bytes of a header without options.
 pub const HEADER_BYTES: usize = 20;
+
+/// Length in bytes of the longest list of options.
+pub const OPTION_BYTES_MAX: usize = 40;
 
 /// The flags of a TCP segment, combined with `|`.
 pub mod flags {
@@ -116,28 +119,6 @@ impl TcpHeader {
     #[inline]
     pub const fn urgent_pointer(&self) -> u16 {
         self.urgent_pointer.get()
-    }
-
-    /// Writes the source's port and corrects the checksum.
-    #[inline]
-    pub fn set_source_port(&mut self, port: u16) {
-        let change = Change::of_word(self.source_port.get(), port);
-        self.source_port.set(port);
-        self.update_checksum(change);
-    }
-
-    /// Writes the destination's port and corrects the checksum.
-    #[inline]
-    pub fn set_destination_port(&mut self, port: u16) {
-        let change = Change::of_word(self.destination_port.get(), port);
-        self.destination_port.set(port);
-        self.update_checksum(change);
-    }
-
-    /// Corrects the checksum for a change to bytes that it covers: the addresses or the payload.
-    #[inline]
-    pub fn update_checksum(&mut self, change: Change) {
-        self.checksum.set(change.apply(self.checksum.get()));
     }
 }
 
