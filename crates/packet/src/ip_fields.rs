@@ -20,6 +20,8 @@ pub mod protocol {
     pub const ROUTING: u8 = 43;
     /// IPv6's fragment header.
     pub const FRAGMENT: u8 = 44;
+    /// Generic routing encapsulation (RFC 2784): see [`crate::gre`].
+    pub const GRE: u8 = 47;
     /// The authentication header (RFC 4302).
     pub const AUTHENTICATION: u8 = 51;
     /// ICMP for IPv6.

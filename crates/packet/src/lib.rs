@@ -59,6 +59,8 @@ pub mod classify;
 pub mod ethernet;
 pub mod flow_key;
 pub mod fragment;
+pub mod gre;
+pub mod gue;
 pub mod icmp;
 pub mod icmpv6;
 pub mod ip;
@@ -74,6 +76,7 @@ pub mod nd;
 pub mod seed;
 pub mod tcp;
 pub mod udp;
+pub mod vxlan;
 mod write;
 
 pub use buf::{NoRoom, PacketBuf, PortId, Room};

@@ -22,6 +22,12 @@ pub enum Header {
     Icmp = 7,
     /// ICMP for IPv6.
     Icmpv6 = 8,
+    /// VXLAN.
+    Vxlan = 9,
+    /// GUE, optional fields included.
+    Gue = 10,
+    /// GRE, optional fields included.
+    Gre = 11,
 }
 
 impl Header {
@@ -36,6 +42,9 @@ impl Header {
             6 => Self::Udp,
             7 => Self::Icmp,
             8 => Self::Icmpv6,
+            9 => Self::Vxlan,
+            10 => Self::Gue,
+            11 => Self::Gre,
             _ => Self::Ethernet,
         }
     }
@@ -53,6 +62,9 @@ impl std::fmt::Display for Header {
             Self::Udp => "UDP",
             Self::Icmp => "ICMP",
             Self::Icmpv6 => "ICMPv6",
+            Self::Vxlan => "VXLAN",
+            Self::Gue => "GUE",
+            Self::Gre => "GRE",
         })
     }
 }
