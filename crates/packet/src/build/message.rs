@@ -1,13 +1,23 @@
 //! Messages in built packets.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::{
+    fmt::Display,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
 
 use crate::{
-    checksum, ethernet, icmp, icmpv6,
+    PacketBuf,
+    checksum::Sum,
+    ethernet,
+    icmp::{self, IcmpHeader},
+    icmpv6::{self, Icmpv6Header},
     ip::protocol,
     ipv4::Ipv4View,
     ipv6::{self, Ipv6View},
-    udp,
+    memory::MemPacket,
+    tcp::{self, TcpHeader},
+    udp::{self, UdpHeader},
+    write::Field,
 };
 
 #[derive(Clone, Debug)]
@@ -49,16 +59,19 @@ impl Message {
         payload: &[u8],
     ) -> Vec<u8> {
         let is_v6 = source.is_ipv6();
-        let (mut bytes, checksum_offset) = match self {
+        let mut packet =
+            MemPacket::with_room(payload, tcp::HEADER_BYTES + tcp::OPTION_BYTES_MAX, 0);
+        match self {
             Self::Udp => {
-                let length = u16::try_from(udp::HEADER_BYTES + payload.len())
-                    .unwrap_or_else(|_| panic!("{} bytes in one datagram", payload.len()));
-                let words = [source.port(), destination.port(), length, 0];
-                (words.map(u16::to_be_bytes).concat(), 6)
+                let header = UdpHeader::new(source.port(), destination.port());
+                written(udp::push(&mut packet, header));
             }
             Self::Tcp { flags, sequence, acknowledgment, options } => {
-                let numbers = (*sequence, *acknowledgment);
-                (tcp_header(source.port(), destination.port(), numbers, *flags, options), 16)
+                let mut header = TcpHeader::new(source.port(), destination.port(), *flags);
+                header.set_sequence_number(*sequence);
+                header.set_acknowledgment_number(*acknowledgment);
+                assert!(options.len().is_multiple_of(4), "{} bytes of TCP options", options.len());
+                written(tcp::push(&mut packet, header, options));
             }
             Self::Echo { is_reply, identifier, sequence } => {
                 let kind = match (is_reply, is_v6) {
@@ -67,39 +80,48 @@ impl Message {
                     (false, true) => icmpv6::kind::ECHO_REQUEST,
                     (true, true) => icmpv6::kind::ECHO_REPLY,
                 };
-                let words = [u16::from(kind) << 8, 0, *identifier, *sequence];
-                (words.map(u16::to_be_bytes).concat(), 2)
+                let rest = u32::from(*identifier) << 16 | u32::from(*sequence);
+                push_icmp(&mut packet, is_v6, (kind, 0, rest));
             }
-            Self::Error(error) => (error.header(is_v6), 2),
+            Self::Error(error) => push_icmp(&mut packet, is_v6, error.fields(is_v6)),
             Self::Other { .. } => return payload.to_vec(),
-        };
-        bytes.extend_from_slice(payload);
-        let sum = self.checksum(source.ip(), destination.ip(), &bytes);
-        bytes[checksum_offset..checksum_offset + 2].copy_from_slice(&sum.to_be_bytes());
-        bytes
-    }
-
-    fn checksum(&self, source: IpAddr, destination: IpAddr, bytes: &[u8]) -> u16 {
-        let protocol = self.protocol(source.is_ipv6());
-        let sum = match (source, destination) {
-            (IpAddr::V4(_), IpAddr::V4(_)) if protocol == protocol::ICMP => {
-                checksum::checksum(bytes)
-            }
+        }
+        let protocol = self.protocol(is_v6);
+        let len_bytes = packet.len_bytes();
+        let pseudo = match (source.ip(), destination.ip()) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                checksum::transport_v4(source, destination, protocol, bytes)
+                Sum::default().pseudo_v4(source, destination, protocol, len_bytes as u16)
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                checksum::transport_v6(source, destination, protocol, bytes)
+                Sum::default().pseudo_v6(source, destination, protocol, len_bytes as u32)
             }
             _ => panic!("from {source} to {destination}: two families"),
         };
-        if sum == 0 && protocol == protocol::UDP { 0xffff } else { sum }
+        let field = Field::of(&packet, (protocol, 0), pseudo);
+        if let Some(field) = field.expect("a header that was just built") {
+            field.write(packet.data_mut());
+        }
+        packet.data().to_vec()
     }
 }
 
+fn push_icmp(packet: &mut MemPacket, is_v6: bool, (kind, code, rest): (u8, u8, u32)) {
+    written(if is_v6 {
+        icmpv6::push(packet, Icmpv6Header::new(kind, code, rest))
+    } else {
+        icmp::push(packet, IcmpHeader::new(kind, code, rest))
+    });
+}
+
+/// The result of a function that writes a header.
+pub(super) fn written<T, E: Display>(result: Result<T, E>) -> T {
+    result.unwrap_or_else(|error| panic!("{error}"))
+}
+
 impl Error {
-    fn header(self, is_v6: bool) -> Vec<u8> {
-        let (kind, code, rest) = match (self, is_v6) {
+    /// Type, code and the four bytes that depend on the type.
+    fn fields(self, is_v6: bool) -> (u8, u8, u32) {
+        match (self, is_v6) {
             (Self::PortUnreachable, false) => (icmp::kind::DESTINATION_UNREACHABLE, 3, 0),
             (Self::PortUnreachable, true) => (icmpv6::kind::DESTINATION_UNREACHABLE, 4, 0),
             (Self::TimeExceeded, false) => (icmp::kind::TIME_EXCEEDED, 0, 0),
@@ -120,31 +142,8 @@ impl Error {
             (Self::SourceQuench | Self::Redirect { .. }, true) => {
                 panic!("ICMPv6 has no {self:?} that quotes as IPv4's does")
             }
-        };
-        let mut header = vec![kind, code, 0, 0];
-        header.extend(u32::to_be_bytes(rest));
-        header
+        }
     }
-}
-
-fn tcp_header(
-    source_port: u16,
-    destination_port: u16,
-    (sequence, acknowledgment): (u32, u32),
-    flags: u8,
-    options: &[u8],
-) -> Vec<u8> {
-    let option_bytes = options.len();
-    assert!(
-        option_bytes <= 40 && option_bytes.is_multiple_of(4),
-        "{option_bytes} bytes of TCP options"
-    );
-    let mut header = [source_port, destination_port].map(u16::to_be_bytes).concat();
-    header.extend([sequence, acknowledgment].map(u32::to_be_bytes).concat());
-    let data_offset = (20 + option_bytes) / 4;
-    header.extend([(data_offset as u8) << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
-    header.extend_from_slice(options);
-    header
 }
 
 /// The source of the IP packet in the frame `about`, and the part that an error quotes.

@@ -29,17 +29,16 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
-use zerocopy::IntoBytes;
-
 use self::{
-    message::{Error, Message},
+    message::{Error, Message, written},
     network::{IpFields, Packet},
 };
 use crate::{
+    PacketBuf,
     arp::{ArpMessage, Neighbour, operation},
     ethernet::{
-        ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_QINQ, ETHERTYPE_VLAN, MacAddress,
-        VlanTag,
+        self, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_QINQ, ETHERTYPE_VLAN,
+        EthernetHeader, MacAddress, VlanTag,
     },
     memory::MemPacket,
     tcp::flags,
@@ -380,9 +379,11 @@ fn ethernet(
     ethertype: u16,
     payload: &[u8],
 ) -> Vec<u8> {
-    let mut frame = [destination.bytes(), source.bytes()].concat();
-    frame.extend_from_slice(tags.as_bytes());
-    frame.extend_from_slice(&ethertype.to_be_bytes());
-    frame.extend_from_slice(payload);
-    frame
+    let room_bytes = ethernet::HEADER_BYTES + size_of_val(tags);
+    let mut packet = MemPacket::with_room(payload, room_bytes, 0);
+    written(ethernet::push(&mut packet, EthernetHeader::new(source, destination, ethertype)));
+    for tag in tags.iter().rev() {
+        written(ethernet::insert_tag(&mut packet, *tag));
+    }
+    packet.data().to_vec()
 }

@@ -5,9 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use zerocopy::IntoBytes;
 
 use crate::{
-    ip::protocol,
-    ipv4,
-    ipv6::{self, FragmentHeader},
+    build::message::written,
+    ip::{Ecn, protocol},
+    ipv4::{self, Ipv4Header},
+    ipv6::{self, FragmentHeader, Ipv6Header},
+    memory::MemPacket,
 };
 
 #[derive(Clone, Debug)]
@@ -121,33 +123,29 @@ impl Packet {
             option_bytes <= 40 && option_bytes.is_multiple_of(4),
             "{option_bytes} bytes of IPv4 options"
         );
-        let header_bytes = ipv4::HEADER_BYTES + option_bytes;
-        let total = header_bytes + payload.len();
-        let Ok(total) = u16::try_from(total) else { panic!("{total} bytes in one IPv4 packet") };
-        let flags = u16::from(dont_fragment) << 14 | u16::from(at.more) << 13;
-        let flags_fragment = flags | (at.offset_bytes / 8) as u16;
-
-        let mut packet = vec![0x40 | (header_bytes / 4) as u8, tos];
-        packet.extend([total, identification, flags_fragment].map(u16::to_be_bytes).concat());
-        packet.extend([ttl, self.protocol, 0, 0]);
-        packet.extend([source.octets(), destination.octets()].concat());
-        packet.extend_from_slice(options);
-        packet.extend_from_slice(payload);
-        ipv4::fill_checksum(&mut packet).expect("a header that was just built");
-        packet
+        let mut header = Ipv4Header::new(source, destination, self.protocol);
+        header.set_ttl(ttl);
+        header.set_dscp(tos >> 2);
+        header.set_ecn(Ecn::of(tos));
+        header.set_identification(identification);
+        header.set_dont_fragment(dont_fragment);
+        header.set_fragment(at.offset_bytes, at.more);
+        let payload = [options, payload].concat();
+        let mut packet = MemPacket::with_room(&payload, ipv4::HEADER_BYTES, 0);
+        let bytes = written(ipv4::push_alone(&mut packet, header));
+        // The options were written as if they were payload.
+        bytes[0] += (option_bytes / 4) as u8;
+        ipv4::fill_checksum(bytes).expect("a header that was just built");
+        bytes.to_vec()
     }
 
     fn v6(&self, source: Ipv6Addr, destination: Ipv6Addr, next: u8, payload: &[u8]) -> Vec<u8> {
-        let IpFields { ttl, tos, .. } = self.fields;
-        let Ok(length) = u16::try_from(payload.len()) else {
-            panic!("{} bytes in one IPv6 packet", payload.len())
-        };
-        let mut packet = (6 << 28 | u32::from(tos) << 20).to_be_bytes().to_vec();
-        packet.extend(length.to_be_bytes());
-        packet.extend([next, ttl]);
-        packet.extend([source.octets(), destination.octets()].concat());
-        packet.extend_from_slice(payload);
-        packet
+        let mut header = Ipv6Header::new(source, destination, next);
+        header.set_hop_limit(self.fields.ttl);
+        header.set_dscp(self.fields.tos >> 2);
+        header.set_ecn(Ecn::of(self.fields.tos));
+        let mut packet = MemPacket::with_room(payload, ipv6::HEADER_BYTES, 0);
+        written(ipv6::push_alone(&mut packet, header)).to_vec()
     }
 
     /// Repeats headers up to the last one that routers read in each fragment, and fragments the
