@@ -32,6 +32,31 @@ pub mod flags {
     pub const URG: u8 = 0x20;
 }
 
+/// Whether a segment of a working TCP may have all of these [`flags`] and no others.
+///
+/// SYN, FIN and RST exclude each other, and only the first segment of a connection and a reset may
+/// lack ACK (RFC 9293, sections 3.5 and 3.10.7): no flags at all, FIN without ACK, or all flags at
+/// once come from a port scan. URG occurs with data or FIN, or with a SYN that opens a connection. A
+/// state machine needs to know only possible segments; Linux's connection tracking takes the same
+/// ones. PSH and the two flags of explicit congestion notification (RFC 3168) don't matter.
+///
+/// ```
+/// use hotloop_packet::tcp::{are_flags_possible, flags};
+///
+/// assert!(are_flags_possible(flags::SYN) && are_flags_possible(flags::FIN | flags::ACK | flags::PSH));
+/// assert!(!are_flags_possible(flags::SYN | flags::FIN) && !are_flags_possible(flags::FIN));
+/// ```
+#[inline]
+pub const fn are_flags_possible(flags: u8) -> bool {
+    use flags::{ACK, FIN, RST, SYN, URG};
+    match flags & (SYN | FIN | RST) {
+        0 | FIN => flags & ACK != 0,
+        SYN => flags & (ACK | URG) != ACK | URG,
+        RST => flags & URG == 0,
+        _ => false,
+    }
+}
+
 /// The fixed part of a TCP header: 20 bytes.
 #[derive(
     Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
@@ -263,6 +288,25 @@ mod tests {
         assert_eq!((view.options(), view.payload()), (&[2, 4, 5, 0xb4][..], &b"hello"[..]));
         let (source, destination) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 1));
         assert_eq!(checksum::transport_v4(source, destination, 6, &frame[34..]), 0);
+    }
+
+    /// All combinations of the six flags of RFC 9293, against a list of the possible ones.
+    #[test]
+    fn impossible_flags_are_told_from_possible_ones() {
+        const FIN: u8 = 1;
+        const SYN: u8 = 2;
+        const RST: u8 = 4;
+        const PSH: u8 = 8;
+        const ACK: u8 = 16;
+        const URG: u8 = 32;
+        let possible =
+            [SYN, SYN | URG, SYN | ACK, RST, RST | ACK, FIN | ACK, FIN | ACK | URG, ACK, ACK | URG];
+        for flags in 0..64 {
+            let expected = possible.contains(&(flags & !PSH));
+            for congestion in [0, 0x40, 0x80, 0xc0] {
+                assert_eq!(are_flags_possible(flags | congestion), expected, "{flags:#08b}");
+            }
+        }
     }
 
     #[test]
