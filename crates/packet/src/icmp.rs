@@ -23,10 +23,18 @@ pub mod kind {
     pub const REDIRECT: u8 = 5;
     /// Asks for a reply with the same data.
     pub const ECHO_REQUEST: u8 = 8;
+    /// Announces a router (RFC 1256).
+    pub const ROUTER_ADVERTISEMENT: u8 = 9;
+    /// Asks for router advertisements (RFC 1256).
+    pub const ROUTER_SOLICITATION: u8 = 10;
     /// A packet took too many hops, or its fragments arrived too late.
     pub const TIME_EXCEEDED: u8 = 11;
     /// A packet's header has a wrong field.
     pub const PARAMETER_PROBLEM: u8 = 12;
+    /// Asks for the time of day.
+    pub const TIMESTAMP_REQUEST: u8 = 13;
+    /// Answers a timestamp request.
+    pub const TIMESTAMP_REPLY: u8 = 14;
 }
 
 /// The code of [`kind::DESTINATION_UNREACHABLE`] for a packet that is too big and must not be

@@ -31,6 +31,24 @@ pub mod kind {
     pub const ECHO_REQUEST: u8 = 128;
     /// Answers an echo request.
     pub const ECHO_REPLY: u8 = 129;
+    /// Asks for the groups that hosts listen to (RFC 2710, RFC 3810).
+    pub const MULTICAST_LISTENER_QUERY: u8 = 130;
+    /// Names a group that a host listens to (RFC 2710).
+    pub const MULTICAST_LISTENER_REPORT: u8 = 131;
+    /// Names a group that a host no longer listens to (RFC 2710).
+    pub const MULTICAST_LISTENER_DONE: u8 = 132;
+    /// Asks for router advertisements (RFC 4861, section 4.1).
+    pub const ROUTER_SOLICITATION: u8 = 133;
+    /// Announces a router and its prefixes (RFC 4861, section 4.2).
+    pub const ROUTER_ADVERTISEMENT: u8 = 134;
+    /// Asks for a neighbour's link-layer address (RFC 4861, section 4.3).
+    pub const NEIGHBOUR_SOLICITATION: u8 = 135;
+    /// Announces a neighbour's link-layer address (RFC 4861, section 4.4).
+    pub const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+    /// There is a better next hop (RFC 4861, section 4.5).
+    pub const REDIRECT: u8 = 137;
+    /// Names the groups and the sources that a host listens to (RFC 3810).
+    pub const MULTICAST_LISTENER_REPORT_V2: u8 = 143;
 }
 
 /// Whether messages of this type quote the packet that caused them.
@@ -43,6 +61,33 @@ pub const fn is_error(kind: u8) -> bool {
 #[inline]
 pub const fn is_echo(kind: u8) -> bool {
     matches!(kind, kind::ECHO_REQUEST | kind::ECHO_REPLY)
+}
+
+/// Whether messages of this type are neighbour discovery's (RFC 4861): solicitations and
+/// advertisements of routers and neighbours, and redirects. A router never forwards them.
+///
+/// ```
+/// use hotloop_packet::icmpv6::{is_multicast_listener, is_neighbour_discovery, kind};
+///
+/// // A link without either has no IPv6.
+/// let is_link_local = |kind| is_neighbour_discovery(kind) || is_multicast_listener(kind);
+/// assert!(is_link_local(kind::NEIGHBOUR_SOLICITATION));
+/// assert!(!is_link_local(kind::ECHO_REQUEST));
+/// ```
+#[inline]
+pub const fn is_neighbour_discovery(kind: u8) -> bool {
+    matches!(kind, kind::ROUTER_SOLICITATION..=kind::REDIRECT)
+}
+
+/// Whether messages of this type are multicast listener discovery's (RFC 2710, RFC 3810): queries,
+/// and reports of either version.
+#[inline]
+pub const fn is_multicast_listener(kind: u8) -> bool {
+    matches!(
+        kind,
+        kind::MULTICAST_LISTENER_QUERY
+            ..=kind::MULTICAST_LISTENER_DONE | kind::MULTICAST_LISTENER_REPORT_V2
+    )
 }
 
 /// The header of every ICMPv6 message of RFC 4443: 8 bytes; the last four depend on the type.
@@ -262,6 +307,14 @@ mod tests {
         assert_eq!(quoted.destination().to_string(), "2001:db8::2");
         assert!(view.is_checksum_right(outer.source(), outer.destination()));
         assert!(!view.is_checksum_right(outer.source(), Ipv6Addr::LOCALHOST));
+    }
+
+    /// The numbers are those of IANA's registry.
+    #[test]
+    fn messages_of_the_link_are_told_from_others() {
+        let of = |is: fn(u8) -> bool| (0..=255).filter(|kind| is(*kind)).collect::<Vec<u8>>();
+        assert_eq!(of(is_neighbour_discovery), [133, 134, 135, 136, 137]);
+        assert_eq!(of(is_multicast_listener), [130, 131, 132, 143]);
     }
 
     #[test]

@@ -23,13 +23,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endi
 use crate::{
     NoRoom, PacketBuf, checksum,
     ethernet::{self, ETHERTYPE_IPV6, EthernetHeader, MacAddress},
+    icmpv6::kind::{
+        NEIGHBOUR_ADVERTISEMENT as ADVERTISEMENT, NEIGHBOUR_SOLICITATION as SOLICITATION,
+    },
     ip::protocol,
     ipv6::{self, Ipv6View},
 };
-
-/// Types of ICMPv6 message.
-const SOLICITATION: u8 = 135;
-const ADVERTISEMENT: u8 = 136;
 
 /// Types of option: the sender's Ethernet address, the target's.
 const SOURCE_MAC: u8 = 1;

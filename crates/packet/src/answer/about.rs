@@ -6,14 +6,11 @@ use crate::{
     Header, Malformed, PacketBuf,
     answer::AnswerError,
     ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6},
-    icmp,
+    icmp, icmpv6,
     ip::{Fragment, is_host, protocol},
     ipv4::Ipv4View,
     ipv6::{self, Ipv6View},
 };
-
-/// Type of an ICMPv6 redirect (RFC 4861, section 4.5).
-const REDIRECT_V6: u8 = 137;
 
 /// ICMPv6 types below this are errors, known or not (RFC 4443, section 2.1).
 const INFORMATIONAL_V6: u8 = 128;
@@ -131,7 +128,7 @@ impl About {
         }
         let is_error = |kind: u8| match self.ends {
             Ends::V4(..) => icmp::is_error(kind),
-            Ends::V6(..) => kind < INFORMATIONAL_V6 || kind == REDIRECT_V6,
+            Ends::V6(..) => kind < INFORMATIONAL_V6 || kind == icmpv6::kind::REDIRECT,
         };
         if self.icmp_kind(frame)?.is_some_and(is_error) {
             return Err(AnswerError::AboutError);
