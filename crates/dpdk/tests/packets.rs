@@ -2,9 +2,10 @@
 
 use crate::common::{bytes, frame, open, packet, receive_all, start, write_pcap};
 use hotloop_dpdk::{Error, Mbuf, Mempool, MempoolConfig, NoRoom, PacketBuf, Room, SharedMbuf};
+use hotloop_packet::answer::{self, IcmpError};
 use hotloop_packet::build::udp;
+use hotloop_packet::fragment;
 use hotloop_packet::memory::MemPacket;
-use hotloop_packet::{answer, fragment};
 use hotloop_stage::{Burst, Source};
 use std::thread;
 
@@ -301,9 +302,9 @@ fn a_chain_is_answered() {
     let whole = udp().ttl(1).payload(frame(7, 900)).build();
     let mut mbuf = chain_of(&pool, &[&whole[..700], &whole[700..]]);
     let from = std::net::Ipv4Addr::new(192, 0, 2, 1);
-    answer::time_exceeded(&mut mbuf, from).unwrap();
+    answer::icmp_error(&mut mbuf, from, IcmpError::TimeExceeded).unwrap();
     let mut expected = MemPacket::new(&whole);
-    answer::time_exceeded(&mut expected, from).unwrap();
+    answer::icmp_error(&mut expected, from, IcmpError::TimeExceeded).unwrap();
     assert_eq!((mbuf.segment_count(), bytes(&mbuf)), (1, expected.data().to_vec()));
     drop(mbuf);
     assert!(pool.report().is_whole());

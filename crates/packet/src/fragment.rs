@@ -1,7 +1,7 @@
 //! Splits IPv4 packets that are too long for a link into fragments (RFC 791, section 3.2).
 //!
 //! IPv6 packets are only fragmented by their senders (RFC 8200, section 4.5): see
-//! [`answer::too_big`](crate::answer::too_big).
+//! [`IcmpError::TooBig`](crate::answer::IcmpError::TooBig).
 
 use crate::{
     Header, Malformed, PacketBuf, ethernet,

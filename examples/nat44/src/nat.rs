@@ -4,9 +4,10 @@ use crate::connections::Connections;
 use crate::seen::{Seen, outward_key};
 pub use crate::{drops::NatDrop, seen::Side};
 use hotloop::flow::{Hint, Hints};
+use hotloop::packet::answer::{self, IcmpError};
 use hotloop::packet::arp::{self, ArpMessage, Neighbour};
 use hotloop::packet::ip::{is_host, protocol};
-use hotloop::packet::{answer, flow_key::FlowKeyV4, ipv4::Ipv4Header, seed::Seed};
+use hotloop::packet::{flow_key::FlowKeyV4, ipv4::Ipv4Header, seed::Seed};
 use hotloop::{engine::Shard, prelude::*, stage::Counter};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -137,7 +138,8 @@ impl Nat {
             return Err(NatDrop::NotRouted);
         }
         if seen.ip.ttl() <= 1 {
-            answer::time_exceeded(packet, own.address).map_err(|_| NatDrop::TtlExpired)?;
+            answer::icmp_error(packet, own.address, IcmpError::TimeExceeded)
+                .map_err(|_| NatDrop::TtlExpired)?;
             ethernet::swap_addresses(packet);
             return Ok(side);
         }

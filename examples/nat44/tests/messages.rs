@@ -5,11 +5,12 @@ use crate::lab::{
     FIRST, GATEWAY_MAC, HOST, HOST_MAC, LAN_MAC, Lab, SERVER, WAN_MAC, at_gateway, at_host,
 };
 #[allow(dead_code, reason = "the tests of connections use it all")]
+use hotloop::packet::answer::{self, IcmpError};
 use hotloop::packet::build::{
     PacketBuilder, arp_request, echo_request, protocol, redirect, tcp, time_exceeded, too_big, udp,
     unreachable,
 };
-use hotloop::packet::{answer, ip, memory::MemPacket};
+use hotloop::packet::{ip, memory::MemPacket};
 use hotloop::prelude::*;
 use nat44::nat::{NatDrop, Side};
 
@@ -114,7 +115,8 @@ fn answered(
     from: &str,
 ) -> Vec<u8> {
     let mut packet = MemPacket::new(&late.macs(to, by).build());
-    answer::time_exceeded(&mut packet, from.parse::<std::net::Ipv4Addr>().unwrap()).unwrap();
+    let from: std::net::Ipv4Addr = from.parse().unwrap();
+    answer::icmp_error(&mut packet, from, IcmpError::TimeExceeded).unwrap();
     ethernet::set_addresses(&mut packet, by, to);
     packet.data().to_vec()
 }

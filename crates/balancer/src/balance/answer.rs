@@ -4,23 +4,9 @@
 
 use super::{BalanceDrop, Turn, Worker};
 use crate::own_header::OwnHeader;
-use hotloop::packet::answer::{self, AnswerError};
+use hotloop::packet::answer::{self, AnswerError, IcmpError};
 use hotloop::packet::{PacketBuf, ethernet};
 use hotloop::stage::Carries;
-
-/// An ICMP error to the sender of a packet.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum IcmpError {
-    TimeExceeded,
-    /// The packet exceeds the path's MTU, which the error carries.
-    TooBig {
-        mtu_bytes: u16,
-    },
-    /// A field is wrong, at this offset in bytes from the IPv6 header.
-    ParameterProblem {
-        pointer: u32,
-    },
-}
 
 impl<P: PacketBuf + Carries> Worker<P> {
     /// Drops a packet, and sends an error to its sender if ICMP's rules and the limits on errors
@@ -35,21 +21,14 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let now = turn.now();
         let budget = match error {
             IcmpError::TooBig { .. } => &mut self.too_big_errors,
-            IcmpError::TimeExceeded | IcmpError::ParameterProblem { .. } => &mut self.other_errors,
+            _ => &mut self.other_errors,
         };
         let header = OwnHeader::of(packet.data());
         let Some(header) = header.filter(|header| budget.has_room(now, header.source)) else {
             return turn.reject(packet, reason);
         };
         let (mut packet, vip) = (turn.cx.reuse(packet, reason), header.destination);
-        let answered = match error {
-            IcmpError::TimeExceeded => answer::time_exceeded(&mut packet, vip),
-            IcmpError::TooBig { mtu_bytes } => answer::too_big(&mut packet, vip, mtu_bytes),
-            IcmpError::ParameterProblem { pointer } => {
-                answer::parameter_problem(&mut packet, vip, pointer)
-            }
-        };
-        if answered.is_ok() {
+        if answer::icmp_error(&mut packet, vip, error).is_ok() {
             budget.count(header.source);
             self.send_answer(turn, packet);
         }

@@ -2,11 +2,11 @@
 //! service table's outer headers and the egresses. A packet that can't be sent is left unchanged
 //! until it is dropped or answered.
 
-use super::answer::IcmpError;
 use super::{BalanceDrop, Turn, Worker};
 use crate::own_header::OwnHeader;
 use crate::services::{Found, Target, TargetId};
 use hotloop::packet::PacketBuf;
+use hotloop::packet::answer::IcmpError;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::fragment::{self, FragmentError};
 use hotloop::packet::ipip::EncapsulateError;

@@ -2,7 +2,6 @@
 //! headers, this worker's connections and its fragments. A packet that may not be wrapped never
 //! enters a connection.
 
-use super::answer::IcmpError;
 use super::fragments::Datagram;
 use super::schedule::{ServicePair, is_exception};
 use super::{BalanceDrop, Tables, Turn, Worker, admission};
@@ -13,6 +12,7 @@ use crate::own_header::OwnHeader;
 use crate::services::{Found, Service, ServiceTable, TargetId};
 use crate::spec::Scheduler;
 use hotloop::packet::PacketBuf;
+use hotloop::packet::answer::IcmpError;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::{Fragment, protocol};

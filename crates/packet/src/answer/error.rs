@@ -29,76 +29,93 @@ const TRAFFIC_CLASS: u8 = 0xc0;
 const GROWN_V4: usize = ipv4::HEADER_BYTES + icmp::HEADER_BYTES;
 const GROWN_V6: usize = ipv6::HEADER_BYTES + icmpv6::HEADER_BYTES;
 
-/// Turns a packet into a time-exceeded message from `from` to its source: its TTL or hop limit ran
-/// out (RFC 792; RFC 4443, section 3.3).
+/// An ICMP error, for either family: see [`icmp_error`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum IcmpError {
+    /// The packet's TTL or hop limit ran out (RFC 792; RFC 4443, section 3.3).
+    TimeExceeded,
+    /// The packet is too big: fragmentation needed (RFC 1191, section 4) or packet too big (RFC
+    /// 4443, section 3.2). In IPv4 this is for packets that must not be fragmented; others are
+    /// [split](crate::fragment::split).
+    TooBig {
+        /// The largest packet that fits, IP header included.
+        mtu_bytes: u16,
+    },
+    /// A field of the packet's header is invalid (RFC 792; RFC 4443, section 3.4, code 0).
+    ParameterProblem {
+        /// The field's offset in bytes from the start of the IP header. IPv4's message holds only
+        /// the lowest 8 bits.
+        pointer: u32,
+    },
+    /// There is no route to the destination (RFC 792, code 0; RFC 4443, section 3.1, code 0).
+    NoRoute,
+    /// The destination doesn't answer on its link (RFC 792, code 1; RFC 4443, section 3.1, code 3).
+    HostUnreachable,
+    /// Nothing listens to the destination's port (RFC 792, code 3; RFC 4443, section 3.1, code 4).
+    PortUnreachable,
+    /// A firewall forbids the packet (RFC 1812, section 5.2.7.1, code 13; RFC 4443, section 3.1,
+    /// code 1).
+    Prohibited,
+}
+
+impl IcmpError {
+    /// The error's message about a packet between these two.
+    fn message(self, ends: Ends) -> Message {
+        match ends {
+            Ends::V4(..) => self.message_v4(),
+            Ends::V6(..) => self.message_v6(),
+        }
+    }
+
+    fn message_v4(self) -> Message {
+        let unreachable = |code| (icmp::kind::DESTINATION_UNREACHABLE, code, 0);
+        let (kind, code, rest) = match self {
+            Self::TimeExceeded => (icmp::kind::TIME_EXCEEDED, 0, 0),
+            // The MTU lies in the last 16 bits.
+            Self::TooBig { mtu_bytes } => {
+                let code = icmp::CODE_FRAGMENTATION_NEEDED;
+                (icmp::kind::DESTINATION_UNREACHABLE, code, u32::from(mtu_bytes))
+            }
+            Self::ParameterProblem { pointer } => (icmp::kind::PARAMETER_PROBLEM, 0, pointer << 24),
+            Self::NoRoute => unreachable(0),
+            Self::HostUnreachable => unreachable(1),
+            Self::PortUnreachable => unreachable(3),
+            Self::Prohibited => unreachable(13),
+        };
+        Message { kind, code, rest }
+    }
+
+    fn message_v6(self) -> Message {
+        let unreachable = |code| (icmpv6::kind::DESTINATION_UNREACHABLE, code, 0);
+        let (kind, code, rest) = match self {
+            Self::TimeExceeded => (icmpv6::kind::TIME_EXCEEDED, 0, 0),
+            Self::TooBig { mtu_bytes } => (icmpv6::kind::PACKET_TOO_BIG, 0, u32::from(mtu_bytes)),
+            Self::ParameterProblem { pointer } => (icmpv6::kind::PARAMETER_PROBLEM, 0, pointer),
+            Self::NoRoute => unreachable(0),
+            Self::HostUnreachable => unreachable(3),
+            Self::PortUnreachable => unreachable(4),
+            Self::Prohibited => unreachable(1),
+        };
+        Message { kind, code, rest }
+    }
+}
+
+/// Turns a packet into an ICMP error from `from` to its source.
 ///
 /// The message quotes the packet unchanged, up to the end of its first segment and to a total of
 /// 576 bytes for IPv4 or 1,280 for IPv6. Other segments are freed.
 ///
 /// # Errors
 /// [`AnswerError`]; the packet is unchanged.
-pub fn time_exceeded<P: PacketBuf>(
+pub fn icmp_error<P: PacketBuf>(
     packet: &mut P,
     from: impl Into<IpAddr>,
+    error: IcmpError,
 ) -> Result<(), AnswerError> {
     let about = About::read(packet)?;
-    let message = match about.ends {
-        Ends::V4(..) => Message { kind: icmp::kind::TIME_EXCEEDED, code: 0, rest: 0 },
-        Ends::V6(..) => Message { kind: icmpv6::kind::TIME_EXCEEDED, code: 0, rest: 0 },
-    };
-    about.allow_error(packet.data(), false)?;
-    turn(packet, &about, from.into(), message)
-}
-
-/// Turns a packet into a message from `from` to its source that it is too big: fragmentation needed
-/// (RFC 1191, section 4) or packet too big (RFC 4443, section 3.2). `mtu_bytes` is the largest
-/// packet that fits, IP header included. Quotes as [`time_exceeded`] does.
-///
-/// In IPv4 this is for packets that must not be fragmented; others are
-/// [split](crate::fragment::split).
-///
-/// # Errors
-/// [`AnswerError`]; the packet is unchanged.
-pub fn too_big<P: PacketBuf>(
-    packet: &mut P,
-    from: impl Into<IpAddr>,
-    mtu_bytes: u16,
-) -> Result<(), AnswerError> {
-    let about = About::read(packet)?;
-    // The MTU lies in the last 16 bits for IPv4, and in all 32 for IPv6.
-    let rest = u32::from(mtu_bytes);
-    let message = match about.ends {
-        Ends::V4(..) => {
-            let kind = icmp::kind::DESTINATION_UNREACHABLE;
-            Message { kind, code: icmp::CODE_FRAGMENTATION_NEEDED, rest }
-        }
-        Ends::V6(..) => Message { kind: icmpv6::kind::PACKET_TOO_BIG, code: 0, rest },
-    };
-    about.allow_error(packet.data(), true)?;
-    turn(packet, &about, from.into(), message)
-}
-
-/// Turns a packet into a parameter-problem message from `from` to its source: the header field at
-/// `pointer`, in bytes from the start of the IP header, is invalid. IPv4's message holds only the
-/// lowest 8 bits of `pointer` (RFC 792; RFC 4443, section 3.4, code 0). Quotes as [`time_exceeded`]
-/// does.
-///
-/// # Errors
-/// [`AnswerError`]; the packet is unchanged.
-pub fn parameter_problem<P: PacketBuf>(
-    packet: &mut P,
-    from: impl Into<IpAddr>,
-    pointer: u32,
-) -> Result<(), AnswerError> {
-    let about = About::read(packet)?;
-    let message = match about.ends {
-        Ends::V4(..) => {
-            Message { kind: icmp::kind::PARAMETER_PROBLEM, code: 0, rest: pointer << 24 }
-        }
-        Ends::V6(..) => Message { kind: icmpv6::kind::PARAMETER_PROBLEM, code: 0, rest: pointer },
-    };
-    about.allow_error(packet.data(), false)?;
-    turn(packet, &about, from.into(), message)
+    let is_too_big = matches!(error, IcmpError::TooBig { .. });
+    about.allow_error(packet.data(), is_too_big)?;
+    turn(packet, &about, from.into(), error.message(about.ends))
 }
 
 /// Type, code and parameter of an error.

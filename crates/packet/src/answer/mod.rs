@@ -1,6 +1,6 @@
 //! ICMP answers to a packet, built from the packet itself.
 //!
-//! [`time_exceeded`], [`too_big`], [`parameter_problem`] and [`echo_reply`] turn a packet in place
+//! [`icmp_error`] and [`echo_reply`] turn a packet in place
 //! into its answer: nothing is allocated, and only headers are copied. The packet's own IP header
 //! decides between ICMP for IPv4 (RFC 792) and ICMPv6 (RFC 4443).
 //!
@@ -10,12 +10,12 @@
 //! 2.4 (f)).
 //!
 //! ```
-//! use hotloop_packet::{PacketBuf, answer, build::{time_exceeded, udp}, icmp, ipv4, memory::MemPacket};
+//! use hotloop_packet::{PacketBuf, answer::{self, IcmpError}, build::udp, icmp, ipv4, memory::MemPacket};
 //! use std::net::Ipv4Addr;
 //!
 //! let late = udp().from("198.51.100.7:9").to("203.0.113.10:53").ttl(1).build();
 //! let mut packet = MemPacket::new(&late);
-//! answer::time_exceeded(&mut packet, Ipv4Addr::new(203, 0, 113, 10))?;
+//! answer::icmp_error(&mut packet, Ipv4Addr::new(203, 0, 113, 10), IcmpError::TimeExceeded)?;
 //!
 //! let view = ipv4::Ipv4View::parse(&packet.data()[14..])?;
 //! assert_eq!((view.destination(), view.ttl()), (Ipv4Addr::new(198, 51, 100, 7), 64));
@@ -31,7 +31,7 @@ mod error;
 use std::net::IpAddr;
 
 pub use echo::echo_reply;
-pub use error::{parameter_problem, time_exceeded, too_big};
+pub use error::{IcmpError, icmp_error};
 
 use crate::{Malformed, NoRoom};
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use hotloop_packet::{
     Header, Malformed, PacketBuf,
-    answer::{self, AnswerError},
+    answer::{self, AnswerError, IcmpError},
     build::{
         PacketBuilder, arp_request, echo_reply, echo_request, parameter_problem, protocol,
         redirect, source_quench, tcp, time_exceeded, too_big, udp, unreachable,
@@ -26,6 +26,8 @@ use crate::{
     segmented::Segmented,
 };
 
+const TOO_BIG: IcmpError = IcmpError::TooBig { mtu_bytes: 1400 };
+
 /// The sources of answers, one per family.
 const FROM: [&str; 2] = ["203.0.113.10", "2001:db8:ffff::10"];
 
@@ -42,8 +44,8 @@ fn expected_errors(about: &[u8], from: &str) -> [PacketBuilder; 2] {
 fn errors(packet: &MemPacket, from: &str) -> [Result<MemPacket, AnswerError>; 2] {
     let (mut late, mut long) = (packet.clone(), packet.clone());
     [
-        answer::time_exceeded(&mut late, address(from)).map(|()| late),
-        answer::too_big(&mut long, address(from), 1400).map(|()| long),
+        answer::icmp_error(&mut late, address(from), IcmpError::TimeExceeded).map(|()| late),
+        answer::icmp_error(&mut long, address(from), TOO_BIG).map(|()| long),
     ]
 }
 
@@ -87,9 +89,38 @@ fn errors_quote_no_more_than_may_be() {
         }
         // Bytes in other segments are not quoted, even if there is room.
         let mut packet = Segmented::new(&about, 100);
-        answer::time_exceeded(&mut packet, address(router)).unwrap();
+        answer::icmp_error(&mut packet, address(router), IcmpError::TimeExceeded).unwrap();
         let [expected, _] = expected_errors(&about, router);
         assert_eq!(packet.bytes(), expected.quote_bytes(86).build());
+    }
+}
+
+/// RFC 792, RFC 1812, section 5.2.7.1, and RFC 4443, section 3.1.
+#[test]
+fn unreachable_destinations_have_the_codes_of_their_family() {
+    for (error, codes) in [
+        (IcmpError::NoRoute, [0, 0]),
+        (IcmpError::HostUnreachable, [1, 3]),
+        (IcmpError::PortUnreachable, [3, 4]),
+        (IcmpError::Prohibited, [13, 1]),
+    ] {
+        for (((from, to), router), (kind, code)) in
+            ENDS.into_iter().zip(FROM).zip([3, 1].into_iter().zip(codes))
+        {
+            let about = udp().from(from).to(to).payload([7; 90]).vlan(5).build();
+            let mut packet = MemPacket::new(&about);
+            answer::icmp_error(&mut packet, address(router), error).unwrap();
+            let headers_bytes = if router == FROM[0] { 28 } else { 48 };
+            let (headers, quote) = packet.data()[18..].split_at(headers_bytes);
+            let message = &headers[headers_bytes - 8..];
+            assert_eq!((message[0], message[1], &message[4..]), (kind, code, &[0; 4][..]));
+            assert_eq!(quote, &about[18..]);
+            assert!(is_right(&packet.data()[18..]));
+            if error == IcmpError::PortUnreachable {
+                let expected = unreachable(&about).from(router).tos(0xc0).identification(0);
+                assert_eq!(packet.data(), expected.dont_fragment().vlan(5).build());
+            }
+        }
     }
 }
 
@@ -173,14 +204,14 @@ fn what_cannot_be_answered_stays_as_it_was() {
     let mut packet = MemPacket::new(&frame);
     let (from, to) = (address(FROM[1]), address("10.0.0.1"));
     let mixed = AnswerError::MixedFamilies { from, to };
-    assert_eq!(answer::time_exceeded(&mut packet, from), Err(mixed));
+    assert_eq!(answer::icmp_error(&mut packet, from, IcmpError::TimeExceeded), Err(mixed));
 
     for (to, router, wanted_bytes) in
         [("192.0.2.1:9", FROM[0], 28), ("[2001:db8::2]:9", FROM[1], 48)]
     {
         let frame = udp().to(to).build();
         let mut packet = MemPacket::with_room(&frame, wanted_bytes - 1, 100);
-        let error = answer::too_big(&mut packet, address(router), 1400).unwrap_err();
+        let error = answer::icmp_error(&mut packet, address(router), TOO_BIG).unwrap_err();
         let AnswerError::NoRoom(no_room) = error else { panic!("{error}") };
         assert_eq!((no_room.wanted_bytes, packet.data()), (wanted_bytes, &frame[..]));
     }
@@ -298,8 +329,8 @@ proptest! {
         for from in FROM {
             let (mut late, mut long) = (MemPacket::new(&frame), MemPacket::new(&frame));
             let results = [
-                answer::time_exceeded(&mut late, address(from)),
-                answer::too_big(&mut long, address(from), mtu_bytes),
+                answer::icmp_error(&mut late, address(from), IcmpError::TimeExceeded),
+                answer::icmp_error(&mut long, address(from), IcmpError::TooBig { mtu_bytes }),
             ];
             for (result, packet) in results.into_iter().zip([late, long]) {
                 let answer = &packet.data()[l3_offset..];
@@ -351,11 +382,12 @@ fn an_answer_can_be_distinguished_from_its_flow() {
     let mut about = udp().payload([1; 9]).build();
     about[41] ^= 1;
     let mut packet = MemPacket::new(&about);
-    answer::time_exceeded(&mut packet, Ipv4Addr::new(192, 0, 2, 1)).unwrap();
+    answer::icmp_error(&mut packet, Ipv4Addr::new(192, 0, 2, 1), IcmpError::TimeExceeded).unwrap();
     let quoted = &packet.data()[14 + 28..];
     assert_eq!(quoted, &about[14..]);
     assert!(udp_header::UdpView::parse(&quoted[20..]).is_ok());
     let mut again = packet.clone();
-    let error = answer::time_exceeded(&mut again, Ipv6Addr::LOCALHOST).unwrap_err();
+    let error =
+        answer::icmp_error(&mut again, Ipv6Addr::LOCALHOST, IcmpError::TimeExceeded).unwrap_err();
     assert_eq!(error, AnswerError::AboutError);
 }

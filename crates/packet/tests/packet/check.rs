@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use hotloop_packet::{
-    PacketBuf, answer, arp,
+    PacketBuf,
+    answer::{self, IcmpError},
+    arp,
     classify::{Kind, Summary, classify},
     ethernet, fragment, icmp, icmpv6, ipip, ipv4, ipv6,
     memory::MemPacket,
@@ -100,8 +102,8 @@ pub fn check(frame: &[u8]) {
 fn check_answers(frame: &[u8]) {
     type Answer = fn(&mut MemPacket, std::net::IpAddr) -> Result<(), answer::AnswerError>;
     let answers: [Answer; 3] = [
-        |packet, from| answer::time_exceeded(packet, from),
-        |packet, from| answer::too_big(packet, from, 1400),
+        |packet, from| answer::icmp_error(packet, from, IcmpError::TimeExceeded),
+        |packet, from| answer::icmp_error(packet, from, IcmpError::TooBig { mtu_bytes: 1400 }),
         |packet, _| answer::echo_reply(packet),
     ];
     for from in ["192.0.2.1", "2001:db8::1"] {
