@@ -9,7 +9,8 @@
 //! - [`classify`]: one pass over a frame finds its kind and its headers, sees through tunnels and
 //!   ICMP errors, and fits the result into the eight bytes of a packet's metadata.
 //! - [`flow_key`] tells flows apart ([`FlowKey::of`](flow_key::FlowKey::of) reads a frame's key and
-//!   nothing else), [`seed`] spreads them over workers and backends.
+//!   nothing else), [`seed`] spreads them over workers and backends, [`cookie`] authenticates them
+//!   without state.
 //! - [`ipip`]: in and out of IP-in-IP tunnels, in all four combinations of families.
 //! - [`answer`]: ICMP answers, built from the packet itself; [`fragment`]: IPv4 packets in pieces;
 //!   [`tcp::clamp_mss`].
@@ -56,6 +57,7 @@ mod buf;
 pub mod build;
 pub mod checksum;
 pub mod classify;
+pub mod cookie;
 pub mod ethernet;
 pub mod flow_key;
 pub mod fragment;

@@ -15,7 +15,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "buf flow_key ip_fields mac malformed",
         "checksum",
         "write",
-        "ethernet gre gue icmp ipv6 memory seed udp vxlan",
+        "cookie ethernet gre gue icmp ipv6 memory seed udp vxlan",
         "arp ipv4",
         "fragment ip tcp",
         "icmpv6",
