@@ -2,7 +2,7 @@
 //! core's maximum, measured right before and right after.
 
 use hotloop::engine::{Chain, Control, Deployment, LoadMeter, source};
-use hotloop::packet::classify::classify;
+use hotloop::packet::classify::{Depth, classify};
 use hotloop::packet::seed::Seed;
 use hotloop::prelude::*;
 use hotloop_benches::buffer::Buffer;
@@ -89,7 +89,7 @@ pub fn bench(table: &mut Table) -> hotloop::Result<()> {
         Ok::<_, hotloop::Error>(Offered { packets: packets.source(core)?, rate, at, waiting: 0.0 })
     };
     let look = |packet: Buffer| {
-        black_box(classify(packet.data(), &SEED));
+        black_box(classify(packet.data(), Depth::Innermost, &SEED));
         packet
     };
     let graph = source(offered).stage(move |_| each(look)).sink(|core| packets.sink(core));

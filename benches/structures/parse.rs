@@ -11,6 +11,7 @@ use etherparse::{
     EtherType, Ethernet2HeaderSlice, IpNumber, Ipv4HeaderSlice, TcpHeaderSlice, UdpHeaderSlice,
 };
 use hotloop::packet::build::{self, PacketBuilder, echo_request, tcp, udp, unreachable};
+use hotloop::packet::classify::Depth;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop_benches::peers;
 use hotloop_measure::contest::Contest;
@@ -47,7 +48,7 @@ pub fn bench(bench: &mut Bench) {
 
 #[inline(always)]
 fn hotloop(frame: &[u8]) -> Option<FlowKey> {
-    FlowKey::of(frame, frame.len())
+    FlowKey::of(frame, frame.len(), Depth::Innermost)
 }
 
 #[inline(always)]
@@ -102,7 +103,7 @@ fn of_words(words: Option<[u64; 2]>, frame: &[u8]) -> Option<FlowKey> {
 #[cold]
 #[inline(never)]
 fn rest(frame: &[u8]) -> Option<FlowKey> {
-    FlowKey::of(frame, frame.len())
+    FlowKey::of(frame, frame.len(), Depth::Innermost)
 }
 
 /// The time of `count` frames. A key counts if its words are in the sum. A function of its own for

@@ -35,7 +35,7 @@ use std::process::ExitCode;
 use hotloop::arena::Arena;
 use hotloop::flow::{BURST_KEYS_MAX, Backend, Class, Classes, Config, Full, Hints, Table};
 use hotloop::packet::build::{PacketBuilder, tcp, udp};
-use hotloop::packet::classify::classify;
+use hotloop::packet::classify::{Depth, classify};
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipip::{self, Tunnel};
@@ -265,7 +265,7 @@ fn key_of(calls: usize, builder: PacketBuilder) {
     let frame = builder.build();
     for _ in 0..calls {
         let frame = black_box(&frame[..]);
-        black_box(FlowKey::of(frame, frame.len()));
+        black_box(FlowKey::of(frame, frame.len(), Depth::Innermost));
     }
 }
 
@@ -273,14 +273,14 @@ fn classify_it(calls: usize, builder: PacketBuilder) {
     let frame = builder.build();
     let seed = black_box(SEED);
     for _ in 0..calls {
-        black_box(classify(black_box(&frame), &seed));
+        black_box(classify(black_box(&frame), Depth::Innermost, &seed));
     }
 }
 
 /// The key of a packet in a stage after the one that classified it.
 fn key_again(calls: usize, builder: PacketBuilder) {
     let frame = builder.build();
-    let layout = classify(&frame, &SEED);
+    let layout = classify(&frame, Depth::Innermost, &SEED);
     for _ in 0..calls {
         black_box(black_box(layout).key(black_box(&frame)));
     }

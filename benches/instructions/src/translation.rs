@@ -45,7 +45,7 @@ fn translate(calls: usize, side: Side) {
     }));
     fill_tank(BURST, &[0; FRAME_BYTES]);
     let graph = source(|_| Ok::<_, hotloop::Error>(Frames { frames: frames.clone(), next: 0 }))
-        .stage(|_| Classify::unhashed())
+        .stage(|_| Classify::outermost())
         .try_burst_stage(nat)
         .sink(|_| Ok::<_, hotloop::Error>(outlets([(Side::Lan, IntoTank), (Side::Wan, IntoTank)])));
     let plan = Engine::plan(graph, Deployment::run_to_completion(1)).expect("one core");

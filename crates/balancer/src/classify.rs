@@ -7,7 +7,7 @@ use crate::hashes::Hashes;
 use crate::route::Route;
 use crate::spec::Side;
 use hotloop::engine::Shard;
-use hotloop::packet::classify::Layout;
+use hotloop::packet::classify::{Depth, Layout};
 use hotloop::packet::ethernet::Station;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::seed::Seed;
@@ -100,7 +100,7 @@ impl ReceivingPorts {
     #[inline(always)]
     pub(crate) fn layout_of<P: PacketBuf>(&self, packet: &P) -> Layout {
         let station = &self.stations[ingress_index(packet)];
-        Layout::at(packet.data(), packet.len_bytes(), station)
+        Layout::at(packet.data(), packet.len_bytes(), Depth::Innermost, station)
     }
 
     /// Stores a packet's layout in the packet, and returns its key if the [fast

@@ -49,6 +49,19 @@
 #![doc = include_str!("guide/balance_check.txt")]
 #![doc = "```"]
 //!
+//! # A firewall, and tunnels
+//!
+//! [`Classify`](stage::Classify) has no default: [`outermost`](stage::Classify::outermost) takes a
+//! tunnel packet for what it is, [`innermost`](stage::Classify::innermost) for the packet inside.
+//! A stage that decides about the packets that it forwards needs the first, or a stranger wraps a
+//! packet that looks like the answer to an open flow, and it passes. A balancer that unwraps its
+//! backends' tunnels needs the second.
+#![cfg_attr(feature = "testing", doc = include_str!("guide/firewall.md"))]
+#![cfg_attr(
+    not(feature = "testing"),
+    doc = "The code of such a stage is on this page where feature `testing` is on."
+)]
+//!
 //! # Several boundaries, exits, and graphs in parts
 //!
 //! A graph can have any number of boundaries, each with an item type of its own. The

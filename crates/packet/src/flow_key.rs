@@ -175,10 +175,10 @@ impl PartialEq for FlowKeyV6 {
 
 /// The fields that tell flows apart.
 ///
-/// Source and destination are those of the keyed header: the inner one of an IP-in-IP packet, the
-/// quoted one of an ICMP error, else the packet's own. So the key of an error is the key of the
-/// packet *that caused it*, which went the opposite way; and the key of a reply, tunnelled or not,
-/// is the [`reversed`](Self::reversed) key of its request. If both directions of a flow share an
+/// Source and destination are those of the keyed header: the quoted one of an ICMP error, the inner
+/// one of an IP-in-IP packet at [`Depth::Innermost`](crate::classify::Depth), else the packet's own.
+/// So the key of an error is the key of the packet *that caused it*, which went the opposite way;
+/// and the key of a reply is the [`reversed`](Self::reversed) key of its request. If both directions of a flow share an
 /// entry, look up the key and, failing that, its reverse; the hashes of [`Seed`](crate::seed::Seed)
 /// are the same for both.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]

@@ -6,8 +6,8 @@
 //!   [`ipv6`], [`tcp`], [`udp`], [`icmp`], [`icmpv6`]. `parse` checks once; the accessors of the
 //!   returned view cannot panic. `parse_mut` returns the header for writing; its setters also
 //!   correct the header's checksums.
-//! - [`classify`]: one pass over a frame finds its kind and its headers, sees through tunnels and
-//!   ICMP errors, and fits the result into the eight bytes of a packet's metadata.
+//! - [`classify`]: one pass over a frame finds its kind and its headers, looks into ICMP errors and,
+//!   if the caller wants it, tunnels, and fits the result into the eight bytes of a packet's metadata.
 //! - [`flow_key`] tells flows apart ([`FlowKey::of`](flow_key::FlowKey::of) reads a frame's key and
 //!   nothing else), [`seed`] spreads them over workers and backends, [`cookie`] authenticates them
 //!   without state.
@@ -31,7 +31,7 @@
 //! use std::net::Ipv4Addr;
 //!
 //! let mut packet = MemPacket::from(udp().to("203.0.113.10:53").payload(b"query"));
-//! let layout = classify::classify_packet(&packet, &Seed::new(42));
+//! let layout = classify::classify_packet(&packet, classify::Depth::Innermost, &Seed::new(42));
 //! let key = layout.key(packet.data()).expect("an IP packet");
 //! assert_eq!(key.destination_port(), 53);
 //!
@@ -45,7 +45,7 @@
 //! # Limits
 //!
 //! Headers must lie in a packet's first segment; payloads may go on in others. Two VLAN tags, one
-//! tunnel and eight extension headers are looked through, and a flow's header must begin within a
+//! tunnel ([`classify::Depth::Innermost`]) and eight extension headers are looked through, and a flow's header must begin within a
 //! frame's first 255 bytes. Ports are read from TCP and UDP, identifiers from ICMP echoes.
 //! Checksums are verified only by functions that document it. There are no jumbograms (RFC 2675).
 

@@ -2,7 +2,7 @@
 
 use crate::{Cx, NoDrops, Stage, Tagged, Verdict};
 use hotloop_packet::PacketBuf;
-use hotloop_packet::classify::{Kind, Layout};
+use hotloop_packet::classify::{Depth, Kind, Layout};
 use hotloop_packet::ethernet::Station;
 use hotloop_packet::flow_key::FlowKey;
 use hotloop_packet::seed::Seed;
@@ -21,7 +21,7 @@ impl<P: PacketBuf> Tagged<P, Layout> {
         self.tag().kind()
     }
 
-    /// The key of the packet's flow, read from the decisive header: the inner one of a tunnel, the
+    /// The key of the packet's flow, read from the header that [`Classify`] was made for, or from the
     /// quoted one of an ICMP error. `None` if the packet is not IP.
     #[inline]
     pub fn key(&self) -> Option<FlowKey> {
@@ -42,35 +42,54 @@ impl<P: PacketBuf> Tagged<P, Layout> {
     }
 }
 
-/// The stage that classifies each packet. It drops no packets: a malformed packet's
+/// The stage that classifies each packet, by the [outermost](Self::outermost) or the
+/// [innermost](Self::innermost) header of a tunnel packet. It drops no packets: a malformed packet's
 /// [`kind`](Tagged::kind) shows it.
+///
+/// Without a seed, a packet's [`hash`](Tagged::hash) and [`shard`](Tagged::shard) are 0. This takes
+/// two thirds of the instructions, in graphs in which few packets need a hash: [`Seed`] computes it
+/// from the [key](Tagged::key).
+///
+/// ```
+/// use hotloop_stage::Classify;
+///
+/// let of_a_firewall = Classify::outermost();
+/// let of_a_balancer_with_workers = Classify::innermost().seeded(42);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Classify {
+    depth: Depth,
     /// `None` for no hashes.
     seed: Option<Seed>,
 }
 
 impl Classify {
-    /// Classifies with hashes of this seed. Cores that must agree on a packet's shard have the same
-    /// seed.
+    /// Reads the flow of a tunnel packet from the packet's own header, and doesn't look inside. For
+    /// firewalls, NATs and everything else that decides about the packet that it forwards. See
+    /// [`Depth::Outermost`], also for ICMP errors, which belong to the flow that they quote.
     #[must_use]
-    pub const fn seeded(seed: u64) -> Self {
-        Self { seed: Some(Seed::new(seed)) }
+    pub const fn outermost() -> Self {
+        Self { depth: Depth::Outermost, seed: None }
     }
 
-    /// Classifies without hashes: a packet's [`hash`](Tagged::hash) and [`shard`](Tagged::shard)
-    /// are 0. This takes two thirds of the instructions, in graphs in which few packets need a
-    /// hash: [`Seed`] computes it from the [key](Tagged::key).
+    /// Reads the flow of a tunnel packet from the header inside the tunnel. For balancers and tunnel
+    /// endpoints, which unwrap the packet. In any other stage, a stranger's tunnel packet passes for
+    /// the packet that it wraps. See [`Depth::Innermost`].
     #[must_use]
-    pub const fn unhashed() -> Self {
-        Self { seed: None }
+    pub const fn innermost() -> Self {
+        Self { depth: Depth::Innermost, seed: None }
     }
-}
 
-/// Classifies with a seed that was made from a secret: [`Seed::from_key`].
-impl From<Seed> for Classify {
-    fn from(seed: Seed) -> Self {
-        Self { seed: Some(seed) }
+    /// Adds hashes of this seed. Cores that must agree on a packet's shard have the same seed.
+    #[must_use]
+    pub const fn seeded(self, seed: u64) -> Self {
+        self.with_seed(Seed::new(seed))
+    }
+
+    /// [`seeded`](Self::seeded) with a seed that was made from a secret: [`Seed::from_key`].
+    #[must_use]
+    pub const fn with_seed(self, seed: Seed) -> Self {
+        Self { seed: Some(seed), ..self }
     }
 }
 
@@ -82,8 +101,8 @@ impl<P: PacketBuf> Stage<P> for Classify {
     fn packet(&mut self, _: &mut Cx<'_, NoDrops>, packet: P) -> Verdict<Classified<P>> {
         let (frame, len_bytes) = (packet.data(), packet.len_bytes());
         let layout = match &self.seed {
-            Some(seed) => Layout::of(frame, len_bytes, seed),
-            None => Layout::at(frame, len_bytes, &Station::ANY),
+            Some(seed) => Layout::of(frame, len_bytes, self.depth, seed),
+            None => Layout::at(frame, len_bytes, self.depth, &Station::ANY),
         };
         Ok(Tagged::new(packet, layout))
     }
@@ -99,7 +118,10 @@ mod tests {
     fn classified(frame: &[u8]) -> Classified<MemPacket> {
         let counters = Counters::new(NoDrops::NAMES);
         let mut cx = Cx::new(&counters, Instant::default());
-        Classify::seeded(7).packet(&mut cx, MemPacket::new(frame)).expect("it never drops")
+        Classify::innermost()
+            .seeded(7)
+            .packet(&mut cx, MemPacket::new(frame))
+            .expect("it never drops")
     }
 
     #[test]
@@ -117,9 +139,28 @@ mod tests {
         let packet = MemPacket::new(&udp().from("10.0.0.1:1000").to("198.51.100.7:53").build());
         let counters = Counters::new(NoDrops::NAMES);
         let mut cx = Cx::new(&counters, Instant::default());
-        let unhashed = Classify::unhashed().packet(&mut cx, packet).expect("it never drops");
+        let unhashed = Classify::innermost().packet(&mut cx, packet).expect("it never drops");
         assert_eq!((unhashed.kind(), unhashed.hash(), unhashed.shard()), (Kind::Ipv4, 0, 0));
         assert_eq!(unhashed.key().map(|key| key.destination_port()), Some(53));
+    }
+
+    #[test]
+    fn a_tunnel_is_looked_into_only_by_the_innermost() {
+        let counters = Counters::new(NoDrops::NAMES);
+        let mut cx = Cx::new(&counters, Instant::default());
+        let frame = udp().to("198.51.100.7:53").tunnelled("203.0.113.66", "10.0.0.5").build();
+        for seed in [None, Some(Seed::new(7))] {
+            for (mut classify, is_inner) in
+                [(Classify::outermost(), false), (Classify::innermost(), true)]
+            {
+                classify.seed = seed;
+                let packet = classify.packet(&mut cx, MemPacket::new(&frame)).expect("no drops");
+                let destination = if is_inner { [198, 51, 100, 7] } else { [10, 0, 0, 5] };
+                assert_eq!(packet.key().map(|key| key.destination()), Some(destination.into()));
+                assert_eq!(packet.tag().is_tunnel(), is_inner);
+                assert_eq!(packet.hash() != 0, seed.is_some());
+            }
+        }
     }
 
     #[test]

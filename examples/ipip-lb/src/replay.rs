@@ -19,7 +19,7 @@ use crate::network_function::NetworkFunction;
 use crate::outcome::{Outcome, Replayed};
 use devices::Devices;
 use hotloop::engine::{self, Engine, Report, RunError, Shard, Waited, outlets};
-use hotloop::packet::classify::Layout;
+use hotloop::packet::classify::{Depth, Layout};
 use hotloop::packet::ethernet::{MacAddress, Station};
 use hotloop::stage::{Error, Instant};
 use hotloop_balancer::balance::{Egress, Egresses, Route};
@@ -52,7 +52,7 @@ pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
     let worker_count = deployment.cores_in(1);
     let mut workers = Vec::new();
     let split = split(capture, queue_count, |frame| {
-        let layout = Layout::at(frame, frame.len(), &Station::ANY);
+        let layout = Layout::at(frame, frame.len(), Depth::Innermost, &Station::ANY);
         let worker = Shard::from(shard(frame, layout, &seed)).worker(worker_count);
         workers.push(worker as u8);
         worker % queue_count

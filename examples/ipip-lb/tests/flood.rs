@@ -4,7 +4,7 @@ use crate::deployed::{egresses, preamble, service};
 use hotloop::engine::{Deployment, Publisher, Routed, publish};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::build::tcp;
-use hotloop::packet::classify::classify_packet;
+use hotloop::packet::classify::{Depth, classify_packet};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::memory::MemPacket;
 use hotloop::packet::seed::Seed;
@@ -125,7 +125,7 @@ impl Worker {
             frame[SOURCE].copy_from_slice(&(0x0B00_0000 + client / 7).to_be_bytes());
             frame[SOURCE_PORT].copy_from_slice(&(1000 + (client % 7) as u16).to_be_bytes());
             frame[FLAGS] = flags;
-            let layout = classify_packet(&packet, &seed);
+            let layout = classify_packet(&packet, Depth::Innermost, &seed);
             hashes[count] = layout.hash();
             self.input.push(Tagged::new(packet, layout));
             count += 1;

@@ -2,7 +2,7 @@
 //! simple reading of the configuration for each packet.
 
 use hotloop::packet::PacketBuf;
-use hotloop::packet::classify::classify;
+use hotloop::packet::classify::{Depth, classify};
 use hotloop::packet::ethernet::ETHERTYPE_IPV4;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::{Fragment, protocol};
@@ -60,7 +60,7 @@ fn service<'a>(config: &'a Config, key: &FlowKey) -> Option<&'a ServiceSpec> {
 }
 
 fn expected(config: &Config, frame: &[u8]) -> Option<(FlowKey, Expected)> {
-    let layout = classify(frame, &Seed::new(1));
+    let layout = classify(frame, Depth::Innermost, &Seed::new(1));
     let key = layout.key(frame)?;
     let is_balanced = matches!(key.protocol(), protocol::TCP | protocol::UDP);
     if !is_balanced || layout.is_icmp_error() || layout.fragment() == Fragment::Later {
@@ -103,7 +103,7 @@ fn is_later_fragment(packet: &[u8]) -> bool {
 fn flows_of(frames: &[Vec<u8>]) -> HashMap<FlowKey, Vec<(IpAddr, Vec<u8>)>> {
     let mut flows: HashMap<_, Vec<_>> = HashMap::new();
     for frame in frames {
-        let layout = classify(frame, &Seed::new(1));
+        let layout = classify(frame, Depth::Innermost, &Seed::new(1));
         // An answer to a client, not to a backend.
         if !layout.is_tunnel() {
             assert!(is_icmp(&frame[14..]), "{frame:02x?}");

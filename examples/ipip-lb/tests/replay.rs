@@ -3,7 +3,7 @@
 use crate::bench::CONFIG;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::build::{arp_request, tcp, udp};
-use hotloop::packet::classify::classify;
+use hotloop::packet::classify::{Depth, classify};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ipip;
 use hotloop::packet::memory::MemPacket;
@@ -111,7 +111,7 @@ type Flows = HashMap<FlowKey, Vec<(String, Vec<u8>)>>;
 fn flows(frames: &[Vec<u8>]) -> Flows {
     let mut flows = Flows::new();
     for frame in frames {
-        let key = classify(frame, &Seed::new(0)).key(frame).unwrap();
+        let key = classify(frame, Depth::Innermost, &Seed::new(0)).key(frame).unwrap();
         let mut packet = MemPacket::new(frame);
         let tunnel = ipip::decapsulate(&mut packet).unwrap();
         let inner = packet.data()[14..].to_vec();

@@ -29,11 +29,11 @@
 //!     gateway: SOURCE_MAC,
 //! };
 //! let syn = tcp().from("10.0.0.1:1000").to("192.0.2.1:80").packet_in_memory().with_ingress(lan_port);
-//! let syn = bench(Classify::seeded(0)).feed_items([syn]).into_packets();
+//! let syn = bench(Classify::outermost().seeded(0)).feed_items([syn]).into_packets();
 //! let out = bench_burst(Nat::new(&Core::new(0, 1), settings)?).feed_items(syn);
 //!
 //! let sent = &out.packets()[0];
-//! let key = FlowKey::of(sent.packet.data(), sent.packet.len_bytes()).unwrap();
+//! let key = FlowKey::of(sent.packet.data(), sent.packet.len_bytes(), Depth::Outermost).unwrap();
 //! assert_eq!((sent.route, key.to_string().as_str()), (Side::Wan, "203.0.113.1:1024 > 192.0.2.1:80 protocol 6"));
 //! # Ok::<(), hotloop::Error>(())
 //! ```

@@ -62,7 +62,7 @@ pub fn nat<P: PacketBuf + Send>(
 // Inside `nat`, each would include the chain before it once more, and programs would grow.
 
 fn classify(_: &Core) -> Classify {
-    Classify::unhashed()
+    Classify::outermost()
 }
 
 fn shard<P: PacketBuf>(settings: Settings) -> impl Fn(&Classified<P>) -> Shard {

@@ -150,7 +150,7 @@ fn ports_that_are_used_up_are_had_again_after_their_time() {
     assert_eq!(out.dropped(NatDrop::NoPort), 600 - port_count as u64);
     let key = |packet: &Routed<_, _>| {
         let packet: &hotloop::packet::memory::MemPacket = &packet.packet;
-        FlowKey::of(packet.data(), packet.len_bytes()).unwrap()
+        FlowKey::of(packet.data(), packet.len_bytes(), Depth::Outermost).unwrap()
     };
     let ports: std::collections::BTreeSet<_> =
         out.packets().iter().map(|packet| key(packet).source_port()).collect();

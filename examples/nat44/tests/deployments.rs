@@ -68,7 +68,7 @@ fn request(number: u16, round: usize) -> PacketBuilder {
 fn answer(frame: &[u8]) -> PacketBuilder {
     let ip = Ipv4View::of_frame(frame).expect("an IPv4 packet");
     assert!(ip.is_checksum_right() && ip.ttl() == 63);
-    let key = FlowKey::of(frame, frame.len()).expect("a flow");
+    let key = FlowKey::of(frame, frame.len(), Depth::Outermost).expect("a flow");
     let packet = match ip.protocol() {
         protocol::TCP => {
             let view = TcpView::parse(ip.payload()).unwrap();
@@ -161,7 +161,8 @@ fn each_packet_comes_back_to_the_host_that_sent_in_every_deployment() {
                     let reached = take(&wan);
                     for (index, frame) in reached.iter().enumerate() {
                         wan.feed(index % receivers, [answer(&frame.bytes)]);
-                        let key = FlowKey::of(&frame.bytes, frame.bytes.len()).unwrap();
+                        let key =
+                            FlowKey::of(&frame.bytes, frame.bytes.len(), Depth::Outermost).unwrap();
                         ports.push(key.source_port());
                     }
                     check(&take(&lan), round);

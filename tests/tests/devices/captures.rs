@@ -47,7 +47,7 @@ fn graph<'a>(ports: &'a [Port], threads: &'a Mutex<HashSet<ThreadId>>) -> impl G
         note();
         ports[core.index()].rx_queue(core)
     })
-    .stage(|_| Classify::seeded(SEED))
+    .stage(|_| Classify::innermost().seeded(SEED))
     .shard_by(|packet| packet.shard())
     .stage(move |_| {
         note();
@@ -63,7 +63,7 @@ fn three_groups<'a>(ports: &'a [Port], threads: &'a Mutex<HashSet<ThreadId>>) ->
         note();
         ports[core.index()].rx_queue(core)
     })
-    .stage(|_| Classify::seeded(SEED))
+    .stage(|_| Classify::innermost().seeded(SEED))
     .shard_by(|packet| packet.shard())
     .stage(move |_| {
         note();

@@ -2,7 +2,10 @@
 
 use hotloop::packet::build::{arp_request, echo_request, tcp, udp};
 use hotloop::packet::memory::MemPacket;
-use hotloop::packet::{classify::classify_packet, seed::Seed};
+use hotloop::packet::{
+    classify::{Depth, classify_packet},
+    seed::Seed,
+};
 use hotloop::stage::Tagged;
 use hotloop::testing::{Frame, Rng};
 use hotloop_capture::{read_frames, write_frames};
@@ -45,7 +48,7 @@ pub fn frames(count: usize) -> Vec<Frame> {
 /// The shard of a frame: only its upper half matters.
 fn shard(frame: &Frame) -> u32 {
     let packet = MemPacket::new(&frame.bytes);
-    let layout = classify_packet(&packet, &Seed::new(SEED));
+    let layout = classify_packet(&packet, Depth::Innermost, &Seed::new(SEED));
     Tagged::new(packet, layout).shard()
 }
 

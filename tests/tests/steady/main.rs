@@ -187,7 +187,7 @@ impl Lb {
             let rx = Painted::new(self.uplink.rx_queue(core)?, &self.round);
             Ok::<_, hotloop::Error>(at_sources.watch(format!("group {}", core.group()), rx))
         })
-        .stage(|_| Classify::seeded(SEED))
+        .stage(|_| Classify::innermost().seeded(SEED))
         .shard_by(|packet| packet.shard())
         .try_burst_stage(|core| self.balance(core))
         .burst_stage(|_| Mirror { pool: self.pool.clone(), seen_count: 0, yields: self.yields })

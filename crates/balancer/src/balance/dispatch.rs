@@ -11,7 +11,7 @@ use crate::services::ServiceTable;
 use crate::spec::IcmpEcho;
 use hotloop::flow::Handle;
 use hotloop::packet::PacketBuf;
-use hotloop::packet::classify::{Kind, Layout};
+use hotloop::packet::classify::{Depth, Kind, Layout};
 use hotloop::packet::ethernet::Station;
 use hotloop::packet::ip::{Fragment, is_host, is_truncated};
 use hotloop::packet::ipip::{self, DecapsulateError};
@@ -108,7 +108,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             return turn.reject(packet, drop_of_decapsulation(error));
         }
         // Offsets have moved, and the inner packet may be a tunnel packet again.
-        let layout = Layout::at(packet.data(), packet.len_bytes(), &Station::ANY);
+        let layout = Layout::at(packet.data(), packet.len_bytes(), Depth::Innermost, &Station::ANY);
         match OwnHeader::of(packet.data()) {
             Some(inner) if !is_host(inner.source) => {
                 turn.reject(packet, BalanceDrop::MartianSource);

@@ -13,7 +13,7 @@ impl Stage<Classified<Packet>> for ByFlow {
 
 pub fn chain(port: &Port) {
     let received = source(|core| port.rx_queue(core));
-    let classified = received.stage(|_| Classify::seeded(7));
+    let classified = received.stage(|_| Classify::innermost().seeded(7));
     let _ = classified.stage(|_| ByFlow);
 }
 

@@ -2,40 +2,41 @@
 
 use crate::{
     classify::{
-        Summary,
+        Depth, Summary,
         fast::{HeadersV4, HeadersV6},
     },
     flow_key::FlowKey,
 };
 
 impl FlowKey {
-    /// The key of the flow of a frame. `frame` is its first segment, and `len_bytes` its length over
-    /// all segments. `None` if it is not IP, or malformed.
+    /// The key of the flow of a frame. `frame` is its first segment, `len_bytes` its length over all
+    /// segments, and `depth` selects the keyed header. `None` if it is not IP, or malformed.
     ///
     /// The same as [`Summary::of`] followed by [`Summary::key`], but faster.
     ///
     /// ```
-    /// use hotloop_packet::{build::udp, flow_key::FlowKey};
+    /// use hotloop_packet::{build::udp, classify::Depth, flow_key::FlowKey};
     ///
     /// let frame = udp().to("203.0.113.10:53").payload(b"query").build();
-    /// let key = FlowKey::of(&frame, frame.len()).expect("an IP packet");
+    /// let key = FlowKey::of(&frame, frame.len(), Depth::Outermost).expect("an IP packet");
     /// assert_eq!(key.destination_port(), 53);
-    /// assert_eq!(FlowKey::of(&frame[..40], 40), None);
+    /// assert_eq!(FlowKey::of(&frame[..40], 40, Depth::Outermost), None);
     /// ```
     #[inline]
-    pub fn of(frame: &[u8], len_bytes: usize) -> Option<Self> {
-        match HeadersV4::find(frame, len_bytes) {
-            Some(headers) => Some(Self::V4(headers.key())),
-            None => of_any(frame, len_bytes),
+    pub fn of(frame: &[u8], len_bytes: usize, depth: Depth) -> Option<Self> {
+        match (HeadersV4::find(frame, len_bytes), depth) {
+            (Some(headers), _) => Some(Self::V4(headers.key())),
+            (None, Depth::Outermost) => of_any::<false>(frame, len_bytes),
+            (None, Depth::Innermost) => of_any::<true>(frame, len_bytes),
         }
     }
 }
 
 /// [`FlowKey::of`] for any frame. Not inlined, to keep its callers small.
 #[inline(never)]
-fn of_any(frame: &[u8], len_bytes: usize) -> Option<FlowKey> {
+fn of_any<const INNERMOST: bool>(frame: &[u8], len_bytes: usize) -> Option<FlowKey> {
     match HeadersV6::find(frame, len_bytes) {
         Some(headers) => Some(FlowKey::V6(headers.key())),
-        None => Summary::walk(frame, len_bytes).key(frame),
+        None => Summary::walk::<INNERMOST>(frame, len_bytes).key(frame),
     }
 }

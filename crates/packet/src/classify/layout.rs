@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::{
     Header,
     classify::{
-        Kind, Summary,
+        Depth, Kind, Summary,
         fast::{self, HeadersV4, HeadersV6},
         headers,
     },
@@ -57,23 +57,23 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a frame. `frame` is its first segment, and `len_bytes` its length over all
-    /// segments.
+    /// The layout of a frame. `frame` is its first segment, `len_bytes` its length over all
+    /// segments, and `depth` selects the keyed header.
     #[inline]
-    pub fn of(frame: &[u8], len_bytes: usize, seed: &Seed) -> Self {
+    pub fn of(frame: &[u8], len_bytes: usize, depth: Depth, seed: &Seed) -> Self {
         match HeadersV4::find(frame, len_bytes) {
             Some(headers) => {
                 let key = headers.key();
                 Self::plain(KIND_FAST_V4).with_hashes(seed.hash_v4(&key), seed.shard_v4(&key))
             }
-            None => Self::of_any(frame, len_bytes, seed),
+            None => Self::of_any(frame, len_bytes, depth, seed),
         }
     }
 
     /// [`of`](Self::of) for any frame. Not inlined, to keep the callers of `of` small.
     #[inline(never)]
-    fn of_any(frame: &[u8], len_bytes: usize, seed: &Seed) -> Self {
-        let layout = Self::any_at(frame, len_bytes, &Station::ANY);
+    fn of_any(frame: &[u8], len_bytes: usize, depth: Depth, seed: &Seed) -> Self {
+        let layout = Self::any(frame, len_bytes, depth, &Station::ANY);
         match layout.key(frame) {
             Some(key) => layout.with_hashes(seed.hash(&key), seed.shard(&key)),
             None => layout,
@@ -87,16 +87,16 @@ impl Layout {
     /// A frame that isn't [for the station](Station::takes) is [foreign](Self::is_foreign), and
     /// isn't classified any further.
     #[inline(always)]
-    pub fn at(frame: &[u8], len_bytes: usize, station: &Station) -> Self {
+    pub fn at(frame: &[u8], len_bytes: usize, depth: Depth, station: &Station) -> Self {
         match Self::fast_at(frame, len_bytes, station) {
             Some((layout, _)) => layout,
-            None => Self::any_at(frame, len_bytes, station),
+            None => Self::any(frame, len_bytes, depth, station),
         }
     }
 
     /// [`at`](Self::at) and the key, for a frame that the [fast path](Self::is_fast_v4) takes.
     /// `None` for any other frame, or if the first segment has fewer than the 54 bytes of all
-    /// headers of TCP.
+    /// headers of TCP. No depth is needed, because a tunnel packet isn't taken.
     #[inline(always)]
     pub fn fast_at(frame: &[u8], len_bytes: usize, station: &Station) -> Option<(Self, FlowKeyV4)> {
         // A single check of the length covers both protocols.
@@ -105,9 +105,18 @@ impl Layout {
         Some((Self::plain(KIND_FAST_V4), headers.key()))
     }
 
-    /// [`at`](Self::at) for any frame. Not inlined, to keep the callers of `at` small.
+    /// [`at`](Self::at) for any frame.
+    #[inline(always)]
+    fn any(frame: &[u8], len_bytes: usize, depth: Depth, station: &Station) -> Self {
+        match depth {
+            Depth::Outermost => Self::any_at::<false>(frame, len_bytes, station),
+            Depth::Innermost => Self::any_at::<true>(frame, len_bytes, station),
+        }
+    }
+
+    /// Not inlined, to keep the callers of `at` small.
     #[inline(never)]
-    fn any_at(frame: &[u8], len_bytes: usize, station: &Station) -> Self {
+    fn any_at<const INNERMOST: bool>(frame: &[u8], len_bytes: usize, station: &Station) -> Self {
         if !station.takes(frame) {
             return Self::new(0, KIND_FOREIGN);
         }
@@ -117,7 +126,7 @@ impl Layout {
         }
         match HeadersV6::find(frame, len_bytes) {
             Some(_) => Self::plain(KIND_FAST_V6),
-            None => Self::walk(frame, len_bytes),
+            None => Self::walk::<INNERMOST>(frame, len_bytes),
         }
     }
 
@@ -144,8 +153,8 @@ impl Layout {
 
     /// Walks header by header. Not inlined, so that the code before this call saves no registers.
     #[inline(never)]
-    fn walk(frame: &[u8], len_bytes: usize) -> Self {
-        let summary = Summary::walk(frame, len_bytes);
+    fn walk<const INNERMOST: bool>(frame: &[u8], len_bytes: usize) -> Self {
+        let summary = Summary::walk::<INNERMOST>(frame, len_bytes);
         let fragment = match summary.fragment {
             Fragment::None => 0,
             Fragment::First => FIRST_FRAGMENT,
@@ -217,8 +226,8 @@ impl Layout {
         self.is_ip() && self.flags() & flag != 0
     }
 
-    /// Whether the keyed header is inside an IP-in-IP tunnel. The outer one begins at
-    /// [`ethernet::l3_offset`](crate::ethernet::l3_offset).
+    /// Whether the keyed header is inside an IP-in-IP tunnel, which only [`Depth::Innermost`] looks
+    /// into. The outer one begins at [`ethernet::l3_offset`](crate::ethernet::l3_offset).
     #[inline]
     pub const fn is_tunnel(&self) -> bool {
         self.has(TUNNEL)

@@ -3,6 +3,7 @@
 use crate::{
     Header,
     classify::{
+        Depth,
         fast::{HeadersV4, HeadersV6},
         headers::{self, Ip},
     },
@@ -38,7 +39,8 @@ pub struct Summary {
     pub protocol: u8,
     /// The part of a datagram that follows the keyed header.
     pub fragment: Fragment,
-    /// Whether the keyed header is inside an IP-in-IP tunnel.
+    /// Whether the keyed header is inside an IP-in-IP tunnel, which only [`Depth::Innermost`] looks
+    /// into.
     pub is_tunnel: bool,
     /// Whether the keyed header is quoted by an ICMP or ICMPv6 error.
     pub is_icmp_error: bool,
@@ -52,25 +54,26 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Reads the headers of a frame. `frame` is its first segment, which holds all headers, and
-    /// `len_bytes` its length over all segments.
+    /// Reads the headers of a frame. `frame` is its first segment, which holds all headers,
+    /// `len_bytes` its length over all segments, and `depth` selects the keyed header.
     ///
     /// Checks versions, lengths and bounds of each header, including TCP, UDP and ICMP, but no
     /// checksums.
     #[inline]
-    pub fn of(frame: &[u8], len_bytes: usize) -> Self {
-        match HeadersV4::find(frame, len_bytes) {
-            Some(headers) => headers.summary(),
-            None => Self::of_any(frame, len_bytes),
+    pub fn of(frame: &[u8], len_bytes: usize, depth: Depth) -> Self {
+        match (HeadersV4::find(frame, len_bytes), depth) {
+            (Some(headers), _) => headers.summary(),
+            (None, Depth::Outermost) => Self::of_any::<false>(frame, len_bytes),
+            (None, Depth::Innermost) => Self::of_any::<true>(frame, len_bytes),
         }
     }
 
     /// [`of`](Self::of) for any frame. Not inlined, to keep the callers of `of` small.
     #[inline(never)]
-    fn of_any(frame: &[u8], len_bytes: usize) -> Self {
+    fn of_any<const INNERMOST: bool>(frame: &[u8], len_bytes: usize) -> Self {
         match HeadersV6::find(frame, len_bytes) {
             Some(headers) => headers.summary(),
-            None => Self::walk(frame, len_bytes),
+            None => Self::walk::<INNERMOST>(frame, len_bytes),
         }
     }
 
@@ -88,8 +91,9 @@ impl Summary {
         }
     }
 
-    /// [`of`](Self::of), header by header.
-    pub(super) fn walk(frame: &[u8], len_bytes: usize) -> Self {
+    /// [`of`](Self::of), header by header. The depth is a constant of its own, so that a walk
+    /// spends no instruction on the choice.
+    pub(super) fn walk<const INNERMOST: bool>(frame: &[u8], len_bytes: usize) -> Self {
         let Some((ethertype, offset)) = ethernet::network_layer(frame) else {
             return Self::without_header(Kind::Malformed(Header::Ethernet));
         };
@@ -99,15 +103,15 @@ impl Summary {
             ethernet::ETHERTYPE_ARP => return Self::without_header(Kind::Arp),
             _ => return Self::without_header(Kind::Other),
         };
-        match ip.and_then(|ip| Self::from_ip(frame, ip)) {
+        match ip.and_then(|ip| Self::from_ip::<INNERMOST>(frame, ip)) {
             Ok(summary) => summary,
             Err(header) => Self::without_header(Kind::Malformed(header)),
         }
     }
 
-    /// Looks into a tunnel, and at the quote of an ICMP error.
-    fn from_ip(frame: &[u8], outer: Ip) -> Result<Self, Header> {
-        let inner = headers::tunnelled(frame, &outer)?;
+    /// Looks into a tunnel, for the innermost header only, and at the quote of an ICMP error.
+    fn from_ip<const INNERMOST: bool>(frame: &[u8], outer: Ip) -> Result<Self, Header> {
+        let inner = if INNERMOST { headers::tunnelled(frame, &outer)? } else { None };
         let (ip, is_tunnel) = inner.map_or((outer, false), |inner| (inner, true));
         let own_l4_offset = headers::transport(frame, &ip)?;
         let quoted = headers::quoted(frame, &ip)?;

@@ -6,7 +6,7 @@ use hotloop_packet::{
     PacketBuf,
     answer::{self, IcmpError},
     arp,
-    classify::{Kind, Summary, classify},
+    classify::{Depth, Kind, Summary, classify},
     ethernet, fragment, icmp, icmpv6, ipip, ipv4, ipv6,
     memory::MemPacket,
     nat, nd,
@@ -53,14 +53,9 @@ fn read_all(bytes: &[u8]) -> usize {
     parsed
 }
 
-/// Calls every function that takes a frame. A call that fails must leave the frame unchanged.
-///
-/// # Panics
-/// If results disagree, or if a failed call changed the frame.
-pub fn check(frame: &[u8]) {
-    read_all(frame);
-    let layout = classify(frame, &SEED);
-    let summary = Summary::of(frame, frame.len());
+fn check_classification(frame: &[u8], depth: Depth) {
+    let layout = classify(frame, depth, &SEED);
+    let summary = Summary::of(frame, frame.len(), depth);
     assert_eq!(layout.kind(), summary.kind);
     assert_eq!((layout.l3_offset(), layout.fragment()), (summary.l3_offset, summary.fragment));
     assert_eq!(layout.l4_offset(frame).unwrap_or(0), summary.l4_offset);
@@ -72,11 +67,23 @@ pub fn check(frame: &[u8]) {
     if let Some(key) = key {
         assert_eq!(key.protocol(), summary.protocol);
     }
+}
+
+/// Calls every function that takes a frame. A call that fails must leave the frame unchanged.
+///
+/// # Panics
+/// If results disagree, or if a failed call changed the frame.
+pub fn check(frame: &[u8]) {
+    read_all(frame);
+    check_classification(frame, Depth::Outermost);
+    check_classification(frame, Depth::Innermost);
 
     let (source, destination) = (std::net::Ipv6Addr::LOCALHOST, std::net::Ipv6Addr::LOCALHOST);
     let mut packet = MemPacket::new(frame);
     match ipip::encapsulate(&mut packet, source, destination) {
-        Ok(()) => assert!(Summary::of(packet.data(), packet.len_bytes()).kind != Kind::Other),
+        Ok(()) => assert!(
+            Summary::of(packet.data(), packet.len_bytes(), Depth::Innermost).kind != Kind::Other
+        ),
         Err(_) => assert_eq!(packet.data(), frame),
     }
     let mut packet = MemPacket::new(frame);
@@ -111,7 +118,7 @@ fn check_answers(frame: &[u8]) {
             for headroom_bytes in [128, 47] {
                 let mut packet = MemPacket::with_room(frame, headroom_bytes, 0);
                 match answer(&mut packet, from.parse().unwrap()) {
-                    Ok(()) => assert!(classify(packet.data(), &SEED).is_ip()),
+                    Ok(()) => assert!(classify(packet.data(), Depth::Innermost, &SEED).is_ip()),
                     Err(_) => assert_eq!(packet.data(), frame),
                 }
             }
@@ -127,7 +134,7 @@ fn check_rewritings(frame: &[u8]) {
         (|packet, to| nat::rewrite_source(packet, to), true),
         (|packet, to| nat::rewrite_destination(packet, to), false),
     ];
-    let layout = classify(frame, &SEED);
+    let layout = classify(frame, Depth::Innermost, &SEED);
     for to in ["203.0.113.1:4096", "[2001:db8::77]:4096"].map(|to| to.parse().unwrap()) {
         for (rewrite, is_source) in rewritings {
             let mut packet = MemPacket::new(frame);
@@ -135,7 +142,7 @@ fn check_rewritings(frame: &[u8]) {
                 assert_eq!(packet.data(), frame);
                 continue;
             }
-            let after = classify(packet.data(), &SEED);
+            let after = classify(packet.data(), Depth::Innermost, &SEED);
             assert_eq!((after.kind(), after.l3_offset()), (layout.kind(), layout.l3_offset()));
             // The rewritten part of a malformed frame belongs to no flow.
             let Some(key) = after.key(packet.data()) else { continue };

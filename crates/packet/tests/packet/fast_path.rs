@@ -3,7 +3,7 @@
 use hotloop_packet::{
     PacketBuf,
     build::{protocol, tcp, udp, unreachable},
-    classify::{Layout, classify_packet},
+    classify::{Depth, Layout, classify_packet},
     flow_key::FlowKey,
     ipip::{Identifications, Tunnel},
     ipv4::Ipv4View,
@@ -18,7 +18,7 @@ const ADDRESSES: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
 
 fn is_fast(frame: &[u8]) -> bool {
     let packet = MemPacket::new(frame);
-    let layout = classify_packet(&packet, &SEED);
+    let layout = classify_packet(&packet, Depth::Innermost, &SEED);
     assert_eq!(layout.fast_key_v4(frame).is_some(), layout.is_fast_v4());
     layout.is_fast_v4()
 }
@@ -88,7 +88,7 @@ proptest! {
         prop_assert_eq!(&short.data()[12..], &long.data()[16..]);
 
         // Headers that were checked before are not checked again.
-        let layout = classify_packet(&MemPacket::new(&frame), &SEED);
+        let layout = classify_packet(&MemPacket::new(&frame), Depth::Innermost, &SEED);
         let wrap = |packet: &mut MemPacket, mtu_bytes: usize| {
             let mut identifications = Identifications::new(identification, 3);
             let header = tunnel.flow_header(flow_hash).unwrap();
@@ -118,7 +118,7 @@ proptest! {
     ) {
         let builder = udp().to("[2001:db8::1]:80").ttl(hop_limit).tos(tos).payload(payload);
         let frame = if padded { builder.padded() } else { builder }.build();
-        let layout = classify_packet(&MemPacket::new(&frame), &SEED);
+        let layout = classify_packet(&MemPacket::new(&frame), Depth::Innermost, &SEED);
         prop_assert!(layout.is_fast_v6() && !layout.is_fast_v4());
         prop_assert_eq!(layout.fast_key_v6(&frame).map(FlowKey::V6), layout.key(&frame));
         let source: IpAddr = "2001:db8:7::".parse().unwrap();
@@ -148,7 +148,7 @@ proptest! {
         headroom in 0usize..40,
     ) {
         if let Some(to) = fast {
-            layout = classify_packet(&MemPacket::from(tcp().to(to)), &SEED).to_metadata();
+            layout = classify_packet(&MemPacket::from(tcp().to(to)), Depth::Innermost, &SEED).to_metadata();
         }
         let layout = Layout::from_metadata(layout);
         let _ = (layout.key(&bytes), layout.l4_offset(&bytes));

@@ -2,7 +2,7 @@
 
 use hotloop_packet::{
     build::{tcp, udp},
-    classify::{Kind, Layout, classify, classify_packet},
+    classify::{Depth, Kind, Layout, classify, classify_packet},
     ethernet, ipv4, ipv6,
     memory::MemPacket,
 };
@@ -25,7 +25,7 @@ fn every_frame_cut_at_every_byte() {
 #[test]
 fn whole_frames_are_well_formed_and_cut_ones_are_not() {
     for frame in frames::frames() {
-        let layout = classify(&frame, &SEED);
+        let layout = classify(&frame, Depth::Innermost, &SEED);
         assert!(!matches!(layout.kind(), Kind::Malformed(_)), "{layout:?} {frame:02x?}");
         let (_, l3_offset) = ethernet::network_layer(&frame).unwrap();
         let total = match ipv4::Ipv4View::parse(&frame[l3_offset..]) {
@@ -38,7 +38,7 @@ fn whole_frames_are_well_formed_and_cut_ones_are_not() {
             Err(_) => continue,
         };
         for length in 0..l3_offset + total {
-            let kind = classify(&frame[..length], &SEED).kind();
+            let kind = classify(&frame[..length], Depth::Innermost, &SEED).kind();
             assert!(matches!(kind, Kind::Malformed(_)), "{length} bytes: {kind:?}");
         }
     }
@@ -47,14 +47,20 @@ fn whole_frames_are_well_formed_and_cut_ones_are_not() {
 #[test]
 fn payloads_may_go_on_in_other_segments() {
     let frame = tcp().payload([7; 2000]).build();
-    let whole = classify(&frame, &SEED);
-    assert_eq!(Layout::of(&frame[..54], frame.len(), &SEED), whole);
-    assert_eq!(classify_packet(&MemPacket::new(&frame), &SEED), whole);
-    assert!(matches!(classify(&frame[..54], &SEED).kind(), Kind::Malformed(_)));
-    assert!(matches!(Layout::of(&frame[..53], frame.len(), &SEED).kind(), Kind::Malformed(_)));
+    let whole = classify(&frame, Depth::Innermost, &SEED);
+    assert_eq!(Layout::of(&frame[..54], frame.len(), Depth::Innermost, &SEED), whole);
+    assert_eq!(classify_packet(&MemPacket::new(&frame), Depth::Innermost, &SEED), whole);
+    assert!(matches!(classify(&frame[..54], Depth::Innermost, &SEED).kind(), Kind::Malformed(_)));
+    assert!(matches!(
+        Layout::of(&frame[..53], frame.len(), Depth::Innermost, &SEED).kind(),
+        Kind::Malformed(_)
+    ));
 
     let frame = udp().to("[2001:db8::2]:53").payload([7; 2000]).build();
-    assert_eq!(Layout::of(&frame[..62], frame.len(), &SEED), classify(&frame, &SEED));
+    assert_eq!(
+        Layout::of(&frame[..62], frame.len(), Depth::Innermost, &SEED),
+        classify(&frame, Depth::Innermost, &SEED)
+    );
 }
 
 /// A frame of the builders with some bytes changed, and cut.
@@ -121,7 +127,7 @@ proptest! {
         layout.key(&frame);
         // The layout of another frame.
         let mut stale = layout.to_metadata();
-        stale[4..].copy_from_slice(&classify(&frame, &SEED).to_metadata()[4..]);
+        stale[4..].copy_from_slice(&classify(&frame, Depth::Innermost, &SEED).to_metadata()[4..]);
         Layout::from_metadata(stale).key(&frame[..frame.len() / 2]);
     }
 }

@@ -3,7 +3,7 @@
 
 use hotloop::engine::{Asker, Deployment, Publisher, Routed, mailbox, publish};
 use hotloop::packet::build::tcp;
-use hotloop::packet::classify::classify_packet;
+use hotloop::packet::classify::{Depth, classify_packet};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::ipip::{self, Decapsulated};
 use hotloop::packet::memory::MemPacket;
@@ -36,7 +36,7 @@ pub fn egresses() -> Egresses {
 }
 
 pub fn classified(packet: MemPacket) -> Classified<MemPacket> {
-    let layout = classify_packet(&packet, &Seed::new(SEED));
+    let layout = classify_packet(&packet, Depth::Innermost, &Seed::new(SEED));
     Tagged::new(packet, layout)
 }
 

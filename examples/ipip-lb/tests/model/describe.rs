@@ -3,7 +3,7 @@
 use super::packet::Packet;
 use super::rules::{Outcome, Sent};
 use super::wire::{self, Ip, Piece, TCP, UDP};
-use hotloop::packet::classify::{Kind, Summary};
+use hotloop::packet::classify::{Depth, Kind, Summary};
 use std::fmt::Write;
 
 /// The differences between the outcomes of a burst, and the number of waiting fragments in both.
@@ -45,7 +45,7 @@ pub fn hex(bytes: &[u8]) -> String {
 
 /// A frame in a line.
 pub fn described(frame: &[u8]) -> String {
-    let kind = Summary::of(frame, frame.len()).kind;
+    let kind = Summary::of(frame, frame.len(), Depth::Innermost).kind;
     if !matches!(kind, Kind::Ipv4 | Kind::Ipv6) {
         return format!("{kind:?}, {} bytes", frame.len());
     }

@@ -6,7 +6,7 @@ use super::scene::health;
 use super::table::{Listed, State};
 use hotloop::engine::{Deployment, Publisher, Routed, publish};
 use hotloop::packet::PacketBuf;
-use hotloop::packet::classify::classify_packet;
+use hotloop::packet::classify::{Depth, classify_packet};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::memory::MemPacket;
@@ -146,7 +146,7 @@ impl Lab {
         let seed = self.bench.stage().services().settings.hashes.seed();
         let items = inputs.iter().map(|input| {
             let packet = MemPacket::with_room(&input.frame, input.headroom_bytes, 128);
-            let layout = classify_packet(&packet, &seed);
+            let layout = classify_packet(&packet, Depth::Innermost, &seed);
             Tagged::new(packet, layout)
         });
         self.counted(|bench| bench.feed_items(items))

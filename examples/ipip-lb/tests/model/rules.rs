@@ -5,7 +5,7 @@ use super::net::{Net, Target, seed};
 use super::packet::{Packet, is_single_host};
 use super::table::{Connection, Errors, Listed, Waiting, Window};
 use super::wire::{self, IPV4, IPV6, Ip, Piece, TCP, UDP, is_quoting};
-use hotloop::packet::classify::{Kind, Summary};
+use hotloop::packet::classify::{Depth, Kind, Summary};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::seed::Seed;
 use hotloop_balancer::spec::IcmpEcho;
@@ -144,7 +144,7 @@ impl Model {
 
     /// Rules 1 and 2.
     pub fn packet(&mut self, input: &Input) {
-        match Summary::of(&input.frame, input.frame.len()).kind {
+        match Summary::of(&input.frame, input.frame.len(), Depth::Innermost).kind {
             Kind::Malformed(_) if wire::ends_within_its_packet(&input.frame) => {
                 return self.dropped("truncated");
             }
@@ -174,7 +174,8 @@ impl Model {
                 self.met("unwrapped: a nested tunnel");
                 // From here on it is a packet like any other, so its payload counts.
                 let frame = packet.clone().frame(self.stations.client);
-                if let Kind::Malformed(_) = Summary::of(&frame, frame.len()).kind {
+                if let Kind::Malformed(_) = Summary::of(&frame, frame.len(), Depth::Innermost).kind
+                {
                     return self.dropped("malformed");
                 }
             }

@@ -52,7 +52,7 @@ impl Lab {
     pub fn feed(&mut self, side: Side, frames: impl IntoIterator<Item = Vec<u8>>) -> Out {
         let port = if side == Side::Lan { LAN_PORT } else { WAN_PORT };
         let packets = frames.into_iter().map(|frame| MemPacket::new(&frame).with_ingress(port));
-        let classified = bench(Classify::seeded(0)).feed_items(packets).into_packets();
+        let classified = bench(Classify::outermost().seeded(0)).feed_items(packets).into_packets();
         self.0.feed_items(classified)
     }
 

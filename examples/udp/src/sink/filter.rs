@@ -2,7 +2,7 @@
 
 use crate::sink::delivery::Arrived;
 use crate::sink::ports::Ports;
-use hotloop::packet::classify::{Kind, PlainDatagram, Summary};
+use hotloop::packet::classify::{Depth, Kind, PlainDatagram, Summary};
 use hotloop::packet::ip::{Fragment, is_truncated, protocol};
 use hotloop::packet::udp::{self, UdpView};
 use hotloop::prelude::*;
@@ -70,13 +70,13 @@ impl ToPorts {
     /// path of plain frames.
     #[inline(never)]
     fn payload_of_any<P: PacketBuf>(&self, packet: &P) -> Result<[u16; 2], FilterDrop> {
-        let found = Summary::of(packet.data(), packet.len_bytes());
+        let found = Summary::of(packet.data(), packet.len_bytes(), Depth::Outermost);
         let is_ip = matches!(found.kind, Kind::Ipv4 | Kind::Ipv6);
         if let Kind::Malformed(_) = found.kind {
             let is_truncated = is_truncated(packet.data(), packet.len_bytes());
             return Err(if is_truncated { FilterDrop::Truncated } else { FilterDrop::Malformed });
         }
-        if !is_ip || found.protocol != protocol::UDP || found.is_tunnel || found.is_icmp_error {
+        if !is_ip || found.protocol != protocol::UDP || found.is_icmp_error {
             return Err(FilterDrop::NotUdp);
         }
         if found.fragment != Fragment::None {
