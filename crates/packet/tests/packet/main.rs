@@ -2,6 +2,7 @@
 //! return the original packet, answers that others understand.
 
 mod answers;
+mod captures;
 mod check;
 mod decapsulate;
 mod fast_path;
@@ -12,6 +13,8 @@ mod headers;
 mod ipip;
 mod nat;
 mod never_panic;
+mod reference;
 mod segmented;
 mod spread;
 mod tunnel_sources;
+mod write;
