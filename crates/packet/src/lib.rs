@@ -12,8 +12,8 @@
 //!   nothing else), [`seed`] spreads them over workers and backends, [`cookie`] authenticates them
 //!   without state.
 //! - [`ipip`]: in and out of IP-in-IP tunnels, in all four combinations of families.
-//! - [`answer`]: ICMP answers, built from the packet itself; [`fragment`]: IPv4 packets in pieces;
-//!   [`tcp::clamp_mss`].
+//! - [`answer`]: ICMP errors, echo and UDP replies, TCP resets, built from the packet itself;
+//!   [`fragment`]: IPv4 packets in pieces; [`tcp::clamp_mss`].
 //! - [`nat`]: addresses and ports, rewritten in place.
 //! - [`checksum`]: whole and incremental.
 //! - [`build`]: frames for tests.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::{
     Header, Malformed, PacketBuf,
     answer::AnswerError,
+    checksum::Sum,
     ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6},
     icmp, icmpv6,
     ip::{Fragment, is_host, protocol},
@@ -49,6 +50,20 @@ impl Ends {
         match self {
             Self::V4(_, destination) => destination.into(),
             Self::V6(_, destination) => destination.into(),
+        }
+    }
+
+    /// The sum of the pseudo-header that covers a message of `len_bytes` bytes: the same in both
+    /// directions.
+    pub(super) fn pseudo_header(self, protocol: u8, len_bytes: usize) -> Sum {
+        let sum = Sum::default();
+        match self {
+            Self::V4(source, destination) => {
+                sum.pseudo_v4(source, destination, protocol, len_bytes as u16)
+            }
+            Self::V6(source, destination) => {
+                sum.pseudo_v6(source, destination, protocol, len_bytes as u32)
+            }
         }
     }
 }
@@ -112,12 +127,34 @@ impl About {
         if self.protocol != protocol || self.fragment == Fragment::Later {
             return Ok(None);
         }
-        let end = frame.len().min(self.l3_offset + self.total_bytes);
-        let message = frame.get(self.l3_offset + self.header_bytes..end).unwrap_or_default();
+        let message = self.message(frame);
         match message.first_chunk::<{ icmp::HEADER_BYTES }>() {
             Some([kind, ..]) => Ok(Some(*kind)),
             None => Err(Malformed::cut(header, icmp::HEADER_BYTES, message.len())),
         }
+    }
+
+    /// The message of a packet that carries `protocol`, is no fragment, and was sent by one host to
+    /// one host: the part in the first segment.
+    pub(super) fn whole_message<'a>(
+        &self,
+        frame: &'a [u8],
+        protocol: u8,
+    ) -> Result<&'a [u8], AnswerError> {
+        if self.fragment != Fragment::None {
+            return Err(AnswerError::Fragment);
+        }
+        if self.protocol != protocol {
+            return Err(AnswerError::OtherProtocol { protocol: self.protocol });
+        }
+        self.need_single()?;
+        Ok(self.message(frame))
+    }
+
+    /// The packet's payload: the part in the first segment.
+    fn message<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
+        let end = frame.len().min(self.l3_offset + self.total_bytes);
+        frame.get(self.l3_offset + self.header_bytes..end).unwrap_or_default()
     }
 
     /// Checks that an error may be sent about the packet. If the packet was sent to many, only a

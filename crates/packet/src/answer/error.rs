@@ -115,7 +115,7 @@ pub fn icmp_error<P: PacketBuf>(
     let about = About::read(packet)?;
     let is_too_big = matches!(error, IcmpError::TooBig { .. });
     about.allow_error(packet.data(), is_too_big)?;
-    turn(packet, &about, from.into(), error.message(about.ends))
+    quote(packet, &about, from.into(), error.message(about.ends))
 }
 
 /// Type, code and parameter of an error.
@@ -136,7 +136,7 @@ impl Message {
 }
 
 /// Puts the error's headers in front of the packet. The only step that can fail comes first.
-fn turn<P: PacketBuf>(
+fn quote<P: PacketBuf>(
     packet: &mut P,
     about: &About,
     from: IpAddr,

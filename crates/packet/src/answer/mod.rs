@@ -1,13 +1,14 @@
-//! ICMP answers to a packet, built from the packet itself.
+//! Answers to a packet, built from the packet itself: ICMP errors, echo replies, UDP replies, TCP
+//! resets.
 //!
-//! [`icmp_error`] and [`echo_reply`] turn a packet in place
-//! into its answer: nothing is allocated, and only headers are copied. The packet's own IP header
-//! decides between ICMP for IPv4 (RFC 792) and ICMPv6 (RFC 4443).
+//! [`icmp_error`], [`echo_reply`], [`udp`] and [`tcp_reset`] turn a packet in place into its answer:
+//! nothing is allocated, and only headers are copied. The packet's own IP header decides between
+//! IPv4 (ICMP: RFC 792) and IPv6 (ICMPv6: RFC 4443).
 //!
-//! An answer keeps the frame's Ethernet header, VLAN tags included: the sender sets addresses. Its
-//! TTL is 64 and all its checksums are right. A stage counts the answer as created, and the packet
-//! as dropped. The caller limits the rate of answers (RFC 1812, section 4.3.2.8; RFC 4443, section
-//! 2.4 (f)).
+//! An answer keeps the frame's VLAN tags. [`udp`] and [`tcp_reset`] swap the frame's addresses; the
+//! two of ICMP keep them, and the sender sets them. An answer's TTL is 64 and all its checksums are
+//! right. A stage counts the answer as created, and the packet as dropped. The caller limits the
+//! rate of answers (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 (f)).
 //!
 //! ```
 //! use hotloop_packet::{PacketBuf, answer::{self, IcmpError}, build::udp, icmp, ipv4, memory::MemPacket};
@@ -27,11 +28,16 @@
 mod about;
 mod echo;
 mod error;
+mod reset;
+mod turn;
+mod udp;
 
 use std::net::IpAddr;
 
 pub use echo::echo_reply;
 pub use error::{IcmpError, icmp_error};
+pub use reset::tcp_reset;
+pub use udp::udp;
 
 use crate::{Malformed, NoRoom};
 
@@ -51,7 +57,7 @@ pub enum AnswerError {
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// The checksum of the IPv4 header is wrong, so the answer might reach the wrong host; or the
-    /// checksum of an echo request's message is wrong.
+    /// checksum of the echo request, datagram or segment is wrong.
     #[error("the checksum of the header or the message is wrong")]
     Checksum,
     /// The answer would come from an address of the other family.
@@ -67,7 +73,7 @@ pub enum AnswerError {
     #[error("the packet is an ICMP error: there are no errors about errors")]
     AboutError,
     /// The packet is a later fragment, which gets no errors (RFC 1122, section 3.2.2), or any
-    /// fragment of an echo request, which is only answered whole.
+    /// fragment of an echo request, datagram or segment, which is only answered whole.
     #[error("the packet is a fragment")]
     Fragment,
     /// The packet's source isn't a single host, or the packet was sent to many (RFC 1122, section
@@ -81,7 +87,19 @@ pub enum AnswerError {
     /// The packet isn't an echo request.
     #[error("the packet is no echo request")]
     NotEchoRequest,
-    /// There is no headroom for the answer's headers.
+    /// The packet carries another protocol than the answer.
+    #[error("protocol {protocol} has no such answer")]
+    OtherProtocol {
+        /// The protocol of the packet's payload.
+        protocol: u8,
+    },
+    /// The datagram's source port is 0: its sender wants no reply (RFC 768).
+    #[error("the datagram has no source port to reply to")]
+    NoPort,
+    /// The segment is a reset: resets about resets would never end (RFC 9293, section 3.5.2).
+    #[error("the segment is a reset: there are no resets about resets")]
+    AboutReset,
+    /// There is no headroom for the answer's headers, or no room for its payload.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
 }

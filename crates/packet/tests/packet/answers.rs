@@ -31,7 +31,7 @@ const TOO_BIG: IcmpError = IcmpError::TooBig { mtu_bytes: 1400 };
 /// The sources of answers, one per family.
 const FROM: [&str; 2] = ["203.0.113.10", "2001:db8:ffff::10"];
 
-fn address(text: &str) -> IpAddr {
+pub fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
@@ -304,7 +304,7 @@ fn is_right(packet: &[u8]) -> bool {
 }
 
 /// A frame of any kind with some bytes after its IP header changed.
-fn any_frame() -> impl Strategy<Value = Vec<u8>> {
+pub fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     let change = (any::<prop::sample::Index>(), any::<u8>());
     let frame = prop::sample::select(frames());
     (frame, prop::collection::vec(change, 0..6)).prop_map(|(mut frame, changes)| {

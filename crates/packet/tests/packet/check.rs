@@ -108,10 +108,13 @@ pub fn check(frame: &[u8]) {
 /// Answers about a frame; a packet that is not answered is unchanged.
 fn check_answers(frame: &[u8]) {
     type Answer = fn(&mut MemPacket, std::net::IpAddr) -> Result<(), answer::AnswerError>;
-    let answers: [Answer; 3] = [
+    let answers: [Answer; 6] = [
         |packet, from| answer::icmp_error(packet, from, IcmpError::TimeExceeded),
         |packet, from| answer::icmp_error(packet, from, IcmpError::TooBig { mtu_bytes: 1400 }),
         |packet, _| answer::echo_reply(packet),
+        |packet, _| answer::udp(packet, 0, |room, _| room.len() + 1),
+        |packet, _| answer::udp(packet, 100, |_, request_bytes| request_bytes / 2),
+        |packet, _| answer::tcp_reset(packet),
     ];
     for from in ["192.0.2.1", "2001:db8::1"] {
         for answer in answers {

@@ -14,6 +14,7 @@ mod ipip;
 mod nat;
 mod never_panic;
 mod reference;
+mod replies;
 mod segmented;
 mod spread;
 mod tunnel_sources;
