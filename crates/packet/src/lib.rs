@@ -13,7 +13,8 @@
 //!   without state.
 //! - [`ipip`]: in and out of IP-in-IP tunnels, in all four combinations of families.
 //! - [`answer`]: ICMP errors, echo and UDP replies, TCP resets, built from the packet itself;
-//!   [`fragment`]: IPv4 packets in pieces; [`tcp::clamp_mss`].
+//!   [`fragment`]: IPv4 packets in pieces, and fragments of both families checked;
+//!   [`tcp::clamp_mss`].
 //! - [`nat`]: addresses and ports, rewritten in place.
 //! - [`checksum`]: whole and incremental.
 //! - [`build`]: frames for tests.

@@ -48,6 +48,11 @@ impl FragmentHeader {
         self.offset_more.get() & 1 == 1
     }
 
+    /// Offset of the part in its datagram, in bytes.
+    const fn offset_bytes(&self) -> usize {
+        (self.offset_more.get() & 0xfff8) as usize
+    }
+
     /// The identification, which the fragments of one datagram share.
     pub const fn identification(&self) -> u32 {
         self.identification.get()
@@ -73,6 +78,26 @@ pub struct Chain {
     /// The identification, which the fragments of one datagram share; 0 for a packet that is not a
     /// fragment.
     pub identification: u32,
+    /// Offset of the part in its datagram's fragmentable part, in bytes (RFC 8200, section 4.5); 0
+    /// for a packet that is not a fragment.
+    pub fragment_offset_bytes: usize,
+    /// Whether more fragments follow this one.
+    pub more_fragments: bool,
+}
+
+impl Chain {
+    /// The chain before its first extension header.
+    #[inline]
+    const fn new(next_header: u8) -> Self {
+        Self {
+            protocol: next_header,
+            offset_bytes: 0,
+            fragment: Fragment::None,
+            identification: 0,
+            fragment_offset_bytes: 0,
+            more_fragments: false,
+        }
+    }
 }
 
 /// Walks through the extension headers: hop-by-hop options, routing, fragment, authentication,
@@ -84,13 +109,14 @@ pub struct Chain {
 /// [`Malformed`] if a header is cut, or if there are more than eight.
 #[inline]
 pub fn walk(next_header: u8, payload: &[u8]) -> Result<Chain, Malformed> {
-    let chain = Chain {
-        protocol: next_header,
-        offset_bytes: 0,
-        fragment: Fragment::None,
-        identification: 0,
-    };
-    if is_extension(next_header) { walk_extensions(chain, payload) } else { Ok(chain) }
+    let chain = Chain::new(next_header);
+    if is_extension(next_header) { walk_extensions::<false>(chain, payload) } else { Ok(chain) }
+}
+
+/// [`walk`] that ends at the header of any fragment: `offset_bytes` is where the fragmented part
+/// begins, and `protocol` its first header, for a first fragment too.
+pub(crate) fn walk_to_fragment(next_header: u8, payload: &[u8]) -> Result<Chain, Malformed> {
+    walk_extensions::<true>(Chain::new(next_header), payload)
 }
 
 #[inline]
@@ -98,7 +124,10 @@ pub(crate) const fn is_extension(next_header: u8) -> bool {
     matches!(next_header, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140)
 }
 
-fn walk_extensions(mut chain: Chain, payload: &[u8]) -> Result<Chain, Malformed> {
+fn walk_extensions<const TO_FRAGMENT: bool>(
+    mut chain: Chain,
+    payload: &[u8],
+) -> Result<Chain, Malformed> {
     for _ in 0..EXTENSION_HEADERS_MAX {
         if !is_extension(chain.protocol) {
             return Ok(chain);
@@ -121,11 +150,14 @@ fn walk_extensions(mut chain: Chain, payload: &[u8]) -> Result<Chain, Malformed>
             if header.fragment() != Fragment::None {
                 chain.fragment = header.fragment();
                 chain.identification = header.identification();
+                chain.fragment_offset_bytes = header.offset_bytes();
+                chain.more_fragments = header.more_fragments();
             }
         }
         chain.protocol = first[0];
         chain.offset_bytes += header_bytes;
-        if chain.fragment == Fragment::Later {
+        let is_first = chain.fragment == Fragment::First;
+        if chain.fragment == Fragment::Later || TO_FRAGMENT && is_first {
             return Ok(chain);
         }
     }
@@ -152,9 +184,7 @@ mod tests {
             .extension(protocol::AUTHENTICATION, &[0; 22])
             .build();
         let chain = Ipv6View::parse(&frame[14..]).unwrap().chain().unwrap();
-        let (offset_bytes, fragment) = (8 + 16 + 24, Fragment::None);
-        let expected = Chain { protocol: 6, offset_bytes, fragment, identification: 0 };
-        assert_eq!(chain, expected);
+        assert_eq!(chain, Chain { offset_bytes: 8 + 16 + 24, ..Chain::new(6) });
     }
 
     #[test]
@@ -165,14 +195,17 @@ mod tests {
             .iter()
             .map(|frame| Ipv6View::parse(&frame[14..]).unwrap().chain().unwrap())
             .collect();
-        let fragments = [Fragment::First, Fragment::Later, Fragment::Later];
+        let fragments =
+            [(Fragment::First, 0, true), (Fragment::Later, 48, true), (Fragment::Later, 96, false)];
         let identification = chains[0].identification;
         assert_ne!(identification, 0);
-        let expected = fragments.map(|fragment| Chain {
-            protocol: 17,
+        let expected = fragments.map(|(fragment, fragment_offset_bytes, more_fragments)| Chain {
             offset_bytes: 8,
             fragment,
             identification,
+            fragment_offset_bytes,
+            more_fragments,
+            ..Chain::new(17)
         });
         assert_eq!(chains, expected);
     }
@@ -182,8 +215,7 @@ mod tests {
         let mut payload = FragmentHeader::new(17, 0, false, 7).as_bytes().to_vec();
         payload.extend([0; 8]);
         let chain = walk(protocol::FRAGMENT, &payload).unwrap();
-        let (offset_bytes, fragment) = (8, Fragment::None);
-        assert_eq!(chain, Chain { protocol: 17, offset_bytes, fragment, identification: 0 });
+        assert_eq!(chain, Chain { offset_bytes: 8, ..Chain::new(17) });
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub use self::{
     write::push,
 };
 pub(crate) use self::{
-    chain::{EXTENSION_HEADERS_MAX, FragmentHeader, is_extension},
+    chain::{EXTENSION_HEADERS_MAX, FragmentHeader, is_extension, walk_to_fragment},
     write::push_alone,
 };
 use crate::{Header, Malformed, ip_fields::Ecn};
@@ -203,10 +203,7 @@ mod tests {
         assert_eq!((view.hop_limit(), view.dscp(), view.flow_label()), (9, 46, 0));
         assert_eq!((view.ecn(), view.destination().to_string()), (Ecn::Ect1, "2001:db8::2".into()));
         let chain = view.chain().unwrap();
-        assert_eq!(
-            chain,
-            Chain { protocol: 17, offset_bytes: 0, fragment: Fragment::None, identification: 0 }
-        );
+        assert_eq!((chain.protocol, chain.offset_bytes, chain.fragment), (17, 0, Fragment::None));
 
         let header = Ipv6Header::parse_mut(&mut frame[14..]).unwrap();
         header.set_dscp(0xff);

@@ -169,6 +169,9 @@ fn check_changes(frame: &[u8]) {
     if tunnel.wrap_flow(&mut packet, &[2; 12], hash, &mut identifications).is_err() {
         assert_eq!(packet.data(), frame);
     }
+    if let Some(view) = fragment::FragmentView::of_frame(frame) {
+        assert!(view.check().is_err() || view.len_bytes() > 0, "{view:?}");
+    }
     for mtu_bytes in [0, 27, 28, 68, 100] {
         let mut piece_count = 0;
         match fragment::split(MemPacket::new(frame), mtu_bytes, |_| piece_count += 1) {

@@ -7,6 +7,7 @@ mod check;
 mod decapsulate;
 mod fast_path;
 mod flows;
+mod fragment_views;
 mod fragments;
 mod frames;
 mod headers;

@@ -1,7 +1,4 @@
-//! Splits IPv4 packets that are too long for a link into fragments (RFC 791, section 3.2).
-//!
-//! IPv6 packets are only fragmented by their senders (RFC 8200, section 4.5): see
-//! [`IcmpError::TooBig`](crate::answer::IcmpError::TooBig).
+//! One packet becomes several.
 
 use crate::{
     Header, Malformed, PacketBuf, ethernet,
@@ -10,7 +7,7 @@ use crate::{
 };
 
 /// Fragments begin at multiples of this.
-const UNIT_BYTES: usize = 8;
+pub(super) const UNIT_BYTES: usize = 8;
 
 /// The highest end of a datagram, without its header: offsets are counted in 13 bits.
 const DATAGRAM_BYTES_MAX: usize = 0xffff;

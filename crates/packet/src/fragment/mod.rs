@@ -1,0 +1,11 @@
+//! Fragments: IPv4 packets that are too long for a link are [`split`] (RFC 791, section 3.2), and
+//! fragments of both families are told apart and [checked](FragmentView::check).
+//!
+//! IPv6 packets are only fragmented by their senders (RFC 8200, section 4.5): see
+//! [`IcmpError::TooBig`](crate::answer::IcmpError::TooBig).
+
+mod split;
+mod view;
+
+pub use split::{FragmentError, split};
+pub use view::{BadFragment, FragmentId, FragmentView};
