@@ -3,9 +3,9 @@
 //! - [`PacketBuf`]: the interface to a packet's memory. DPDK's mbuf implements it, and
 //!   [`memory::MemPacket`] for tests.
 //! - Views, one module per protocol: [`ethernet`] (VLAN, QinQ), [`arp`], [`nd`], [`ipv4`],
-//!   [`ipv6`], [`tcp`], [`udp`], [`icmp`], [`icmpv6`]. `parse` checks once; the accessors of the
-//!   returned view cannot panic. `parse_mut` returns the header for writing; its setters also
-//!   correct the header's checksums.
+//!   [`ipv6`], [`tcp`], [`udp`], [`icmp`], [`icmpv6`], [`vxlan`], [`gue`], [`gre`]. `parse` checks
+//!   once; the accessors of the returned view cannot panic. `parse_mut` returns the header for
+//!   writing; its setters also correct the header's checksums. See [below](#writing) for new headers.
 //! - [`classify`]: one pass over a frame finds its kind and its headers, looks into ICMP errors and,
 //!   if the caller wants it, tunnels, and fits the result into the eight bytes of a packet's metadata.
 //! - [`flow_key`] tells flows apart ([`FlowKey::of`](flow_key::FlowKey::of) reads a frame's key and
@@ -42,6 +42,47 @@
 //! ethernet::swap_addresses(&mut packet);
 //! # Ok::<(), ipip::EncapsulateError>(())
 //! ```
+//!
+//! # Writing
+//!
+//! A setter changes a field in place, and corrects the checksum in its own header by the difference
+//! only (RFC 1624). If the checksum of another header covers the field too, the setter returns a
+//! [`Change`](checksum::Change), which that header's `update_checksum` takes.
+//!
+//! A new header is a value: `new` takes the fields that have no default, and the setters change the
+//! others. The `push` of its module puts the value in front of a packet, which is its payload, and
+//! fills in lengths and checksums from that. So a frame is written inside out:
+//!
+//! ```
+//! use hotloop_packet::{
+//!     PacketBuf, build::{DESTINATION_MAC, SOURCE_MAC, udp},
+//!     ethernet::{self, ETHERTYPE_IPV4, EthernetHeader, EthernetView}, ip::protocol,
+//!     ipv4::{self, Ipv4Header}, memory::MemPacket, udp::{self, UdpHeader}, vxlan::{self, VxlanHeader},
+//! };
+//!
+//! let inner = udp().payload(b"query").build();
+//! let mut packet = MemPacket::new(&inner);
+//! vxlan::push(&mut packet, VxlanHeader::new(4660))?;
+//! udp::push(&mut packet, UdpHeader::new(50_000, vxlan::PORT))?;
+//! let mut ip = Ipv4Header::new([192, 0, 2, 1].into(), [192, 0, 2, 2].into(), protocol::UDP);
+//! ip.set_ttl(16);
+//! ipv4::push(&mut packet, ip)?;
+//! ethernet::push(&mut packet, EthernetHeader::new(SOURCE_MAC, DESTINATION_MAC, ETHERTYPE_IPV4))?;
+//! assert_eq!(packet.len_bytes(), 14 + 20 + 8 + 8 + inner.len());
+//!
+//! packet.trim_front(14 + 20 + 8 + 8)?;
+//! assert_eq!(packet.data(), inner);
+//! # Ok::<(), hotloop_packet::WriteError>(())
+//! ```
+//!
+//! TCP, UDP and ICMPv6 have checksums that cover the addresses, so the IP header's `push` completes
+//! them, which reads the whole packet. A tunnel can save that by
+//! [`UdpHeader::without_checksum`](udp::UdpHeader::without_checksum).
+//!
+//! [`PacketBuf::trim_front`] removes headers; [`ip::cut_padding`] removes what follows the packet of a
+//! short frame. [`PacketBuf::insert`] and [`PacketBuf::remove`] change a packet after its first bytes,
+//! as do [`ethernet::insert_tag`], [`ethernet::take_tag`] and [`tcp::set_options`]. A
+//! [`Layout`](classify::Layout) from before no longer fits the packet.
 //!
 //! # Limits
 //!

@@ -112,12 +112,15 @@ impl Ipv6Header {
     }
 }
 
-/// Puts a header in front of the packet. The whole packet is its payload: cut padding off first.
+/// Puts a header in front of the packet. The whole packet is its payload: cut
+/// [padding](crate::ip::cut_padding) off first.
 ///
 /// Fills in the header's length, and completes the checksum of TCP, UDP or ICMPv6 that the payload
 /// begins with, or that follows its extension headers. It is computed from scratch, which reads all
 /// bytes of the packet, over all segments. A UDP checksum of 0 stays 0, and nothing is read: this
 /// is for tunnels only (RFC 6935). A fragment's payload is left as it is.
+///
+/// A checksum that was wrong becomes right: verify that of a message from elsewhere before.
 ///
 /// ```
 /// use hotloop_packet::{

@@ -16,9 +16,6 @@ use crate::{
     write,
 };
 
-/// A data offset of five words, in the upper half of its byte.
-const DATA_OFFSET: u8 = 5 << 4;
-
 impl TcpHeader {
     /// A header for [`push`] with these [`flags`](super::flags). The IP header's `push` completes the
     /// checksum. The window is 65,535; both numbers are 0.
@@ -29,7 +26,7 @@ impl TcpHeader {
             destination_port: U16::new(destination_port),
             sequence_number: U32::ZERO,
             acknowledgment_number: U32::ZERO,
-            data_offset: DATA_OFFSET,
+            data_offset: (HEADER_BYTES as u8 / 4) << 4,
             flags,
             window: U16::MAX_VALUE,
             checksum: U16::ZERO,
@@ -122,7 +119,7 @@ pub fn push<P: PacketBuf>(
     options: &[u8],
 ) -> Result<(), WriteError> {
     let options = Options::new(options)?;
-    header.data_offset = DATA_OFFSET + options.data_offset();
+    header.data_offset = options.data_offset();
     let bytes = packet.prepend(HEADER_BYTES + options.len_bytes)?;
     bytes[..HEADER_BYTES].copy_from_slice(header.as_bytes());
     options.write(&mut bytes[HEADER_BYTES..]);
@@ -170,8 +167,7 @@ pub fn set_options<P: PacketBuf>(packet: &mut P, options: &[u8]) -> Result<(), W
     };
     let header = TcpHeader::parse_mut(&mut frame[l4_offset..])?;
     header.update_checksum(change + Change::of_bytes(old.bytes, new.bytes));
-    header
-        .set_offset_flags(DATA_OFFSET + new.data_offset() | header.data_offset & 0xf, header.flags);
+    header.set_offset_flags(new.data_offset() | header.data_offset & 0xf, header.flags);
     Ok(())
 }
 
@@ -191,9 +187,9 @@ impl Options {
         Ok(Self { bytes, len_bytes: options.len().next_multiple_of(4) })
     }
 
-    /// The part of the data offset that the options add.
+    /// The data offset of a header with these options, in the upper half of its byte.
     const fn data_offset(&self) -> u8 {
-        (self.len_bytes as u8 / 4) << 4
+        ((HEADER_BYTES + self.len_bytes) as u8 / 4) << 4
     }
 
     fn write(&self, to: &mut [u8]) {

@@ -20,3 +20,4 @@ mod segmented;
 mod spread;
 mod tunnel_sources;
 mod write;
+mod write_refusals;
