@@ -1,6 +1,7 @@
 //! The keys of flows.
 
 use hotloop_packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
+use hotloop_packet::fragment::FragmentId;
 
 /// A flow's key: small, compared as a whole, and hashed with a seed.
 ///
@@ -62,6 +63,14 @@ impl Key for FlowKey {
     }
 }
 
+/// The fragments of a datagram find its flow by this.
+impl Key for FragmentId {
+    #[inline]
+    fn hash(&self, seed: &HashSeed) -> u64 {
+        hash_words(&self.words(), seed)
+    }
+}
+
 /// The seed for hashing keys, mixed once for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashSeed {
@@ -116,6 +125,7 @@ mod tests {
     use std::net::Ipv6Addr;
 
     use super::*;
+    use hotloop_packet::{build::udp, fragment::FragmentView};
 
     #[test]
     fn every_bit_of_key_and_seed_counts() {
@@ -163,5 +173,19 @@ mod tests {
         let v6 = FlowKeyV6::new(Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED, 1_000, 80, 6);
         assert_eq!(Key::hash(&v6, seed), v6.words().hash(seed));
         assert_eq!(Key::hash(&FlowKey::V6(v6), seed), v6.words().hash(seed));
+    }
+
+    #[test]
+    fn fragments_of_one_datagram_have_equal_hashes() {
+        let seed = &HashSeed::new(5);
+        let hashes = |identification| {
+            let datagram = udp().identification(identification).payload([7; 300]);
+            let frames = datagram.build_fragments(120);
+            let ids = frames.iter().map(|frame| FragmentView::of_frame(frame).unwrap().id());
+            ids.map(|id| id.hash(seed)).collect::<Vec<_>>()
+        };
+        let (first, other) = (hashes(7), hashes(8));
+        assert!(first.iter().all(|hash| *hash == first[0]));
+        assert_ne!(first[0], other[0]);
     }
 }
