@@ -59,7 +59,7 @@
 //! let table = Arc::new(builder.build(&spec, &Standing::default())?);
 //! let seed = table.settings.hashes.seed();
 //! // `publisher.publish` gives the workers another table while they run.
-//! let (publisher, subscribers) = publish(table, deployment, 1);
+//! let (publisher, subscribers) = publish(table);
 //! let counts: Arc<[_]> = [WorkerCounts::new(builder.slot_capacity())].into();
 //! let egress = Egress {
 //!     route: Route(0),
@@ -68,7 +68,7 @@
 //! };
 //! let balance = |core: &Core| {
 //!     Balance::new(BalancerConfig {
-//!         services: subscribers.take(core).expect("the only worker"),
+//!         services: subscribers.subscribe(),
 //!         egresses: Egresses { clients: egress, backends: egress },
 //!         counts: Arc::clone(&counts),
 //!         worker: core.index(),

@@ -1,39 +1,36 @@
 //! Publishing from control to every core: an immutable value, replaced as a whole while cores run.
 
-use crate::deployment::Deployment;
-use crate::per_core::PerCore;
 use hotloop_ring::{Consumer, Producer, ring};
 use std::fmt;
+use std::sync::PoisonError;
 
-/// Loom's type under `--cfg loom`, so that loom sees the order of reads and frees.
+/// Loom's types under `--cfg loom`, so that loom sees the order of reads and frees.
 #[cfg(loom)]
-use loom::sync::Arc;
+use loom::sync::{Arc, Mutex, MutexGuard};
 #[cfg(not(loom))]
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Maximum number of values on the way to a subscriber or back: a new value follows after the
 /// subscriber has switched to the previous one and the superseded value is back.
 const ON_THE_WAY_MAX: usize = 1;
 
-/// Makes the two ends for publishing values of `T` from control to the cores that run `group`.
-/// All cores start with `first`.
+/// Makes the two ends for publishing values of `T` from control to cores. All cores start with the
+/// newest value, at first `first`.
 ///
 /// A core's stage owns its [`Subscriber`] and switches to a newer value between bursts; the
 /// superseded value goes back to the [`Publisher`], which frees it. A core therefore never frees,
 /// waits, locks or allocates, and no value is freed while a core still reads it. A core keeps at
 /// most two values alive: the one that it reads, and one on the way to it or back.
 ///
-/// The factory of a stage in that group takes its core's subscriber.
+/// The factory of a stage makes the core's own end by [`Subscribers::subscribe`], in any group and
+/// deployment.
 ///
 /// ```
-/// use hotloop_engine::{Deployment, publish};
-/// use hotloop_stage::Core;
+/// use hotloop_engine::publish;
 /// use std::sync::Arc;
 ///
-/// let deployment = Deployment::run_to_completion(1);
-/// let (mut publisher, subscribers) = publish(Arc::new("first"), deployment, 0);
-/// let core = Core::new(0, 1);
-/// let mut subscriber = subscribers.take(&core).expect("the factory of another stage took it");
+/// let (mut publisher, subscribers) = publish(Arc::new("first"));
+/// let mut subscriber = subscribers.subscribe();
 /// assert_eq!(*subscriber.current(), "first");
 ///
 /// publisher.publish(Arc::new("second"));
@@ -42,32 +39,65 @@ const ON_THE_WAY_MAX: usize = 1;
 /// assert_eq!(*subscriber.current(), "second");
 /// assert!(publisher.collect());
 /// ```
-pub fn publish<T: Send + Sync>(
-    first: Arc<T>,
-    deployment: Deployment,
-    group: usize,
-) -> (Publisher<T>, PerCore<Subscriber<T>>) {
-    let mut rings = Vec::new();
-    let subscribers = PerCore::new(deployment, group, || {
+pub fn publish<T: Send + Sync>(first: Arc<T>) -> (Publisher<T>, Subscribers<T>) {
+    let start = Start { newest: Arc::clone(&first), joined: Vec::new() };
+    let start = Arc::new(Mutex::new(start));
+    let subscribers = Subscribers { start: Arc::clone(&start) };
+    (Publisher { newest: first, rings: Vec::new(), start }, subscribers)
+}
+
+/// The factories' end of [`publish`], for all cores. It keeps the newest value alive.
+pub struct Subscribers<T> {
+    start: Arc<Mutex<Start<T>>>,
+}
+
+/// The start of new subscribers. Locked by factories and by control, never by a core that runs.
+struct Start<T> {
+    newest: Arc<T>,
+    /// The rings of subscribers that the publisher doesn't know yet.
+    joined: Vec<SubscriberRings<T>>,
+}
+
+/// Locks the start. A panic can't leave it half changed.
+fn lock<T>(start: &Mutex<Start<T>>) -> MutexGuard<'_, Start<T>> {
+    start.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T: Send + Sync> Subscribers<T> {
+    /// Makes a subscriber that starts with the newest value. Call this in a stage's factory: it
+    /// allocates, and locks out the publisher for a moment.
+    ///
+    /// # Panics
+    /// If there isn't enough memory for two rings of one value.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscriber<T> {
         let (newer_tx, newer) = ring(ON_THE_WAY_MAX);
         let (superseded, superseded_rx) = ring(ON_THE_WAY_MAX);
-        rings.push(SubscriberRings {
+        let rings = SubscriberRings {
             newer: newer_tx,
             superseded: superseded_rx,
             is_out: false,
             is_newest: true,
-        });
-        Subscriber { current: Arc::clone(&first), superseded, newer }
-    });
-    (Publisher { newest: first, rings }, subscribers)
+        };
+        let mut start = lock(&self.start);
+        start.joined.push(rings);
+        Subscriber { current: Arc::clone(&start.newest), superseded, newer }
+    }
+}
+
+impl<T> Clone for Subscribers<T> {
+    fn clone(&self) -> Self {
+        Self { start: Arc::clone(&self.start) }
+    }
 }
 
 /// Control's end of [`publish`]. If it is dropped first, subscribers keep the last value that they
 /// received.
 pub struct Publisher<T> {
     newest: Arc<T>,
-    /// The rings of each subscriber that is not known to be gone.
+    /// The rings of each known subscriber that is not known to be gone.
     rings: Vec<SubscriberRings<T>>,
+    start: Arc<Mutex<Start<T>>>,
 }
 
 /// The rings to one subscriber and back.
@@ -85,6 +115,12 @@ impl<T: Send + Sync> Publisher<T> {
     /// the others through [`collect`](Self::collect) later; values published in between are
     /// skipped. Never blocks, and frees returned values.
     pub fn publish(&mut self, value: Arc<T>) {
+        let mut start = lock(&self.start);
+        self.rings.append(&mut start.joined);
+        let previous = std::mem::replace(&mut start.newest, Arc::clone(&value));
+        drop(start);
+        // Frees a value that no core reads, which may take long: not under the lock.
+        drop(previous);
         self.newest = value;
         self.rings.iter_mut().for_each(|its| its.is_newest = false);
         self.collect();
@@ -94,10 +130,11 @@ impl<T: Send + Sync> Publisher<T> {
     /// Returns true once every subscriber uses the newest value and has returned the older ones: call
     /// this from time to time until then.
     ///
-    /// A dropped subscriber no longer counts; one that no factory has taken counts until the
-    /// [`PerCore`] is dropped.
+    /// Counts the subscribers made so far. One made later starts with the newest value, so there is
+    /// nothing to wait for. A dropped subscriber no longer counts.
     pub fn collect(&mut self) -> bool {
-        let Self { newest, rings } = self;
+        let Self { newest, rings, start } = self;
+        rings.append(&mut lock(start).joined);
         rings.retain_mut(|its| its.settle(newest));
         rings.iter().all(|its| its.is_newest && !its.is_out)
     }
@@ -161,6 +198,12 @@ impl<T> Subscriber<T> {
         let Some(newer) = self.newer.pop() else { return false };
         let superseded = std::mem::replace(&mut self.current, newer);
         self.superseded.push(superseded).is_ok()
+    }
+}
+
+impl<T> fmt::Debug for Subscribers<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscribers").finish_non_exhaustive()
     }
 }
 

@@ -16,12 +16,10 @@ const VERSION_COUNT: usize = 2_000;
 
 #[test]
 fn a_core_neither_allocates_nor_frees() {
-    let (mut publisher, subscribers) =
-        publish(Arc::new(vec![0; 100]), hotloop_engine::Deployment::run_to_completion(1), 0);
-    let (mut asker, mailboxes) =
-        mailbox::<Vec<usize>, Vec<usize>>(hotloop_engine::Deployment::run_to_completion(1), 0, 4);
-    let mut subscriber = subscribers.take(&hotloop_stage::Core::new(0, 1)).unwrap();
-    let mut questions = mailboxes.take(&hotloop_stage::Core::new(0, 1)).unwrap();
+    let (mut publisher, subscribers) = publish(Arc::new(vec![0; 100]));
+    let (mut asker, mailboxes) = mailbox::<Vec<usize>, Vec<usize>>(4);
+    let mut subscriber = subscribers.subscribe();
+    let mut questions = mailboxes.open(&hotloop_stage::Core::new(0, 1)).unwrap();
     let stop = AtomicBool::new(false);
     let (taken_count, counts) = watched(|| {
         thread::scope(|scope| {

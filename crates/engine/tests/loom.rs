@@ -39,11 +39,8 @@ fn explore(preemption_bound: usize, model: impl Fn() + Sync + Send + 'static) {
 }
 
 fn pair() -> (Publisher<Value>, Subscriber<Value>) {
-    let (publisher, subscribers) =
-        publish(Value::of(0), hotloop_engine::Deployment::run_to_completion(1), 0);
-    let subscriber =
-        subscribers.take(&hotloop_stage::Core::new(0, 1)).expect("nobody has taken it");
-    (publisher, subscriber)
+    let (publisher, subscribers) = publish(Value::of(0));
+    (publisher, subscribers.subscribe())
 }
 
 /// Polls this many times, and reads its value each time.
@@ -99,9 +96,33 @@ fn leave_subscriber() {
     follower.join().unwrap();
 }
 
+/// A core subscribes while the publisher publishes: it starts with either value, and reaches the
+/// newest.
+fn join() {
+    let (mut publisher, subscribers) = publish(Value::of(0));
+    let follower = thread::spawn(move || {
+        let mut subscriber = subscribers.subscribe();
+        drop(subscribers);
+        while subscriber.current().number() < 1 {
+            look(&mut subscriber, 1);
+            thread::yield_now();
+        }
+        subscriber
+    });
+    publisher.publish(Value::of(1));
+    let subscriber = follower.join().unwrap();
+    assert_eq!(subscriber.current().number(), 1);
+    assert!(publisher.collect());
+}
+
 #[test]
 fn a_subscriber_follows() {
     explore(4, follow);
+}
+
+#[test]
+fn a_core_may_join_while_values_are_published() {
+    explore(4, join);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::common::watched;
 use hotloop_engine::{Asker, Mailbox, mailbox};
+use hotloop_stage::Core;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,9 +33,8 @@ struct Run {
 
 impl Run {
     fn new(capacity: usize) -> Self {
-        let (asker, mailboxes) =
-            mailbox(hotloop_engine::Deployment::run_to_completion(1), 0, capacity);
-        let mailbox = mailboxes.take(&hotloop_stage::Core::new(0, 1)).unwrap();
+        let (asker, mailboxes) = mailbox(capacity);
+        let mailbox = mailboxes.open(&Core::new(0, 1)).unwrap();
         let (requests, owed, answers) = Default::default();
         Self { capacity, asker, mailbox, requests, owed, answers, asked_count: 0 }
     }
@@ -89,28 +89,39 @@ proptest! {
 
 #[test]
 fn what_nobody_can_answer_comes_back() {
-    let (mut asker, mailboxes) =
-        mailbox::<_, ()>(hotloop_engine::Deployment::run_to_completion(2), 0, 4);
+    let (mut asker, mailboxes) = mailbox::<_, ()>(4);
+    assert_eq!(asker.ask(1, "not opened yet"), Err("not opened yet"));
+    let mailbox = mailboxes.open(&Core::new(1, 2)).unwrap();
     assert_eq!(asker.ask(2, "nobody there"), Err("nobody there"));
     assert_eq!(asker.answer(2), None);
-    let mailbox = mailboxes.take(&hotloop_stage::Core::new(1, 2));
-    assert!(
-        mailbox.is_some()
-            && mailboxes.take(&hotloop_stage::Core::new(1, 2)).is_none()
-            && mailboxes.take(&hotloop_stage::Core::new(2, 3)).is_none()
-    );
     asker.ask(1, "anybody there").unwrap();
     drop(mailbox);
     assert_eq!(asker.ask(1, "still there"), Err("still there"));
-    asker.ask(0, "not taken yet").unwrap();
-    drop(mailboxes);
-    assert_eq!(asker.ask(0, "never taken"), Err("never taken"));
+    assert_eq!(asker.ask(0, "never opened"), Err("never opened"));
+}
+
+#[test]
+fn a_mailbox_is_opened_once_by_each_core_of_one_group() {
+    let (asker, mailboxes) = mailbox::<(), ()>(1);
+    assert_eq!(asker.cores(), 0..0);
+    let refused = |core: Core| mailboxes.open(&core).unwrap_err().to_string();
+    let first = mailboxes.open(&Core::new(1, 3).in_group(2)).unwrap();
+    assert_eq!(asker.cores(), 0..3);
+    let again = "core 1 of group 2 has opened this mailbox before: make a mailbox for each stage \
+                 that answers, and for each run";
+    assert_eq!(refused(Core::new(1, 3).in_group(2)), again);
+    let elsewhere = "core 0 of group 1 can't open this mailbox, which cores of group 2 have \
+                     opened: make a mailbox for each stage that answers";
+    assert_eq!(refused(Core::new(0, 1).in_group(1)), elsewhere);
+    drop(first);
+    assert_eq!(refused(Core::new(1, 3).in_group(2)), again);
+    mailboxes.clone().open(&Core::new(0, 3).in_group(2)).unwrap();
 }
 
 #[test]
 fn an_answer_that_nobody_asked_for_is_refused() {
-    let (mut asker, mailboxes) = mailbox(hotloop_engine::Deployment::run_to_completion(1), 0, 4);
-    let mut mailbox = mailboxes.take(&hotloop_stage::Core::new(0, 1)).unwrap();
+    let (mut asker, mailboxes) = mailbox(4);
+    let mut mailbox = mailboxes.open(&Core::new(0, 1)).unwrap();
     asker.ask(0, 1).unwrap();
     assert_eq!(mailbox.request(), Some(1));
     mailbox.answer(2);
@@ -123,13 +134,11 @@ fn an_answer_that_nobody_asked_for_is_refused() {
 #[test]
 fn threads_answer_every_question_in_order() {
     const QUESTION_COUNT: u64 = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
-    let (mut asker, mailboxes) =
-        mailbox::<u64, u64>(hotloop_engine::Deployment::run_to_completion(2), 0, 16);
+    let (mut asker, mailboxes) = mailbox::<u64, u64>(16);
     watched(|| {
         thread::scope(|scope| {
             for core in 0..2 {
-                let mut mailbox =
-                    mailboxes.take(&hotloop_stage::Core::new(core, core + 1)).unwrap();
+                let mut mailbox = mailboxes.open(&Core::new(core, 2)).unwrap();
                 scope.spawn(move || {
                     let mut answered_count = 0;
                     while answered_count < QUESTION_COUNT {

@@ -1,7 +1,7 @@
 //! Any sequence of operations on a publisher and its subscribers behaves like a simple model, and
 //! every value is freed once, as soon as it is no longer needed.
 
-use hotloop_engine::{Publisher, Subscriber, publish};
+use hotloop_engine::{Publisher, Subscriber, Subscribers, publish};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -28,6 +28,7 @@ enum Op {
     Publish,
     Collect,
     TakeUp(usize),
+    Subscribe,
     DropSubscriber(usize),
     DropPublisher,
 }
@@ -36,8 +37,9 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => Just(Op::Publish),
         4 => Just(Op::Collect),
-        12 => (0..SUBSCRIBER_COUNT).prop_map(Op::TakeUp),
-        1 => (0..SUBSCRIBER_COUNT).prop_map(Op::DropSubscriber),
+        12 => (0..2 * SUBSCRIBER_COUNT).prop_map(Op::TakeUp),
+        1 => Just(Op::Subscribe),
+        1 => (0..2 * SUBSCRIBER_COUNT).prop_map(Op::DropSubscriber),
         1 => Just(Op::DropPublisher),
     ]
 }
@@ -98,7 +100,8 @@ impl Model {
 }
 
 struct Run {
-    publisher: Option<Publisher<Value>>,
+    /// The ends of control and of the factories.
+    ends: Option<(Publisher<Value>, Subscribers<Value>)>,
     subscribers: Vec<Option<Subscriber<Value>>>,
     model: Model,
     frees: Frees,
@@ -109,26 +112,18 @@ impl Run {
     fn new() -> Self {
         let frees: Frees = (0..=OPERATION_COUNT_MAX).map(|_| AtomicU32::new(0)).collect();
         let first = Arc::new(Value { number: 0, frees: Arc::clone(&frees) });
-        let (publisher, subscribers) =
-            publish(first, hotloop_engine::Deployment::run_to_completion(SUBSCRIBER_COUNT), 0);
-        let taken = (0..SUBSCRIBER_COUNT)
-            .map(|index| subscribers.take(&hotloop_stage::Core::new(index, index + 1)))
-            .collect();
-        assert!(
-            subscribers.take(&hotloop_stage::Core::new(0, 1)).is_none()
-                && subscribers
-                    .take(&hotloop_stage::Core::new(SUBSCRIBER_COUNT, SUBSCRIBER_COUNT + 1))
-                    .is_none()
-        );
+        let (publisher, subscribers) = publish(first);
+        let taken = (0..SUBSCRIBER_COUNT).map(|_| Some(subscribers.subscribe())).collect();
         let lane = Lane { current: Some(0), ..Lane::default() };
         let model = Model { newest: Some(0), lanes: vec![lane; SUBSCRIBER_COUNT] };
-        Self { publisher: Some(publisher), subscribers: taken, model, frees, made_count: 1 }
+        let ends = Some((publisher, subscribers));
+        Self { ends, subscribers: taken, model, frees, made_count: 1 }
     }
 
     fn apply(&mut self, op: Op) {
         match op {
             Op::Publish => {
-                let Some(publisher) = &mut self.publisher else { return };
+                let Some((publisher, _)) = &mut self.ends else { return };
                 let number = self.made_count;
                 self.made_count += 1;
                 publisher.publish(Arc::new(Value { number, frees: Arc::clone(&self.frees) }));
@@ -136,23 +131,33 @@ impl Run {
                 self.model.collect();
             }
             Op::Collect => {
-                let Some(publisher) = &mut self.publisher else { return };
+                let Some((publisher, _)) = &mut self.ends else { return };
                 assert_eq!(publisher.collect(), self.model.collect());
             }
             Op::TakeUp(index) => {
-                let Some(subscriber) = &mut self.subscribers[index] else { return };
+                let Some(Some(subscriber)) = self.subscribers.get_mut(index) else { return };
                 assert_eq!(subscriber.take_up(), self.model.take_up(index));
             }
+            Op::Subscribe => {
+                let Some((_, subscribers)) = &self.ends else { return };
+                self.subscribers.push(Some(subscribers.subscribe()));
+                let newest = self.model.newest.expect("there is a publisher");
+                let lane = Lane { current: Some(newest), handed_over: newest, ..Lane::default() };
+                self.model.lanes.push(lane);
+            }
             Op::DropSubscriber(index) => {
+                if index >= self.subscribers.len() {
+                    return;
+                }
                 self.subscribers[index] = None;
                 let lane = &mut self.model.lanes[index];
                 lane.current = None;
-                if self.publisher.is_none() {
+                if self.ends.is_none() {
                     *lane = Lane::default();
                 }
             }
             Op::DropPublisher => {
-                self.publisher = None;
+                self.ends = None;
                 self.model.newest = None;
                 self.model
                     .lanes
@@ -183,8 +188,8 @@ proptest! {
         for op in ops {
             run.apply(op);
         }
-        let Run { publisher, subscribers, frees, made_count, .. } = run;
-        drop((publisher, subscribers));
+        let Run { ends, subscribers, frees, made_count, .. } = run;
+        drop((ends, subscribers));
         prop_assert!(frees[..made_count].iter().all(|count| count.load(SeqCst) == 1));
     }
 }
@@ -204,5 +209,5 @@ fn what_is_superseded_before_it_is_handed_over_is_freed() {
         run.apply(Op::TakeUp(index));
         assert_eq!(run.subscribers[index].as_ref().unwrap().current().number, 50);
     }
-    assert!(run.publisher.as_mut().unwrap().collect());
+    assert!(run.ends.as_mut().unwrap().0.collect());
 }

@@ -36,8 +36,7 @@ impl Drop for Version {
 #[test]
 fn every_thread_reaches_the_newest_and_only_control_frees() {
     let freed_by = Arc::new(Mutex::new(Vec::new()));
-    let (mut publisher, subscribers) =
-        publish(Version::of(0, &freed_by), hotloop_engine::Deployment::run_to_completion(3), 0);
+    let (mut publisher, subscribers) = publish(Version::of(0, &freed_by));
     watched(|| {
         thread::scope(|scope| {
             let follow = |mut subscriber: Subscriber<Version>| {
@@ -55,9 +54,8 @@ fn every_thread_reaches_the_newest_and_only_control_frees() {
                 subscriber
             };
             let threads: Vec<_> = (0..3)
-                .map(|index| {
-                    let subscriber =
-                        subscribers.take(&hotloop_stage::Core::new(index, index + 1)).unwrap();
+                .map(|_| {
+                    let subscriber = subscribers.subscribe();
                     scope.spawn(move || follow(subscriber))
                 })
                 .collect();
@@ -75,7 +73,7 @@ fn every_thread_reaches_the_newest_and_only_control_frees() {
             drop(ends);
         });
     });
-    drop(publisher);
+    drop((publisher, subscribers));
     let freed_by = freed_by.lock().unwrap();
     assert_eq!(freed_by.len() as u64, VERSION_COUNT + 1);
     assert!(freed_by.iter().all(|&id| id == thread::current().id()));
@@ -84,12 +82,12 @@ fn every_thread_reaches_the_newest_and_only_control_frees() {
 #[test]
 fn a_subscriber_that_goes_early_keeps_nobody_waiting() {
     let freed_by = Arc::new(Mutex::new(Vec::new()));
-    let (mut publisher, subscribers) =
-        publish(Version::of(0, &freed_by), hotloop_engine::Deployment::run_to_completion(2), 0);
-    let mut slow = subscribers.take(&hotloop_stage::Core::new(0, 1)).unwrap();
+    let (mut publisher, subscribers) = publish(Version::of(0, &freed_by));
+    let (mut slow, early) = (subscribers.subscribe(), subscribers.subscribe());
     publisher.publish(Version::of(1, &freed_by));
-    assert!(!publisher.collect(), "one has not taken it up, the other was not taken");
-    drop(subscribers);
+    assert!(!publisher.collect(), "neither has taken it up");
+    drop(early);
+    assert!(!publisher.collect(), "one has not taken it up");
     assert!(slow.take_up());
     assert!(publisher.collect());
     publisher.publish(Version::of(2, &freed_by));
@@ -101,11 +99,10 @@ fn a_subscriber_that_goes_early_keeps_nobody_waiting() {
 #[test]
 fn subscribers_outlive_the_publisher() {
     let freed_by = Arc::new(Mutex::new(Vec::new()));
-    let (mut publisher, subscribers) =
-        publish(Version::of(0, &freed_by), hotloop_engine::Deployment::run_to_completion(1), 0);
-    let mut subscriber = subscribers.take(&hotloop_stage::Core::new(0, 1)).unwrap();
+    let (mut publisher, subscribers) = publish(Version::of(0, &freed_by));
+    let mut subscriber = subscribers.subscribe();
     publisher.publish(Version::of(1, &freed_by));
-    drop(publisher);
+    drop((publisher, subscribers));
     assert!(subscriber.take_up());
     assert_eq!(subscriber.current().number, 1);
     assert!(!subscriber.take_up());
@@ -147,18 +144,19 @@ fn stages_follow_and_answer_while_packets_run_and_when_none_come() {
     for deployment in DEPLOYMENTS {
         for is_busy in [true, false] {
             let world = World::new();
-            let worker_count = deployment.cores_in(1);
-            let (mut publisher, subscribers) = publish(Arc::new(0), deployment, 1);
-            let (mut asker, mailboxes) = mailbox(deployment, 1, 2);
+            let (mut publisher, subscribers) = publish(Arc::new(0));
+            let (mut asker, mailboxes) = mailbox(2);
             let last = Arc::new(AtomicU64::new(0));
             let graph =
                 source(|core| Ok::<_, Error>(world.rx(core, if is_busy { u64::MAX } else { 0 })))
                     .shard_by(|parcel| parcel.key)
-                    .stage(|core| Follow {
-                        version: subscribers.take(core).expect("one for each worker"),
-                        questions: mailboxes.take(core).expect("one for each worker"),
-                        seen_count: 0,
-                        last: Arc::clone(&last),
+                    .try_stage(|core| {
+                        Ok::<_, Error>(Follow {
+                            version: subscribers.subscribe(),
+                            questions: mailboxes.open(core)?,
+                            seen_count: 0,
+                            last: Arc::clone(&last),
+                        })
                     })
                     .sink(|core| world.tx_ok(core));
             let plan = Engine::plan(graph, deployment).unwrap().idle(Idle::Pause);
@@ -169,8 +167,9 @@ fn stages_follow_and_answer_while_packets_run_and_when_none_come() {
                     while !publisher.collect() {
                         thread::yield_now();
                     }
-                    (0..worker_count).for_each(|core| asker.ask(core, "how far?").unwrap());
-                    for core in 0..worker_count {
+                    assert_eq!(asker.cores(), 0..deployment.cores_in(1));
+                    asker.cores().for_each(|core| asker.ask(core, "how far?").unwrap());
+                    for core in asker.cores() {
                         answers.push(loop {
                             match asker.answer(core) {
                                 Some(answer) => break answer,

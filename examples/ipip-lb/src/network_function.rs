@@ -4,8 +4,8 @@ use crate::config::{Config, DeploymentKind, Engine};
 use crate::next_hops::NextHopSelector;
 use hotloop::arena::{Obtained, Pages};
 use hotloop::engine::{
-    Asker, Chain, Deployment, Graph, Mailbox, Outlet, PerCore, Publisher, Routed, Subscriber,
-    mailbox, publish, source,
+    Asker, Chain, Deployment, Graph, Mailboxes, Outlet, Publisher, Routed, Subscribers, mailbox,
+    publish, source,
 };
 use hotloop::packet::PacketBuf;
 use hotloop::packet::seed::Seed;
@@ -32,12 +32,12 @@ const WAITING_MAX: usize = 256;
 #[derive(Debug)]
 pub struct NetworkFunction {
     services: Arc<ServiceTable>,
-    subscribers: PerCore<Subscriber<ServiceTable>>,
-    mailboxes: PerCore<Mailbox<Query, Reply>>,
+    subscribers: Subscribers<ServiceTable>,
+    mailboxes: Mailboxes<Query, Reply>,
     /// Mailboxes of health checks through tunnels, if there may be any.
-    probes: Option<PerCore<Mailbox<Buffer, Buffer>>>,
+    probes: Option<Mailboxes<Buffer, Buffer>>,
     /// Mailboxes of exceptions, if there are other nodes, and the size of each worker's journal.
-    exchanges: Option<(PerCore<Mailbox<Exchange, Exchange>>, usize)>,
+    exchanges: Option<(Mailboxes<Exchange, Exchange>, usize)>,
     deployment: Deployment,
     egresses: Egresses,
     ports: ReceivingPorts,
@@ -127,12 +127,11 @@ impl NetworkFunction {
         let slot_capacity = builder.slot_capacity();
         let counts: Arc<[_]> =
             (0..deployment.cores_in(1)).map(|_| WorkerCounts::new(slot_capacity)).collect();
-        let (publisher, subscribers) = publish(Arc::clone(&services), deployment, 1);
-        let (asker, mailboxes) = mailbox(deployment, 1, 1);
+        let (publisher, subscribers) = publish(Arc::clone(&services));
+        let (asker, mailboxes) = mailbox(1);
         let has_probes = !config.balancer.probe_sources.is_empty();
-        let (probe_asker, probes) = has_probes.then(|| mailbox(deployment, 1, BUFFERS_MAX)).unzip();
-        let probe_channel =
-            probe_asker.map(|asker| ProbeChannel::new(asker, deployment.cores_in(1)));
+        let (probe_asker, probes) = has_probes.then(|| mailbox(BUFFERS_MAX)).unzip();
+        let probe_channel = probe_asker.map(ProbeChannel::new);
         let function = Self {
             services: Arc::clone(&services),
             subscribers,
@@ -167,7 +166,7 @@ impl NetworkFunction {
     /// [`ExceptionMover`](hotloop_balancer::exception_mover::ExceptionMover).
     #[must_use]
     pub fn sharing(self, journal_max: usize) -> (Self, Asker<Exchange, Exchange>) {
-        let (asker, mailboxes) = mailbox(self.deployment, 1, 1);
+        let (asker, mailboxes) = mailbox(1);
         (Self { exchanges: Some((mailboxes, journal_max)), ..self }, asker)
     }
 
@@ -242,11 +241,10 @@ impl NetworkFunction {
             .burst_stage(|_| Untag::new(&self.ports))
             .stage(move |_| Learn::new(Arc::clone(&learning), links.iter().copied()));
         self.balanced(received, create)
-            .try_burst_stage(move |core| {
-                let by_kernel =
-                    by_kernel.map(|routes| routes.take(core).ok_or_else(runs_once)).transpose()?;
+            .burst_stage(move |_| {
+                let by_kernel = by_kernel.map(PacketRoutes::subscribe);
                 let selector = NextHopSelector { by_port: next_hops, has_kernel, by_kernel };
-                Ok::<_, Error>(Resolve::by(Arc::clone(&neighbours), WAITING_MAX, selector))
+                Resolve::by(Arc::clone(&neighbours), WAITING_MAX, selector)
             })
             .named("neighbours")
             .burst_stage(|_| Tag::new(&self.vlans))
@@ -289,20 +287,19 @@ impl NetworkFunction {
         core: &Core,
         create: Option<Create<P>>,
     ) -> Result<Balance<P>, Error> {
-        let services = self.subscribers.take(core);
+        let sharing = |(mailboxes, journal_max): &(Mailboxes<_, _>, usize)| {
+            Ok::<_, Error>(Sharing { mailbox: mailboxes.open(core)?, journal_max: *journal_max })
+        };
         let balance = Balance::new(BalancerConfig {
-            services: services.ok_or_else(runs_once)?,
+            services: self.subscribers.subscribe(),
             egresses: self.egresses,
             counts: Arc::clone(&self.counts),
             worker: core.index(),
             connections_max: self.connections_max,
             slot_capacity: self.slot_capacity,
             node: core.node(),
-            mailbox: self.mailboxes.take(core),
-            sharing: self.exchanges.as_ref().and_then(|(mailboxes, journal_max)| {
-                let mailbox = mailboxes.take(core)?;
-                Some(Sharing { mailbox, journal_max: *journal_max })
-            }),
+            mailbox: Some(self.mailboxes.open(core)?),
+            sharing: self.exchanges.as_ref().map(sharing).transpose()?,
             table_seed: None,
         })?;
         let tables = balance.obtained();
@@ -311,7 +308,7 @@ impl NetworkFunction {
         }
         // This is the only balancer of this core.
         let _ = self.counts[core.index()].tables.set(tables);
-        let mailbox = self.probes.as_ref().and_then(|mailboxes| mailboxes.take(core));
+        let mailbox = self.probes.as_ref().map(|mailboxes| mailboxes.open(core)).transpose()?;
         let probing = mailbox.zip(create).map(|(mailbox, create)| Probing::new(mailbox, create));
         let order = self.order.clone().map(|order| InOrder::new(order, core.index()));
         let balance = balance.receiving(self.ports.clone()).probing(probing).in_order(order);
@@ -323,10 +320,6 @@ impl NetworkFunction {
 /// The hash that selects a packet's worker.
 fn sharded<P: PacketBuf>(seed: Seed) -> impl Fn(&Classified<P>) -> u32 {
     move |packet| shard(packet.packet.data(), packet.tag(), &seed)
-}
-
-fn runs_once() -> Error {
-    Error::message("a balancer runs only once")
 }
 
 /// Checks that all of a worker's tables are on reserved huge pages.

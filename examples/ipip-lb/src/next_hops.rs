@@ -5,7 +5,7 @@ use crate::answer;
 use crate::config::{self, Config};
 use crate::exception::KernelInterface;
 use crate::failure::BadInput;
-use hotloop::engine::{Deployment, Routed};
+use hotloop::engine::Routed;
 use hotloop::packet::PacketBuf;
 use hotloop::stage::neighbours::{Next, NextHop, NextHops};
 use hotloop_balancer::balance::Route;
@@ -67,15 +67,14 @@ pub fn routed_ports(config: &Config, interfaces: &[KernelInterface]) -> Vec<Rout
     routed.collect()
 }
 
-/// Follows the kernel's routes by the interfaces of these ports, for the workers of a deployment.
+/// Follows the kernel's routes by the interfaces of these ports.
 ///
 /// # Errors
 /// The kernel's error, if it provides no sockets or threads.
 pub fn follow(
     ports: &[RoutedPort<Route>],
-    deployment: Deployment,
 ) -> Result<(PacketRoutes<Route>, KernelNextHops), BadInput> {
-    PacketRoutes::follow(ports, deployment)
+    PacketRoutes::follow(ports)
         .map_err(|error| BadInput::new(format!("the kernel's routes can't be followed: {error}")))
 }
 

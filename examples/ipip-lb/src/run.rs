@@ -83,8 +83,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     let mut receiving = receiving(&config, &ports)?;
     interfaces.iter().for_each(|interface| interface.set_ways(&mut receiving));
     let routed = next_hops::routed_ports(&config, &interfaces);
-    let followed =
-        (!routed.is_empty()).then(|| next_hops::follow(&routed, config.engine.deployment()));
+    let followed = (!routed.is_empty()).then(|| next_hops::follow(&routed));
     let (by_kernel, followed) = followed.transpose()?.unzip();
     let watch = followed.map(|followed| KernelHopWatch::new(followed, &config));
     let has_vlans_or_kernel_routes = receiving.has_vlans() || by_kernel.is_some();

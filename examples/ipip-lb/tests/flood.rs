@@ -1,7 +1,7 @@
 //! Ten million SYNs over a full table.
 
 use crate::deployed::{egresses, preamble, service};
-use hotloop::engine::{Deployment, Publisher, Routed, publish};
+use hotloop::engine::{Publisher, Routed, publish};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::build::tcp;
 use hotloop::packet::classify::{Depth, classify_packet};
@@ -61,9 +61,9 @@ impl Worker {
         let table = Arc::new(builder.build(&config.spec(), &Standing::default()).unwrap());
         let slot_capacity = builder.slot_capacity();
         let counts: Arc<[_]> = [WorkerCounts::new(slot_capacity)].into();
-        let (publisher, subscribers) = publish(table, Deployment::run_to_completion(1), 0);
+        let (publisher, subscribers) = publish(table);
         let balance = Balance::new(BalancerConfig {
-            services: subscribers.take(&Core::new(0, 1)).unwrap(),
+            services: subscribers.subscribe(),
             egresses: egresses(),
             counts: Arc::clone(&counts),
             worker: 0,

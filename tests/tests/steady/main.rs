@@ -88,9 +88,9 @@ impl BurstStage<Routed<Packet, Route>> for Mirror {
 
 /// The parts of every core's balancer.
 struct Lb {
-    subscribers: PerCore<Subscriber<ServiceTable>>,
-    probes: PerCore<Mailbox<Buffer, Buffer>>,
-    exchanges: PerCore<Mailbox<Exchange, Exchange>>,
+    subscribers: Subscribers<ServiceTable>,
+    probes: Mailboxes<Buffer, Buffer>,
+    exchanges: Mailboxes<Exchange, Exchange>,
     deployment: Deployment,
     counts: Arc<[WorkerCounts]>,
     connections_max: usize,
@@ -112,10 +112,10 @@ impl Lb {
         let blocked = Blocks::new([traffic::BLOCKED.parse().unwrap()]);
         let standing = Standing { blocked: Some(Arc::new(blocked)), ..Standing::default() };
         let services = builder.build(&config.spec(), &standing).unwrap();
-        let (asker, probes) = mailbox(deployment, 1, BUFFERS_MAX);
-        let (exchange_asker, exchanges) = mailbox(deployment, 1, 1);
+        let (asker, probes) = mailbox(BUFFERS_MAX);
+        let (exchange_asker, exchanges) = mailbox(1);
         let services = Arc::new(services);
-        let (publisher, subscribers) = publish(Arc::clone(&services), deployment, 1);
+        let (publisher, subscribers) = publish(Arc::clone(&services));
         let slot_capacity = builder.slot_capacity();
         let counts =
             (0..deployment.cores_in(1)).map(|_| WorkerCounts::new(slot_capacity)).collect();
@@ -161,9 +161,9 @@ impl Lb {
             packet.append(frame.len()).ok()?.copy_from_slice(frame);
             Some(packet)
         };
-        let probes = self.probes.take(core).map(|it| Probing::new(it, Box::new(create)));
+        let probes = Probing::new(self.probes.open(core)?, Box::new(create));
         let balance = Balance::new(BalancerConfig {
-            services: self.subscribers.take(core).expect("a core takes its own once"),
+            services: self.subscribers.subscribe(),
             egresses,
             counts: Arc::clone(&self.counts),
             worker: core.index(),
@@ -171,13 +171,13 @@ impl Lb {
             slot_capacity: self.slot_capacity,
             node: core.node(),
             mailbox: None,
-            sharing: self
-                .exchanges
-                .take(core)
-                .map(|mailbox| Sharing { mailbox, journal_max: JOURNAL_MAX }),
+            sharing: Some(Sharing {
+                mailbox: self.exchanges.open(core)?,
+                journal_max: JOURNAL_MAX,
+            }),
             table_seed: None,
         })?;
-        Ok(balance.probing(probes))
+        Ok(balance.probing(Some(probes)))
     }
 
     /// The balancer's graph, with a stage that creates packets. Each thread is watched: at its

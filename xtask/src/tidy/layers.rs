@@ -62,7 +62,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("crates/engine", &[
         // Plain values, and the trait of a part of a graph.
         "clock deployment idle node_info panic_origin settle sources topology turn",
-        "per_core placement wait worker",
+        "placement wait worker",
         // Between cores, and from control to cores.
         "ledger mailbox publish",
         "chain report",

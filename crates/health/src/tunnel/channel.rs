@@ -11,22 +11,22 @@ const ROOM_COUNT: usize = BUFFERS_MAX / 2;
 pub struct ProbeChannel {
     asker: Asker<Buffer, Buffer>,
     /// For each worker, the number of its buffers for replies, including replies that were not
-    /// taken yet.
-    room_counts: Box<[usize]>,
+    /// taken yet. Empty until the workers have started.
+    room_counts: Vec<usize>,
     free: Vec<Buffer>,
 }
 
 impl ProbeChannel {
-    /// Makes a channel to `worker_count` workers.
+    /// Makes a channel to the workers with mailboxes from `asker`.
     #[must_use]
-    pub fn new(asker: Asker<Buffer, Buffer>, worker_count: usize) -> Self {
-        Self { asker, room_counts: vec![0; worker_count].into(), free: Vec::new() }
+    pub const fn new(asker: Asker<Buffer, Buffer>) -> Self {
+        Self { asker, room_counts: Vec::new(), free: Vec::new() }
     }
 
     /// Makes one of the workers send a frame, the same worker for the same `flow`. A frame that
     /// does not fit is lost, like a packet on a wire.
     pub fn send(&mut self, flow: u16, frame: &[u8]) {
-        let worker = usize::from(flow) % self.room_counts.len();
+        let Some(worker) = usize::from(flow).checked_rem(self.asker.cores().len()) else { return };
         let mut buffer = self.buffer();
         if frame.len() <= buffer.capacity() {
             buffer.extend_from_slice(frame);
@@ -38,6 +38,7 @@ impl ProbeChannel {
 
     /// Takes the received frames, and provides the workers with room for more.
     pub fn receive(&mut self, mut each: impl FnMut(&[u8])) {
+        self.room_counts.resize(self.asker.cores().len(), 0);
         for worker in 0..self.room_counts.len() {
             while let Some(mut buffer) = self.asker.answer(worker) {
                 if !buffer.is_empty() {

@@ -3,11 +3,10 @@
 use super::KernelNextHops;
 use crate::follower::KernelFollower;
 use crate::routes::{KernelRoutes, RouteTarget};
-use hotloop_engine::{Deployment, PerCore, Routed, Subscriber, publish};
+use hotloop_engine::{Routed, Subscriber, Subscribers, publish};
 use hotloop_neighbours::{Neighbours, Next, NextHop};
 use hotloop_packet::PacketBuf;
 use hotloop_packet::ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6, MacAddress};
-use hotloop_stage::Core;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,28 +28,24 @@ pub struct RoutedPort<R> {
     pub kernel: R,
 }
 
-/// The kernel's routes for the cores of a deployment.
+/// The kernel's routes for packets on cores.
 #[derive(Debug)]
 pub struct PacketRoutes<R> {
     neighbours: Arc<Neighbours>,
-    routes: PerCore<Subscriber<KernelRoutes>>,
+    routes: Subscribers<KernelRoutes>,
     ports: Arc<[RoutedPort<R>]>,
 }
 
 impl<R: Copy + Eq> PacketRoutes<R> {
-    /// Follows the kernel's routes by the interfaces of these ports, for the cores of a deployment
-    /// of one dispatched group.
+    /// Follows the kernel's routes by the interfaces of these ports.
     ///
     /// # Errors
     /// The kernel's error, if it provides no sockets or threads.
-    pub fn follow(
-        ports: &[RoutedPort<R>],
-        deployment: Deployment,
-    ) -> io::Result<(Self, KernelNextHops)> {
+    pub fn follow(ports: &[RoutedPort<R>]) -> io::Result<(Self, KernelNextHops)> {
         let follower = KernelFollower::start()?;
         let interfaces: Vec<_> = ports.iter().map(|port| port.interface_index).collect();
         let routes = follower.read(|tables| Arc::new(KernelRoutes::new(tables, &interfaces)));
-        let (publisher, subscribers) = publish(Arc::clone(&routes), deployment, 1);
+        let (publisher, subscribers) = publish(Arc::clone(&routes));
         let neighbours = Neighbours::new(NEIGHBOURS_MAX);
         let fed = Arc::clone(&neighbours);
         let next_hops = KernelNextHops::start(follower, interfaces, fed, routes, publisher)?;
@@ -63,11 +58,10 @@ impl<R: Copy + Eq> PacketRoutes<R> {
         Arc::clone(&self.neighbours)
     }
 
-    /// A core's own view, which the core takes once. `None` after that.
+    /// A core's own view, for a stage's factory.
     #[must_use]
-    pub fn take(&self, core: &Core) -> Option<CoreRoutes<R>> {
-        let routes = self.routes.take(core)?;
-        Some(CoreRoutes { routes, ports: Arc::clone(&self.ports) })
+    pub fn subscribe(&self) -> CoreRoutes<R> {
+        CoreRoutes { routes: self.routes.subscribe(), ports: Arc::clone(&self.ports) }
     }
 }
 

@@ -122,7 +122,7 @@ impl Control {
         let probes = Probes::start_with(sender, probe_channel).map_err(failed)?;
         let hangup = Hangup::watch().map_err(|error| Failure::Run(format!("SIGHUP: {error}")))?;
         let publication = Publication::start(source.clone(), builder);
-        let questions = Questions::new(asker, counts.len());
+        let questions = Questions::new(asker);
         let notes = CaptureNotes::new(&table);
         let publisher = Publisher {
             config: Arc::new(config),

@@ -36,7 +36,7 @@ const LIMIT_DEFAULT: u64 = 100;
 #[derive(Debug)]
 pub struct Questions {
     asker: Asker<Query, Reply>,
-    /// The workers' lanes.
+    /// The workers' lanes, once the workers have started.
     lanes: Vec<Lane>,
     open: BTreeMap<Number, Question>,
     next: Number,
@@ -71,10 +71,16 @@ enum Subject {
 }
 
 impl Questions {
-    /// Questions to `worker_count` workers, asked by `asker`.
-    pub fn new(asker: Asker<Query, Reply>, worker_count: usize) -> Self {
-        let lanes = (0..worker_count).map(|_| Lane::default()).collect();
-        Self { asker, lanes, open: BTreeMap::new(), next: 0, turned: None, time: Duration::ZERO }
+    /// Questions to the workers, asked by `asker`.
+    pub const fn new(asker: Asker<Query, Reply>) -> Self {
+        Self {
+            asker,
+            lanes: Vec::new(),
+            open: BTreeMap::new(),
+            next: 0,
+            turned: None,
+            time: Duration::ZERO,
+        }
     }
 
     /// Asks the worker that owns a flow.
@@ -86,7 +92,7 @@ impl Questions {
 
     /// Asks all workers for their connections.
     fn list(&mut self, filter: &Filter, limit: usize, answerer: Answerer) {
-        let listing = Subject::Listing(Rows::new(limit), self.lanes.len());
+        let listing = Subject::Listing(Rows::new(limit), self.asker.cores().len());
         let number = self.open(answerer, listing);
         for worker in 0..self.lanes.len() {
             let page = Query::Connections(Box::new(Listing::new(filter.clone(), limit)));
@@ -98,6 +104,7 @@ impl Questions {
     fn open(&mut self, answerer: Answerer, subject: Subject) -> Number {
         let number = self.next;
         self.next += 1;
+        self.lanes.resize_with(self.asker.cores().len(), Lane::default);
         self.open.insert(number, Question { answerer, subject });
         number
     }

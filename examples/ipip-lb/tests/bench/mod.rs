@@ -1,7 +1,7 @@
 //! A balancer of one worker on the bench, with a configuration for tests.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use hotloop::engine::{Asker, Deployment, Publisher, Routed, mailbox, publish};
+use hotloop::engine::{Asker, Publisher, Routed, mailbox, publish};
 use hotloop::packet::build::tcp;
 use hotloop::packet::classify::{Depth, classify_packet};
 use hotloop::packet::ethernet::MacAddress;
@@ -86,8 +86,8 @@ impl Lb {
     /// A balancer that shares its exceptions, with a journal of this many connections, and
     /// control's side of the sharing.
     pub fn sharing(config: Config, journal_max: usize) -> (Self, Asker<Exchange, Exchange>) {
-        let (asker, mailboxes) = mailbox(Deployment::run_to_completion(1), 0, 1);
-        let mailbox = mailboxes.take(&Core::new(0, 1)).unwrap();
+        let (asker, mailboxes) = mailbox(1);
+        let mailbox = mailboxes.open(&Core::new(0, 1)).unwrap();
         (Self::made(config, Some(Sharing { mailbox, journal_max })), asker)
     }
 
@@ -96,17 +96,17 @@ impl Lb {
         let services = Arc::new(builder.build(&config.spec(), &Standing::default()).unwrap());
         let slot_capacity = builder.slot_capacity();
         let counts: Arc<[_]> = [WorkerCounts::new(slot_capacity)].into();
-        let (publisher, subscribers) = publish(services, Deployment::run_to_completion(1), 0);
-        let (asker, mailboxes) = mailbox(Deployment::run_to_completion(1), 0, 1);
+        let (publisher, subscribers) = publish(services);
+        let (asker, mailboxes) = mailbox(1);
         let balance = Balance::new(BalancerConfig {
-            services: subscribers.take(&Core::new(0, 1)).unwrap(),
+            services: subscribers.subscribe(),
             egresses: egresses(),
             counts: Arc::clone(&counts),
             worker: 0,
             connections_max: config.balancer.connections_max,
             slot_capacity,
             node: None,
-            mailbox: mailboxes.take(&Core::new(0, 1)),
+            mailbox: Some(mailboxes.open(&Core::new(0, 1)).unwrap()),
             sharing,
             table_seed: Some(1),
         });

@@ -4,7 +4,7 @@ use super::net::Standing;
 use super::rules::{Input, Outcome, Sent, Stations};
 use super::scene::health;
 use super::table::{Listed, State};
-use hotloop::engine::{Deployment, Publisher, Routed, publish};
+use hotloop::engine::{Publisher, Routed, publish};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Depth, classify_packet};
 use hotloop::packet::ethernet::MacAddress;
@@ -70,15 +70,14 @@ impl Lab {
         let slot_capacity = builder.slot_capacity();
         let workers = 0..config.engine.workers;
         let counts: Arc<[_]> = workers.map(|_| WorkerCounts::new(slot_capacity)).collect();
-        let (publisher, subscribers) =
-            publish(Arc::new(first), Deployment::run_to_completion(1), 0);
+        let (publisher, subscribers) = publish(Arc::new(first));
         let egress = |route, (source, destination): ([u8; 6], [u8; 6])| Egress {
             route,
             source: MacAddress::new(source),
             destination: MacAddress::new(destination),
         };
         let balance = Balance::new(BalancerConfig {
-            services: subscribers.take(&Core::new(0, 1)).expect("the only one"),
+            services: subscribers.subscribe(),
             egresses: Egresses {
                 clients: egress(TO_CLIENTS, STATIONS.client),
                 backends: egress(TO_BACKENDS, STATIONS.backend),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Config;
-use hotloop::engine::{Deployment, Mailbox, mailbox};
+use hotloop::engine::{Mailbox, mailbox};
 use hotloop::stage::Core;
 use hotloop_balancer::services::{Builder, ServiceTable, Standing};
 use hotloop_ops::{Request, Socket};
@@ -28,16 +28,15 @@ fn key() -> FlowKey {
 
 impl Lab {
     fn new() -> Self {
-        let deployment = Deployment::run_to_completion(2);
-        let (asker, mailboxes) = mailbox(deployment, 0, 1);
-        let workers = (0..2).map(|core| mailboxes.take(&Core::new(core, 2)).unwrap()).collect();
+        let (asker, mailboxes) = mailbox(1);
+        let workers = (0..2).map(|core| mailboxes.open(&Core::new(core, 2)).unwrap()).collect();
         let folder = tempfile::tempdir().unwrap();
         let socket = Socket::bind(&folder.path().join("lb.sock")).unwrap();
         let text = include_str!("../../../tests/bench/lb.toml");
         let config = Config::parse("lb.toml", text).unwrap();
         let table =
             Builder::new(&config.services).build(&config.spec(), &Standing::default()).unwrap();
-        let (questions, now) = (Questions::new(asker, 2), Instant::now());
+        let (questions, now) = (Questions::new(asker), Instant::now());
         Self { questions, workers, socket, config, table, now, _folder: folder }
     }
 
