@@ -11,7 +11,7 @@ mod pages;
 
 use clap::{Command, CommandFactory, Parser};
 use clap_complete::{Shell, generate_to};
-use hotloop_ops::{Failure, ctl_command};
+use hotloop_ops::{Failure, NoCommand, ctl_command};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 /// The packaged programs, with their commands. A new one needs a line here, and its assets in the
 /// manifest of its package: that of ipip-lb or of hotloop-top.
 fn programs() -> [Command; 6] {
-    let with_ctl = |program: Command| program.subcommand(ctl_command());
+    let with_ctl = |program: Command| program.subcommand(ctl_command::<NoCommand>());
     [
         ipip_lb::cli::Cli::command(),
         with_ctl(ipip_endpoint::cli::Cli::command()),

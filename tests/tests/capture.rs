@@ -9,7 +9,9 @@ use hotloop::packet::memory::MemPacket;
 use hotloop::prelude::*;
 use hotloop::stage::drop_reasons;
 use hotloop_capture::{Capture, CaptureWriter};
-use hotloop_ops::{CaptureArgs, CommonCommand, CtlArgs, Operation, Request, Socket, Summary, ask};
+use hotloop_ops::{
+    CaptureArgs, CommonCommand, CtlArgs, Operation, Request, Socket, Steer, Summary, ask,
+};
 use hotloop_tests::{alone, eal, tool, wait_until};
 use serde_json::Value;
 use std::fs;
@@ -113,6 +115,15 @@ impl Sink for Taker<'_> {
     }
 }
 
+/// Ends a run that is over.
+struct Until<'a>(Option<&'a AtomicBool>);
+
+impl Steer for Until<'_> {
+    fn is_over(&mut self) -> bool {
+        self.0.is_some_and(|it| it.load(Relaxed))
+    }
+}
+
 /// A program that answers queries.
 struct Bench {
     frames: Vec<Vec<u8>>,
@@ -154,14 +165,8 @@ impl Bench {
         .stage(|_| Short)
         .sink(|_| Ok::<_, hotloop::Error>(Taker(&self.sent)));
         let plan = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap();
-        let steer = |control: &Control<'_>| {
-            let mut operation = Operation::new(control, Some(&mut socket), None);
-            while !is_over.is_some_and(|it| it.load(Relaxed)) {
-                if operation.turn(&mut Request::unknown).is_some() {
-                    break;
-                }
-            }
-        };
+        let operation = Operation { socket: Some(&mut socket), ..Operation::default() };
+        let steer = |control: &Control<'_>| operation.run(control, &mut Until(is_over));
         thread::scope(|scope| {
             let client = scope.spawn(client);
             let report = plan.run(steer).unwrap_or_else(|error| panic!("{error}"));

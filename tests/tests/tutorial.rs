@@ -1,9 +1,11 @@
-//! Follows the tutorial from scratch: pastes its blocks in order, runs its commands.
+//! Follows the tutorial, and the page on own commands, from scratch: pastes their blocks in order,
+//! and runs their commands.
 
 use crate::project::{home, run, share_target};
 use std::fs;
 
 const TUTORIAL: &str = include_str!("../../docs/tutorial.md");
+const COMMANDS: &str = include_str!("../../docs/commands.md");
 
 /// A block of the page.
 #[derive(Debug, PartialEq)]
@@ -46,10 +48,20 @@ fn named(sentence: &str) -> &str {
 
 #[test]
 fn the_blocks_pasted_in_order_are_a_nat_that_works() {
+    assert_eq!(follow(TUTORIAL), 3);
+}
+
+#[test]
+fn the_blocks_on_own_commands_are_a_gate_that_works() {
+    assert_eq!(follow(COMMANDS), 0);
+}
+
+/// Does everything on a page. Returns the number of times that it runs tests.
+fn follow(page: &str) -> usize {
     let home = home();
     let mut folder = home.path().to_owned();
     let mut test_count = 0;
-    for block in blocks(TUTORIAL) {
+    for block in blocks(page) {
         match block {
             Block::File(name, text) => {
                 let path = folder.join(name);
@@ -63,7 +75,7 @@ fn the_blocks_pasted_in_order_are_a_nat_that_works() {
             }
         }
     }
-    assert_eq!(test_count, 3);
+    test_count
 }
 
 #[test]

@@ -74,48 +74,60 @@ impl CommonCommand {
     }
 }
 
+/// The own commands of a program that has none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Subcommand)]
+pub enum NoCommand {}
+
 /// Queries a running program.
 #[derive(Debug, Parser)]
 #[command(version, disable_help_subcommand = true, arg_required_else_help = false)]
-struct Ctl {
+struct Ctl<O: Subcommand> {
     #[command(flatten)]
     args: CtlArgs,
     #[command(subcommand)]
-    command: CommonCommand,
+    command: AnyCommand<O>,
 }
 
-/// The command `ctl` of a program without other commands, as [`ctl`] reads it: for its manual page
-/// and its completions.
+/// The commands of every program, and its own.
+#[derive(Debug, Subcommand)]
+enum AnyCommand<O: Subcommand> {
+    #[command(flatten)]
+    Common(CommonCommand),
+    #[command(flatten)]
+    Own(O),
+}
+
+/// The command `ctl` of a program with its own commands `O`, as [`main_with`](crate::main_with)
+/// reads it: for its manual page and its completions.
 ///
 /// ```
 /// use clap::Command;
+/// use hotloop_ops::{NoCommand, ctl_command};
 ///
-/// let mut program = Command::new("nf").subcommand(hotloop_ops::ctl_command());
+/// let mut program = Command::new("nf").subcommand(ctl_command::<NoCommand>());
 /// program.build();
 /// let ctl = program.find_subcommand("ctl").unwrap();
 /// assert_eq!(ctl.get_bin_name(), Some("nf ctl"));
 /// ```
 #[must_use]
-pub fn ctl_command() -> clap::Command {
-    Ctl::command().name("ctl")
+pub fn ctl_command<O: Subcommand>() -> clap::Command {
+    Ctl::<O>::command().name("ctl")
 }
 
-/// Runs `NAME ctl …` for a program without other commands, and returns its exit code. `None` if the
-/// arguments, the program's name first, don't begin with `ctl`.
-///
-/// ```
-/// assert!(hotloop_ops::ctl("nf", ["nf", "--port", "net_null0"]).is_none());
-/// ```
-pub fn ctl(
+/// Runs `NAME ctl …`, with `ask` for the program's own commands, and returns its exit code. `None`
+/// if the arguments, the program's name first, don't begin with `ctl`.
+pub(crate) fn ctl<O: Subcommand>(
     name: &'static str,
     args: impl IntoIterator<Item = impl Into<OsString>>,
+    ask: impl FnOnce(&CtlArgs, O) -> ExitCode,
 ) -> Option<ExitCode> {
     let mut args = args.into_iter().map(Into::into).skip(1).peekable();
     args.peek().filter(|first| *first == "ctl")?;
-    let command = Ctl::command().name(name).bin_name(format!("{name} ctl"));
+    let command = Ctl::<O>::command().name(name).bin_name(format!("{name} ctl"));
     let read = command.try_get_matches_from(args).and_then(|read| Ctl::from_arg_matches(&read));
     Some(match read {
-        Ok(ctl) => ctl.command.ask(name, &ctl.args),
+        Ok(Ctl { args, command: AnyCommand::Common(command) }) => command.ask(name, &args),
+        Ok(Ctl { args, command: AnyCommand::Own(command) }) => ask(&args, command),
         Err(error) => exit_code(Err(usage(&error))),
     })
 }

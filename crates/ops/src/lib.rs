@@ -4,20 +4,20 @@
 //! - [`Socket`] is the control socket, at [`socket_path`] or as [`ControlArgs`] set it. Requests
 //!   and answers are JSON objects, one per line: `{"command": "status"}`, `{"ok": …}` or `{"error":
 //!   "…"}`.
-//! - [`operate`], or [`Operation`] for a program with commands of its own, is the control thread's
-//!   loop: it waits for the end of the run, and answers clients meanwhile.
-//! - [`CtlArgs`], [`CommonCommand`] and [`ctl`] are the client: `PROGRAM ctl status`, for people as
+//! - With feature `dpdk`, `RunArgs` are the arguments of a program that runs one graph, and the run
+//!   itself. `DeviceArgs` open the devices that it names, with `PortSettings`.
+//! - [`Steer`] is what a program adds to its run: `ctl` commands, metrics, SIGHUP, work between
+//!   packets. [`Operation`] is the control thread's loop, which `RunArgs` runs.
+//! - [`main()`] is a program's whole `main`, [`main_with`] that of one with `ctl` commands of its
+//!   own, and [`program`] that of one whose arguments are commands. Messages, `tracing`'s events, go
+//!   to standard error in the format of [`LogArgs`]. [`print()`] writes data to standard output, and
+//!   [`Output`] does for a running program.
+//! - [`CtlArgs`] and [`CommonCommand`] are the client: `PROGRAM ctl status`, for people as
 //!   [`Table`]s, with `--json` for programs. They send requests by [`ask`].
-//! - [`Hangup`] reports SIGHUP.
 //! - [`Metrics`] serves metrics for Prometheus as [`MetricsArgs`] set it: those of every program,
 //!   and those that the program adds to a [`Scrape`].
 //! - `ctl capture` writes a running program's packets to a capture file, as [`CaptureArgs`] set it.
-//! - With feature `dpdk`, `RunArgs` are the arguments of a program that runs one graph, and
-//!   `DeviceArgs` open the devices that it names, with `PortSettings`.
 //! - [`DeploymentArgs`] set the roles of cores, and [`IdleArgs`] what idle cores do.
-//! - [`main()`] is a program's whole `main`, and [`program`] that of one with commands. Messages,
-//!   `tracing`'s events, go to standard error in the format of [`LogArgs`]. [`print()`] writes data
-//!   to standard output, and [`Output`] does for a running program.
 //! - [`run`] runs a plan on CPUs that no other program of the same control folder has taken
 //!   ([`place`]), with no more capabilities than the program needs from then on. It watches the
 //!   run's threads as [`Watching`] and [`StallArgs`] set it.
@@ -49,33 +49,10 @@
 //!
 //! # Example
 //!
-//! A program that takes `--control PATH`, and answers `nf ctl status` and `nf ctl counters`:
-//!
-//! ```no_run
-//! use clap::Parser;
-//! use hotloop_engine::{Graph, Plan};
-//! use hotloop_ops::{CONTROL, ControlArgs, Failure, LogArgs, operate, print, run};
-//! use std::process::ExitCode;
-//!
-//! #[derive(Parser)]
-//! struct Cli {
-//!     #[command(flatten)]
-//!     control: ControlArgs,
-//!     #[command(flatten)]
-//!     log: LogArgs,
-//! }
-//!
-//! fn main_of(plan: Plan<impl Graph>) -> ExitCode {
-//!     hotloop_ops::main("nf", |cli| nf(&cli, plan))
-//! }
-//!
-//! fn nf(cli: &Cli, plan: Plan<impl Graph>) -> Result<(), Failure> {
-//!     cli.log.begin();
-//!     let mut socket = cli.control.bind("nf")?;
-//!     let report = run(plan, CONTROL, |control| operate(control, socket.as_mut(), None))?;
-//!     Ok(print(&format!("{report}\n"))?)
-//! }
-//! ```
+//! A forwarder, and what makes `nf ctl note "port 2 is for tests"` its own command: `Command` and
+//! `ask` are the client, and `Notes` answers it.
+#![cfg_attr(feature = "dpdk", doc = include_str!("guide/own_command.md"))]
+#![cfg_attr(not(feature = "dpdk"), doc = "Its code is on this page where feature `dpdk` is on.")]
 //!
 //! # Unsafe code
 //!
@@ -120,6 +97,7 @@ mod run_args;
 mod seconds;
 mod socket;
 mod stall_args;
+mod steer;
 mod table;
 mod unix;
 mod watch;
@@ -127,13 +105,13 @@ mod watch;
 pub use ask::{ANSWER_WAIT, AskError, CtlArgs, ask, ask_within};
 pub use common::{status, status_text};
 pub use cpus::{give_back_cpus, place};
-pub use ctl::{CommonCommand, ctl, ctl_command};
+pub use ctl::{CommonCommand, NoCommand, ctl_command};
 pub use deployment::DeploymentArgs;
 #[cfg(feature = "dpdk")]
 pub use devices::DeviceArgs;
 pub use diagnostics::{EXIT_WAIT, LogArgs, LogFormat, lost_count};
 pub use failure::{Failure, exit_code, usage};
-pub use hangup::Hangup;
+pub use hangup::expect_hangup;
 pub use hotloop_load::{CoreFigures, StallEvent, load_figures};
 pub use idle::IdleArgs;
 pub use live::{Annotate, CaptureArgs, Summary};
@@ -141,20 +119,19 @@ pub use metrics::{
     METRICS, Metric, MetricKind, Metrics, MetricsArgs, SCHEMA_VERSION, SCRAPE_COUNT_MAX,
     SCRAPE_WAIT, Scrape,
 };
-pub use operation::{Operation, TURN, operate};
+pub use operation::{Operation, TURN};
 pub use output::{OUTPUT_WAIT, Output, print, print_in_time};
 pub use path::{socket_folders, socket_path};
 #[cfg(feature = "dpdk")]
 pub use port_settings::PortSettings;
 pub use privileges::CONTROL;
-pub use program::{main, parse, program};
+pub use program::{main, main_with, parse, program};
 pub use request::{Answerer, Promise, Reply, Request, Stream};
 #[cfg(feature = "dpdk")]
 pub use run_args::{ReportFormat, RunArgs};
 pub use seconds::seconds;
 pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, ControlArgs, Socket, SocketError};
 pub use stall_args::StallArgs;
+pub use steer::Steer;
 pub use table::Table;
-pub use watch::{
-    STALLED_END_WAIT, STALLED_EXIT_CODE, WORKER_STALL_MAX, Watching, run, run_watched,
-};
+pub use watch::{STALLED_END_WAIT, STALLED_EXIT_CODE, WORKER_STALL_MAX, Watching, run};

@@ -1,11 +1,13 @@
 //! The control thread's loop.
 
 use crate::common;
+use crate::hangup::hangup_came;
 use crate::links::Links;
-use crate::live::{self, Annotate, Sessions};
+use crate::live::{self, Sessions};
 use crate::metrics::Metrics;
-use crate::request::{Reply, Request};
+use crate::request::Reply;
 use crate::socket::Socket;
+use crate::steer::Steer;
 use hotloop_engine::{Control, Waited};
 use hotloop_load::Loads;
 use std::time::{Duration, Instant};
@@ -13,132 +15,97 @@ use std::time::{Duration, Instant};
 /// The length of a turn of the control thread.
 pub const TURN: Duration = Duration::from_millis(5);
 
-/// Runs until SIGINT or SIGTERM, the end of `duration`, the end of every source, or a stage's
-/// panic, and returns which it was. Meanwhile it answers clients of the socket: `status`,
-/// `counters`, `xstats` and `capture`. Captures end with it.
-///
-/// A program with other commands, or other work on its control thread, uses [`Operation`].
-pub fn operate(
-    control: &Control<'_>,
-    socket: Option<&mut Socket>,
-    duration: Option<Duration>,
-) -> Waited {
-    let mut operation = Operation::new(control, socket, duration);
-    loop {
-        if let Some(waited) = operation.turn(&mut Request::unknown) {
-            return waited;
+/// The control thread's loop, for a program that starts its run itself, by [`run`](crate::run) or
+/// [`Plan::run`](hotloop_engine::Plan::run). `RunArgs::run_with` is all that others need.
+#[derive(Debug, Default)]
+pub struct Operation<'a> {
+    /// The socket, by which clients come.
+    pub socket: Option<&'a mut Socket>,
+    /// The server of metrics.
+    pub metrics: Option<&'a mut Metrics>,
+    /// The time after which the run ends; `None` for no end.
+    pub duration: Option<Duration>,
+}
+
+impl Operation<'_> {
+    /// Runs until SIGINT or SIGTERM, the end of the duration, the end of every source, or a stage's
+    /// panic, and returns which it was; [`Waited::Elapsed`] if `steer` [is
+    /// over](Steer::is_over) before. Meanwhile it answers clients and scrapes, logs changes of
+    /// links, and calls `steer`.
+    ///
+    /// `status`, `counters`, `load`, `xstats` and `capture` are answered from the engine's counts and
+    /// packets, all other commands by `steer`. Captures end with the loop.
+    pub fn run(self, control: &Control<'_>, steer: &mut impl Steer) -> Waited {
+        let end = self.duration.and_then(|duration| Instant::now().checked_add(duration));
+        let mut turns = Turns::new(self, control, steer);
+        let mut waited = None;
+        let waited = loop {
+            steer.turn(control);
+            match waited {
+                Some(waited) => break waited,
+                None if steer.is_over() => break Waited::Elapsed,
+                None => {}
+            }
+            turns.serve(steer);
+            let now = Instant::now();
+            let rest = end.map_or(TURN, |end| end.saturating_duration_since(now).min(TURN));
+            waited = match control.wait_for_signal_or(rest) {
+                Waited::Elapsed if end.is_none_or(|end| Instant::now() < end) => None,
+                waited => Some(waited),
+            };
+        };
+        let end = Instant::now().checked_add(steer.end());
+        while end.is_none_or(|end| Instant::now() < end)
+            && control.wait_for(TURN) == Waited::Elapsed
+        {
+            turns.serve(steer);
+            steer.turn(control);
         }
+        waited
     }
 }
 
-/// The control thread's loop, a turn at a time:
-///
-/// ```no_run
-/// use hotloop_engine::{Control, Waited};
-/// use hotloop_ops::{Operation, Request, Socket};
-/// use serde_json::{Value, json};
-///
-/// struct Balancer { weight: u64 }
-///
-/// impl Balancer {
-///     fn answer(&mut self, request: &Request) -> Result<Value, String> {
-///         match request.command.as_str() {
-///             "weight" => {
-///                 self.weight = request.arguments.as_u64().ok_or("give a weight, such as 3")?;
-///                 Ok(json!(self.weight))
-///             }
-///             _ => request.unknown(),
-///         }
-///     }
-///
-///     fn publish(&mut self) { /* what else is to be done every few milliseconds */ }
-/// }
-///
-/// /// What is given to `plan.run`.
-/// fn steer(control: &Control<'_>, socket: &mut Socket, balancer: &mut Balancer) -> Waited {
-///     let mut operation = Operation::new(control, Some(socket), None);
-///     loop {
-///         if let Some(waited) = operation.turn(&mut |request| balancer.answer(request)) {
-///             return waited;
-///         }
-///         balancer.publish();
-///     }
-/// }
-/// ```
-#[derive(Debug)]
-pub struct Operation<'a> {
+/// The loop's own part of each turn.
+struct Turns<'a> {
+    operation: Operation<'a>,
     control: &'a Control<'a>,
-    socket: Option<&'a mut Socket>,
-    metrics: Option<&'a mut Metrics>,
-    end: Option<Instant>,
     links: Links,
     captures: Sessions,
     loads: Loads,
 }
 
-impl<'a> Operation<'a> {
-    /// The loop of a run that ends after `duration`, if given. Without a socket there are no
-    /// clients.
-    #[must_use]
-    pub fn new(
-        control: &'a Control<'a>,
-        socket: Option<&'a mut Socket>,
-        duration: Option<Duration>,
-    ) -> Self {
-        let end = duration.and_then(|duration| Instant::now().checked_add(duration));
+impl<'a> Turns<'a> {
+    fn new(operation: Operation<'a>, control: &'a Control<'a>, steer: &impl Steer) -> Self {
+        let mut captures = Sessions::default();
+        steer.annotate().into_iter().for_each(|annotate| captures.annotate(annotate));
         let (links, loads) = (Links::of(control), Loads::of(control));
-        Self { control, socket, metrics: None, end, links, captures: Sessions::default(), loads }
+        Self { operation, control, links, captures, loads }
     }
 
-    /// Answers scrapes too, with the metrics that every program has. A program that has more calls
-    /// [`Metrics::answer`] itself, after each turn.
-    #[must_use]
-    pub fn with_metrics(mut self, metrics: Option<&'a mut Metrics>) -> Self {
-        self.metrics = metrics;
-        self
-    }
-
-    /// Sets the function that comments on each packet in a capture, beside the drop reason. It is
-    /// called on the threads of captures.
-    #[must_use]
-    pub fn with_annotations(mut self, annotate: Annotate) -> Self {
-        self.captures.annotate(annotate);
-        self
-    }
-
-    /// Answers clients and scrapes, logs changes of links, then waits for [`TURN`], or less if the
-    /// run ends before. Returns why the run ends, or `None` if it goes on.
-    ///
-    /// `status` and `counters` are answered from the engine's counts. `answer` handles all other
-    /// commands, and ends with [`Request::unknown`]. Work that takes longer than a few milliseconds
-    /// belongs in a [`Reply::later`].
-    pub fn turn<R: Into<Reply>>(
-        &mut self,
-        answer: &mut dyn FnMut(&Request) -> R,
-    ) -> Option<Waited> {
-        let control = self.control;
-        if let Some(socket) = &mut self.socket {
+    /// Answers clients and scrapes, passes SIGHUP on, and logs changes of links.
+    fn serve(&mut self, steer: &mut impl Steer) {
+        let Self { operation: Operation { socket, metrics, .. }, control, captures, .. } = self;
+        if let Some(socket) = socket {
             let since = socket.since();
-            let captures = &mut self.captures;
             socket.serve(&mut |request| match common::answer(control, since, request) {
                 None if request.command == "capture" => {
                     live::begin(captures, control.taps(), request)
                 }
-                Some(common) => Reply::Now(Ok(common)),
-                None => answer(request).into(),
+                Some(common) => common.into(),
+                None => {
+                    let answered = steer.answer(control, request);
+                    answered.unwrap_or_else(|error| Reply::Now(Err(error)))
+                }
             });
         }
-        if let Some(metrics) = &mut self.metrics {
-            metrics.answer(control, &mut |_| {});
+        if hangup_came() {
+            steer.hangup();
+        }
+        if let Some(metrics) = metrics {
+            metrics.answer(control, &mut |scrape| steer.metrics(scrape));
         }
         crate::watch::beat();
         self.links.turn();
         self.loads.turn(control);
-        let now = Instant::now();
-        let rest = self.end.map_or(TURN, |end| end.saturating_duration_since(now).min(TURN));
-        match control.wait_for_signal_or(rest) {
-            Waited::Elapsed if self.end.is_none_or(|end| Instant::now() < end) => None,
-            waited => Some(waited),
-        }
     }
 }

@@ -1,18 +1,30 @@
 //! The frame of every program: the beginning and the end of its `main`.
 
-use crate::ctl::ctl;
+use crate::ask::CtlArgs;
+use crate::ctl::{NoCommand, ctl};
 use crate::failure::{Failure, exit_code, usage};
 use crate::{diagnostics, privileges};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Runs a program without commands of its own: parses its arguments and calls `run` with them,
 /// within [`program`]. `NAME ctl …` queries one that runs.
 pub fn main<C: Parser>(name: &'static str, run: impl FnOnce(C) -> Result<(), Failure>) -> ExitCode {
+    main_with(name, run, |_, none: NoCommand| match none {})
+}
+
+/// As [`main()`], for a program whose [`Steer::answer`](crate::Steer::answer) has commands of its
+/// own: `ask` sends those of `NAME ctl …` to a program that runs, mostly by [`CtlArgs::ask`], and
+/// returns the exit code.
+pub fn main_with<C: Parser, O: Subcommand>(
+    name: &'static str,
+    run: impl FnOnce(C) -> Result<(), Failure>,
+    ask: impl FnOnce(&CtlArgs, O) -> ExitCode,
+) -> ExitCode {
     program(name, || {
         let args = std::env::args_os();
-        ctl(name, args).unwrap_or_else(|| exit_code(parse(std::env::args_os()).and_then(run)))
+        ctl(name, args, ask).unwrap_or_else(|| exit_code(parse(std::env::args_os()).and_then(run)))
     })
 }
 

@@ -50,7 +50,7 @@ impl Request {
     ///
     /// # Errors
     /// Always: it stands at the end of a `match` over commands.
-    pub fn unknown(&self) -> Result<Value, String> {
+    pub fn unknown(&self) -> Result<Reply, String> {
         let command: String = self.command.chars().take(40).collect();
         Err(format!("there is no command {command:?}; ctl --help lists what there is"))
     }
@@ -179,9 +179,10 @@ impl fmt::Debug for Stream {
     }
 }
 
-impl From<Result<Value, String>> for Reply {
-    fn from(answer: Result<Value, String>) -> Self {
-        Self::Now(answer)
+impl From<Value> for Reply {
+    /// The answer, sent at once.
+    fn from(answer: Value) -> Self {
+        Self::Now(Ok(answer))
     }
 }
 

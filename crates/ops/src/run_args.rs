@@ -3,16 +3,17 @@
 use crate::devices::DeviceArgs;
 use crate::diagnostics::LogArgs;
 use crate::failure::Failure;
+use crate::hangup::expect_hangup;
 use crate::idle::IdleArgs;
 use crate::metrics::MetricsArgs;
 use crate::operation::Operation;
 use crate::output::print_in_time;
 use crate::privileges::CONTROL;
-use crate::request::Request;
 use crate::seconds::seconds;
 use crate::socket::{ControlArgs, Socket};
 use crate::stall_args::StallArgs;
-use crate::watch::{Watching, run_watched};
+use crate::steer::Steer;
+use crate::watch::{Watching, run};
 use clap::{Args, ValueEnum};
 use hotloop_dpdk::Eal;
 use hotloop_engine::{Control, Deployment, Engine, Graph, Plan, Report};
@@ -93,6 +94,16 @@ impl RunArgs {
         Ok(self.control.bind(name)?)
     }
 
+    /// As [`begin`](Self::begin). From then on, SIGHUP calls [`Steer::hangup`] during the run
+    /// instead of ending the process, even if it comes before the run begins.
+    ///
+    /// # Errors
+    /// As [`ControlArgs::bind`], or the system lets no signal be handled.
+    pub fn begin_with_hangup(&self, name: &str) -> Result<Option<Socket>, Failure> {
+        expect_hangup().map_err(|error| Failure::Run(format!("SIGHUP: {error}")))?;
+        self.begin(name)
+    }
+
     /// Starts DPDK's environment.
     ///
     /// # Errors
@@ -110,7 +121,7 @@ impl RunArgs {
         Ok(plan.map_err(|error| Failure::Input(error.to_string()))?.idle(self.idle.idle()))
     }
 
-    /// How to watch the threads of the run: for [`run_watched`].
+    /// How to watch the threads of the run: for [`run`].
     #[must_use]
     pub fn watching(&self) -> Watching<'static> {
         let format = self.report;
@@ -118,18 +129,35 @@ impl RunArgs {
         Watching::default().stall_max(self.stall.given_or_default()).report(report)
     }
 
-    /// Runs a plan as [`operate`](crate::operate) does, serves its metrics if `--metrics` is given,
-    /// and prints its report, even if the run failed.
+    /// Runs a plan until SIGINT or SIGTERM, the end of `--duration`, the end of every source, or a
+    /// stage's panic. Meanwhile it answers clients of the socket, and serves metrics if `--metrics`
+    /// is given. Prints the report at the end, even if the run failed.
     ///
     /// # Errors
     /// The address for metrics can't be bound, the run failed, or its report was not written.
-    pub fn run(&self, plan: Plan<impl Graph>, mut socket: Option<Socket>) -> Result<(), Failure> {
+    pub fn run(&self, plan: Plan<impl Graph>, socket: Option<Socket>) -> Result<(), Failure> {
+        self.run_with(plan, socket, &mut ())
+    }
+
+    /// As [`run`](Self::run), for a program with `ctl` commands, metrics or work of its own.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_with(
+        &self,
+        plan: Plan<impl Graph>,
+        mut socket: Option<Socket>,
+        steer: &mut impl Steer,
+    ) -> Result<(), Failure> {
         let mut metrics = self.metrics.bind()?;
-        let result = run_watched(plan, CONTROL, self.watching(), |control| {
+        let operation = Operation {
+            socket: socket.as_mut(),
+            metrics: metrics.as_mut(),
+            duration: self.duration,
+        };
+        let result = run(plan, CONTROL, self.watching(), |control| {
             tracing::info!("running; Ctrl-C ends it");
-            let operation = Operation::new(control, socket.as_mut(), self.duration);
-            let mut operation = operation.with_metrics(metrics.as_mut());
-            while operation.turn(&mut Request::unknown).is_none() {}
+            operation.run(control, steer);
         });
         let report = match &result {
             Ok(report) => Some(report),

@@ -38,7 +38,7 @@ thread_local! {
     static TURNS: RefCell<Option<Arc<ControlTurns>>> = const { RefCell::new(None) };
 }
 
-/// How to watch the threads of a run: [`run_watched`].
+/// How to watch the threads of a run: for [`run`].
 pub struct Watching<'a> {
     stall_max: Option<Duration>,
     report: Box<dyn Fn(&Report) -> String + Send + 'a>,
@@ -85,31 +85,18 @@ impl Default for Watching<'_> {
 ///   in `kept`: [`CONTROL`](crate::CONTROL), and others that the program needs while it runs. Once
 ///   `control` runs, the process has no others; they are logged.
 /// - From the beginning, SIGINT and SIGTERM end the run instead of the process.
-/// - A separate thread watches the others, with [`Watching`]'s defaults: [`run_watched`].
 /// - systemd is notified when the program is ready and when it stops: [`notify`](crate::notify).
+/// - A separate thread watches the others, as `watching` sets it:
+///   - A worker that uses that much CPU time without passing a burst boundary is *stuck*. It is
+///     named with its stage, the report so far is printed, and the process ends with
+///     [`STALLED_EXIT_CODE`] in [`STALLED_END_WAIT`]. As with SIGKILL, no destructor runs: the stuck
+///     thread may hold any lock, and other threads use memory that a destructor would free.
+///   - A worker that gets no CPU for that long is *starved*: it is named, and nothing ends. So is a
+///     control thread that does not pass a turn of [`Operation`](crate::Operation).
 ///
 /// # Errors
 /// As [`Plan::run`].
 pub fn run<T>(
-    plan: Plan<impl Graph>,
-    kept: Capabilities,
-    control: impl FnOnce(&Control<'_>) -> T,
-) -> Result<Report, RunError> {
-    run_watched(plan, kept, Watching::default(), control)
-}
-
-/// As [`run`], with threads watched as `watching` sets it.
-///
-/// - A worker that uses that much CPU time without passing a burst boundary is *stuck*. It is named
-///   with its stage, the report so far is printed, and the process ends with [`STALLED_EXIT_CODE`]
-///   in [`STALLED_END_WAIT`]. As with SIGKILL, no destructor runs: the stuck thread may hold any
-///   lock, and other threads use memory that a destructor would free.
-/// - A worker that gets no CPU for that long is *starved*: it is named, and nothing ends. So is a
-///   control thread that does not pass a turn of [`Operation`](crate::Operation).
-///
-/// # Errors
-/// As [`Plan::run`].
-pub fn run_watched<T>(
     plan: Plan<impl Graph>,
     kept: Capabilities,
     watching: Watching<'_>,

@@ -1,6 +1,6 @@
 //! Requests to programs that exist, that don't, and that misbehave.
 
-use hotloop_ops::{AskError, Request, Socket, ask, ask_within};
+use hotloop_ops::{AskError, Reply, Request, Socket, ask, ask_within};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
@@ -18,7 +18,7 @@ fn answered(
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| ask(&path, request));
         while !asked.is_finished() {
-            socket.serve(&mut |request| answer(request).into());
+            socket.serve(&mut |request| Reply::Now(answer(request)));
             std::thread::yield_now();
         }
         asked.join().unwrap()

@@ -2,7 +2,7 @@
 //! because the signal stays noted as long as the process lives.
 
 use hotloop_engine::{Chain, Deployment, Engine, Waited, source};
-use hotloop_ops::{CONTROL, operate, run};
+use hotloop_ops::{CONTROL, Operation, Watching, run};
 use hotloop_stage::{Burst, Carries, Sink, Source};
 use signal_hook::{consts::SIGTERM, low_level::raise};
 use std::convert::Infallible;
@@ -38,9 +38,9 @@ impl Sink for Silence {
 fn a_signal_that_comes_before_the_first_wait_ends_the_run_and_not_the_process() {
     let silence = |_: &_| Ok::<_, Infallible>(Silence);
     let plan = Engine::plan(source(silence).sink(silence), Deployment::run_to_completion(1));
-    let report = run(plan.unwrap(), CONTROL, |control| {
+    let report = run(plan.unwrap(), CONTROL, Watching::default(), |control| {
         raise(SIGTERM).unwrap();
-        assert_eq!(operate(control, None, None), Waited::Signal);
+        assert_eq!(Operation::default().run(control, &mut ()), Waited::Signal);
     });
     assert!(report.unwrap().balanced);
 }

@@ -1,11 +1,14 @@
 //! Queries of a running engine.
 
 use crate::numbers::{Even, Nothing, Number};
-use hotloop_engine::{Chain, Deployment, Engine, Graph, Plan, Waited, source};
-use hotloop_ops::{AskError, Operation, Request, Socket, ask, operate};
+use hotloop_engine::{Chain, Control, Deployment, Engine, Graph, Plan, Waited, source};
+use hotloop_ops::{
+    AskError, Metric, Metrics, Operation, Reply, Request, Scrape, Socket, Steer, ask,
+};
 use hotloop_stage::{Burst, Source};
 use serde_json::{Value, json};
 use std::convert::Infallible;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -107,12 +110,39 @@ fn status_and_counters_tell_of_each_core_while_it_runs() {
                 done
             });
             let run = plan(&is_over, deployment)
-                .run(|control| waited = Some(operate(control, Some(&mut socket), None)));
+                .run(|control| waited = Some(with(&mut socket).run(control, &mut ())));
             assert!(run.unwrap().is_whole());
             client.join().unwrap().unwrap();
         });
         assert_eq!(waited, Some(Waited::Finished));
     }
+}
+
+/// A program whose weight is set by an own command.
+struct Weighing {
+    weight: u64,
+    /// Sum of the weight over turns.
+    turned: u64,
+}
+
+impl Steer for Weighing {
+    fn answer(&mut self, _: &Control<'_>, request: &Request) -> Result<Reply, String> {
+        match request.command.as_str() {
+            "weight" => {
+                self.weight = request.arguments.as_u64().ok_or("give a weight, such as 3")?;
+                Ok(json!(self.weight).into())
+            }
+            _ => request.unknown(),
+        }
+    }
+
+    fn turn(&mut self, _: &Control<'_>) {
+        self.turned += self.weight;
+    }
+}
+
+fn with(socket: &mut Socket) -> Operation<'_> {
+    Operation { socket: Some(socket), ..Operation::default() }
 }
 
 #[test]
@@ -121,8 +151,8 @@ fn other_commands_are_the_programs_own_and_the_loop_does_its_other_work() {
     let path = folder.path().join("nf.sock");
     let mut socket = Socket::bind(&path).unwrap();
     let is_over = AtomicBool::new(false);
-    // Both belong to the control thread: the answer changes values that the loop works on.
-    let (mut weight, mut turn_count) = (1, 0);
+    // All belongs to the control thread: the answer changes values that the turns work on.
+    let mut weighing = Weighing { weight: 1, turned: 0 };
     std::thread::scope(|scope| {
         let client = scope.spawn(|| {
             let answers = [
@@ -133,30 +163,80 @@ fn other_commands_are_the_programs_own_and_the_loop_does_its_other_work() {
             is_over.store(true, Ordering::Relaxed);
             answers
         });
-        let run = plan(&is_over, Deployment::run_to_completion(1)).run(|control| {
-            let mut operation = Operation::new(control, Some(&mut socket), None);
-            loop {
-                let waited = operation.turn(&mut |request| match request.command.as_str() {
-                    "weight" => {
-                        weight = request.arguments.as_u64().ok_or("give a weight, such as 3")?;
-                        Ok(json!(weight))
-                    }
-                    _ => request.unknown(),
-                });
-                turn_count += weight;
-                if waited.is_some() {
-                    return;
-                }
-            }
-        });
+        let run = plan(&is_over, Deployment::run_to_completion(1))
+            .run(|control| with(&mut socket).run(control, &mut weighing));
         assert!(run.unwrap().is_whole());
         let [set, wrong, unknown] = client.join().unwrap();
         assert_eq!(set.unwrap(), 7);
         assert!(matches!(wrong, Err(AskError::Refused(text)) if text.contains("such as 3")));
         assert!(matches!(unknown, Err(AskError::Refused(text)) if text.contains("\"bogus\"")));
     });
-    assert_eq!(weight, 7);
-    assert!(turn_count >= 7);
+    assert_eq!(weighing.weight, 7);
+    assert!(weighing.turned >= 7);
+}
+
+const TURNS: Metric = Metric::counter("nf_turns_total", &[], "Turns.");
+
+/// Ends by itself, after a while in which packets still pass.
+#[derive(Default)]
+struct Ending {
+    turn_count: u64,
+    ended_at: Option<u64>,
+}
+
+impl Steer for Ending {
+    fn turn(&mut self, _: &Control<'_>) {
+        self.turn_count += 1;
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.turn_count == 3
+    }
+
+    fn end(&mut self) -> Duration {
+        assert_eq!(self.ended_at.replace(self.turn_count), None, "it ends once");
+        Duration::from_millis(40)
+    }
+
+    fn metrics(&mut self, scrape: &mut Scrape) {
+        scrape.add(&TURNS, &[], self.turn_count);
+    }
+}
+
+#[test]
+fn a_program_ends_its_run_and_turns_go_on_for_as_long_as_it_wants() {
+    let (is_over, mut ending) = (AtomicBool::new(false), Ending::default());
+    let mut waited = None;
+    plan(&is_over, Deployment::run_to_completion(1))
+        .run(|control| waited = Some(Operation::default().run(control, &mut ending)))
+        .unwrap();
+    assert_eq!((waited, ending.ended_at), (Some(Waited::Elapsed), Some(3)));
+    assert!(ending.turn_count > 3, "{} turns", ending.turn_count);
+}
+
+#[test]
+fn a_scrape_has_the_metrics_of_the_program_too() {
+    let (is_over, mut ending) = (AtomicBool::new(false), Ending::default());
+    let mut metrics = Metrics::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = metrics.address();
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            is_over.store(true, Ordering::Relaxed);
+            answer
+        });
+        let operation = Operation { metrics: Some(&mut metrics), ..Operation::default() };
+        ending.turn_count = 10;
+        plan(&is_over, Deployment::run_to_completion(1))
+            .run(|control| operation.run(control, &mut ending))
+            .unwrap();
+        let answer = client.join().unwrap();
+        assert!(answer.contains("nf_turns_total 1"), "{answer}");
+        assert!(answer.contains("hotloop_packets_received_total"), "{answer}");
+    });
 }
 
 #[test]
@@ -164,8 +244,9 @@ fn a_run_ends_when_its_time_is_up_also_without_a_socket() {
     let is_over = AtomicBool::new(false);
     for duration in [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(12)] {
         let mut waited = None;
+        let operation = Operation { duration: Some(duration), ..Operation::default() };
         plan(&is_over, Deployment::run_to_completion(1))
-            .run(|control| waited = Some(operate(control, None, Some(duration))))
+            .run(|control| waited = Some(operation.run(control, &mut ())))
             .unwrap();
         assert_eq!(waited, Some(Waited::Elapsed), "{duration:?}");
     }

@@ -7,8 +7,8 @@ use hotloop_engine::{
     Chain, Control, Deployment, Engine, Graph, Placement, Plan, Report, Topology, source,
 };
 use hotloop_ops::{
-    LogArgs, Operation, Request, STALLED_END_WAIT, STALLED_EXIT_CODE, StallEvent, Watching,
-    load_figures, notify, program, run_watched,
+    LogArgs, Operation, STALLED_END_WAIT, STALLED_EXIT_CODE, StallEvent, Steer, Watching,
+    load_figures, notify, program,
 };
 use hotloop_privileges::Capabilities;
 use hotloop_stage::{Burst, Cx, Device, DeviceCounters, Error, NoDrops, Source, Stage, Verdict};
@@ -127,11 +127,12 @@ fn plan(looper: Looper) -> Plan<impl Graph> {
     Engine::plan(graph, Deployment::run_to_completion(1)).unwrap()
 }
 
-/// Runs until SIGTERM, as programs do.
-fn steer(control: &Control<'_>, work: &mut dyn FnMut()) {
-    let mut operation = Operation::new(control, None, Some(PATIENCE));
-    while operation.turn(&mut Request::unknown).is_none() {
-        work();
+/// Does this work in each turn.
+struct Work<'a>(&'a mut dyn FnMut());
+
+impl Steer for Work<'_> {
+    fn turn(&mut self, _: &Control<'_>) {
+        (self.0)();
     }
 }
 
@@ -139,7 +140,12 @@ fn run(plan: Plan<impl Graph>, watching: Watching<'_>, work: &mut dyn FnMut()) -
     LogArgs::default().begin();
     let watching = watching.stall_max(STALL_MAX);
     let none = Capabilities::empty();
-    match run_watched(plan, none, watching, |control| steer(control, work)) {
+    // Runs until SIGTERM, as programs do.
+    let operation = Operation { duration: Some(PATIENCE), ..Operation::default() };
+    let run = hotloop_ops::run(plan, none, watching, |control| {
+        operation.run(control, &mut Work(work));
+    });
+    match run {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error}");
@@ -408,7 +414,7 @@ fn a_run_that_does_not_start_ends() {
         let graph = source(|_| Err::<Arrivals, _>(Error::message("no such queue")))
             .sink(|_| Ok::<_, Error>(Nothing));
         let plan = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap();
-        let run = run_watched(plan, Capabilities::empty(), Watching::default(), |_| ());
+        let run = hotloop_ops::run(plan, Capabilities::empty(), Watching::default(), |_| ());
         send.send(run.unwrap_err().to_string()).unwrap();
     });
     let error = ended.recv_timeout(PATIENCE).expect("it ends");

@@ -5,7 +5,7 @@
 mod numbers;
 
 use hotloop_engine::{Chain, Control, Deployment, Engine, source};
-use hotloop_ops::{Request, Socket, ask, operate};
+use hotloop_ops::{Operation, Request, Socket, ask};
 use hotloop_stage::{
     Burst, Cx, Device, DeviceCounters, LinkState, Source, Stage, Verdict, drop_reasons,
 };
@@ -103,7 +103,8 @@ fn run(path: &Path, is_over: &AtomicBool) {
     .stage(|_| Three)
     .sink(|_| Ok::<_, Infallible>(Nothing));
     let plan = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap();
-    plan.run(|control: &Control<'_>| operate(control, Some(&mut socket), None)).unwrap();
+    let operation = Operation { socket: Some(&mut socket), ..Operation::default() };
+    plan.run(|control: &Control<'_>| operation.run(control, &mut ())).unwrap();
 }
 
 /// A tmux terminal of 80 by 24, ended with the test.

@@ -7,7 +7,7 @@ use hotloop::engine::Control;
 use hotloop_balancer::hashes::HashKey;
 use hotloop_cluster::random::random_bytes;
 use hotloop_ops::ReportFormat;
-use hotloop_ops::{Hangup, print, print_in_time};
+use hotloop_ops::{expect_hangup, print, print_in_time};
 use ipip_lb::check::Understood;
 use ipip_lb::cli::{Cli, Command, Common, Parsed};
 use ipip_lb::failure::Failure;
@@ -35,7 +35,7 @@ fn expect_signals() -> Result<(), Failure> {
         Control::catch_signals();
     }
     match command == "run" {
-        true => Hangup::expect().map_err(|error| Failure::Run(format!("SIGHUP: {error}"))),
+        true => expect_hangup().map_err(|error| Failure::Run(format!("SIGHUP: {error}"))),
         false => Ok(()),
     }
 }

@@ -163,7 +163,7 @@ fn run(
         // A worker may wait within a burst, for as long as others have work to do.
         watching = watching.stall_max(Duration::ZERO);
     }
-    let run = hotloop_ops::run_watched(plan, none, watching, |control| {
+    let run = hotloop_ops::run(plan, none, watching, |control| {
         let ended = control.wait_for_signal();
         if ended != Waited::Finished {
             order.give_up();

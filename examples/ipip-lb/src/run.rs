@@ -16,7 +16,7 @@ use crate::replace::predecessor::take_over;
 use crate::replace::{self, HandedOver, Inherited};
 use crate::vip_guard;
 use hotloop::dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port};
-use hotloop::engine::{Engine, Graph, Waited, outlets, sources};
+use hotloop::engine::{Engine, Graph, outlets, sources};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::ethernet::Station;
 use hotloop::stage::neighbours::NextHop;
@@ -25,18 +25,14 @@ use hotloop_balancer::balance::{Create, Egress, Egresses, Route};
 use hotloop_balancer::classify::ReceivingPorts;
 use hotloop_balancer::exception_mover::ExceptionMover;
 use hotloop_balancer::spec::Side;
-use hotloop_cluster::replace::{Gate, Gated, MachineTime};
+use hotloop_cluster::replace::{Gate, Gated};
 use hotloop_cluster::store::Patience;
 use hotloop_cluster::store::layout::Stored;
 use hotloop_kernel::{PortOrKernel, VipAnnouncer};
-use hotloop_ops::{CONTROL, Operation, Socket, TURN, Watching, notify};
+use hotloop_ops::{CONTROL, Operation, Socket, Watching};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant, SystemTime};
-
-/// Maximum time for entering a predecessor's connections before the control socket is served in
-/// between.
-const ENTERING: Duration = Duration::from_millis(50);
+use std::time::{Duration, SystemTime};
 
 /// Balances until SIGINT or SIGTERM, the end of the duration, or the end of every device that has
 /// one. An earlier signal takes effect while the program waits for a store or another program, and
@@ -119,8 +115,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     };
     let pool = probe_pool(eal, &config)?;
     let create = |_: &Core| pool.clone().map(|pool| creating(pool));
-    let closed = inherited.map(|inherited| inherited.closed);
-    let running = Running { args, config: &config, notes: &notes, watching, closed };
+    let running = Running { args, config: &config, notes: &notes, watching };
     let is_resolving = has_vlans_or_kernel_routes || next_hops.iter().any(Option::is_some);
     let outcome = if pool.is_some() || is_resolving {
         let graph = function.probing_graph(create, &next_hops, receive, send);
@@ -181,8 +176,6 @@ struct Running<'a> {
     config: &'a Config,
     notes: &'a [String],
     watching: Watching<'static>,
-    /// Since when a predecessor, if there was one, has received nothing.
-    closed: Option<MachineTime>,
 }
 
 /// The time after which a thread counts as hanging; zero for never.
@@ -215,7 +208,7 @@ impl Running<'_> {
         control: &mut Control,
         socket: Option<&mut Socket>,
     ) -> Result<Outcome, Failure> {
-        let Self { args, config, notes, watching, closed } = self;
+        let Self { args, config, notes, watching } = self;
         let plan = Engine::plan(graph, config.engine.deployment())
             .map_err(|error| BadInput::new(format!("--workers, --dispatchers: {error}")))?
             .idle(config.engine.idle);
@@ -226,7 +219,7 @@ impl Running<'_> {
             Err(hotloop_ops::Failure::Input(problem)) => return Err(BadInput::new(problem).into()),
             Err(failure) => return Err(Failure::Run(failure.to_string())),
         };
-        let run = hotloop_ops::run_watched(plan, CONTROL, watching, |engine| {
+        let run = hotloop_ops::run(plan, CONTROL, watching, |engine| {
             let deployment = config.engine.deployment();
             tracing::info!("running: {deployment}; on {placement}; Ctrl-C ends it");
             if config.balancer.hash_key.is_none() {
@@ -235,38 +228,10 @@ impl Running<'_> {
             for note in notes {
                 tracing::warn!("{note}");
             }
-            let mut operation =
-                Operation::new(engine, socket, args.duration).with_annotations(control.annotate());
-            let mut turn = |control: &mut Control| {
-                let waited = operation.turn(&mut |request| control.answer(engine, request));
-                control.turn();
-                control.report(engine.now(), false);
-                if let Some(metrics) = &mut metrics {
-                    metrics.answer(engine, &mut |scrape| control.add_metrics(scrape));
-                }
-                waited
-            };
-            let mut is_over = false;
-            if let Some(closed) = closed {
-                while !is_over && !control.enter(ENTERING) {
-                    is_over = turn(control).is_some();
-                }
-                control.open(closed);
-            }
-            while !is_over && !control.has_left() {
-                is_over = turn(control).is_some();
-                if !is_over && control.hands_over() {
-                    notify::leave();
-                    return;
-                }
-            }
-            // Routers send packets elsewhere, while packets that still come are forwarded.
-            let end = Instant::now() + control.withdraw();
-            while Instant::now() < end && engine.wait_for(TURN) == Waited::Elapsed {
-                let _ = turn(control);
-            }
+            let metrics = metrics.as_mut();
+            Operation { socket, metrics, duration: args.duration }.run(engine, control);
         });
-        control.report(hotloop::stage::Instant::from_ns(0), true);
+        control.log_packets(hotloop::stage::Instant::from_ns(0), true);
         Ok(Outcome::new(run, &control.summary()))
     }
 }

@@ -11,9 +11,7 @@ use hotloop::engine::{Engine, outlets, sources};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::{Burst, Core, Device, Error, Limits, Source};
 use hotloop_balancer::balance::{Egress, Egresses, Route};
-use hotloop_ops::{
-    CONTROL, LogArgs, Operation, STALLED_EXIT_CODE, StallEvent, Watching, run_watched,
-};
+use hotloop_ops::{CONTROL, LogArgs, Operation, STALLED_EXIT_CODE, StallEvent, Steer, Watching};
 use hotloop_tests::network::Network;
 use hotloop_tests::{Program, wait_until};
 use ipip_lb::announce;
@@ -146,6 +144,22 @@ fn copy() {
     });
 }
 
+/// Has the source loop once the VIPs are announced.
+struct Announcing<'a> {
+    operator: Control,
+    loops: &'a AtomicBool,
+}
+
+impl Steer for Announcing<'_> {
+    fn turn(&mut self, control: &hotloop::engine::Control<'_>) {
+        self.operator.turn(control);
+        if !self.loops.load(SeqCst) && routes() == VIPS {
+            println!("announced: {:?}", routes());
+            self.loops.store(true, SeqCst);
+        }
+    }
+}
+
 fn balance(path: PathBuf) {
     let config = Config::load(&path).unwrap();
     let mut program = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
@@ -166,7 +180,7 @@ fn balance(path: PathBuf) {
     let source = ConfigSource::file(path);
     let deployment = config.engine.deployment();
     let operator = Control::start(source, config, handles).unwrap();
-    let mut operator = operator.with_announcer(Some(announcer));
+    let operator = operator.with_announcer(Some(announcer));
     let loops = Arc::new(AtomicBool::new(false));
     let graph = function.graph(
         |core: &Core| {
@@ -177,15 +191,9 @@ fn balance(path: PathBuf) {
     );
     let plan = Engine::plan(graph, deployment).unwrap();
     let watching = Watching::default().stall_max(STALL_MAX).on_stall(on_stall);
-    let _ = run_watched(plan, CONTROL, watching, |control| {
-        let mut operation = Operation::new(control, None, Some(Duration::from_secs(60)));
-        while operation.turn(&mut |request| operator.answer(control, request)).is_none() {
-            operator.turn();
-            if !loops.load(SeqCst) && routes() == VIPS {
-                println!("announced: {:?}", routes());
-                loops.store(true, SeqCst);
-            }
-        }
+    let operation = Operation { duration: Some(Duration::from_secs(60)), ..Operation::default() };
+    let _ = hotloop_ops::run(plan, CONTROL, watching, |control| {
+        operation.run(control, &mut Announcing { operator, loops: &loops });
     });
 }
 

@@ -13,12 +13,12 @@ use hotloop_balancer::exceptions::Change;
 use hotloop_cluster::settings::{Cluster, ClusterPeer, Security};
 use hotloop_cluster::store::layout::Stored;
 use hotloop_cluster::sync::Sync;
+use hotloop_ops::Steer;
 use hotloop_tests::{free_address, wait_until};
 use ipip_lb::config::Config;
 use ipip_lb::control::{Control, JOURNAL_MAX, Node, Proposal};
 use ipip_lb::network_function::NetworkFunction;
 use ipip_lb::source::ConfigSource;
-use nix::sys::signal::{Signal, raise};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,7 +58,7 @@ impl Balancer<'_> {
 
     /// The control thread's and the worker's work of a few milliseconds.
     fn turn(&mut self) {
-        self.control.turn();
+        self.control.advance();
         (0..200).for_each(|_| self.step());
     }
 
@@ -278,7 +278,7 @@ fn a_reload_waits_for_its_peer_and_goes_on_without_it_after_a_time() {
             let mut peer = start_peer();
             in_sync(balancer, &mut peer);
             fs::copy(folder.join("next.toml"), folder.join("lb.toml")).unwrap();
-            raise(Signal::SIGHUP).unwrap();
+            balancer.control.hangup();
             balancer.live();
             assert_eq!(balancer.weight(), 1, "the peer has entered nothing");
             if enters {
@@ -296,7 +296,7 @@ fn a_reload_waits_for_its_peer_and_goes_on_without_it_after_a_time() {
 fn a_reload_does_not_wait_for_a_peer_that_is_away() {
     run(|balancer, _, folder| {
         fs::copy(folder.join("next.toml"), folder.join("lb.toml")).unwrap();
-        raise(Signal::SIGHUP).unwrap();
+        balancer.control.hangup();
         wait(balancer, "it is in force", || {}, |it| it.weight() == 0);
     });
 }

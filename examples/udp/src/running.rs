@@ -4,7 +4,7 @@ use crate::arguments::Common;
 use crate::output::{Output, Totals};
 use hotloop::engine::{Deployment, Graph, Placement, Report};
 use hotloop::prelude::*;
-use hotloop_ops::{CONTROL, Failure, Metrics, Operation, Request};
+use hotloop_ops::{CONTROL, Failure, Metrics, Steer};
 use std::time::{Duration, Instant};
 
 /// Interval between lines.
@@ -35,7 +35,7 @@ pub fn run(
     }
     let mut metrics = common.run.metrics.bind()?;
     let mut counted = Ok(Duration::ZERO);
-    let result = hotloop_ops::run_watched(plan, CONTROL, common.run.watching(), |running| {
+    let result = hotloop_ops::run(plan, CONTROL, common.run.watching(), |running| {
         counted = control(running, &output, metrics.as_mut());
     });
     let report = match &result {
@@ -49,25 +49,33 @@ pub fn run(
     Ok(printed?)
 }
 
-/// Prints `lines`, which takes the time since the last ones, once a second, and answers clients, until
-/// a signal comes, the time is up, the input ends, or the reader of the output is gone.
-pub fn print_until_the_end(
-    mut operation: Operation<'_>,
-    output: &Output,
-    started: Instant,
-    mut lines: impl FnMut(Duration) -> Vec<String>,
-) {
-    let (mut looked, mut due) = (started, started + INTERVAL);
-    loop {
-        let waited = operation.turn(&mut Request::unknown);
+/// Prints `lines`, which takes the time since the last ones, once a second, until the reader of the
+/// output is gone.
+pub struct Lines<'a, F> {
+    output: &'a Output,
+    looked: Instant,
+    due: Instant,
+    lines: F,
+}
+
+impl<'a, F: FnMut(Duration) -> Vec<String>> Lines<'a, F> {
+    /// Lines since `started`.
+    pub fn new(output: &'a Output, started: Instant, lines: F) -> Self {
+        Self { output, looked: started, due: started + INTERVAL, lines }
+    }
+}
+
+impl<F: FnMut(Duration) -> Vec<String>> Steer for Lines<'_, F> {
+    fn turn(&mut self, _: &Control<'_>) {
         let now = Instant::now();
-        if now >= due {
-            due += INTERVAL;
-            output.lines(&lines(now - looked));
-            looked = now;
+        if now >= self.due {
+            self.due += INTERVAL;
+            self.output.lines(&(self.lines)(now - self.looked));
+            self.looked = now;
         }
-        if waited.is_some() || output.is_unread() {
-            return;
-        }
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.output.is_unread()
     }
 }

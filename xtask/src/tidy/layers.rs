@@ -115,8 +115,9 @@ const FLOORS: &[(&str, &[&str])] = &[
         "cpus devices diagnostics load output socket",
         "ask common failure privileges",
         "live metrics watch",
-        "ctl operation stall_args",
-        "program run_args",
+        "ctl stall_args steer",
+        "operation program",
+        "run_args",
     ]),
     ("crates/top", &["programs", "rates", "sections", "screen"]),
     ("crates/balancer", &[

@@ -46,7 +46,7 @@ impl Served {
                     promised.push(answerer);
                     return reply;
                 }
-                _ => request.unknown(),
+                _ => return request.unknown().unwrap_or_else(|error| Reply::Now(Err(error))),
             })
         });
     }

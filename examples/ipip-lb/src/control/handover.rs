@@ -27,6 +27,10 @@ use std::time::{Duration, Instant};
 /// Maximum time to wait for changes of the service table under way.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
 
+/// Maximum time for entering a predecessor's connections before the control socket is served in
+/// between.
+const ENTERING_MAX: Duration = Duration::from_millis(50);
+
 /// Maximum time with a closed gate before this program continues instead.
 const CLOSED_MAX: Duration = Duration::from_millis(500);
 
@@ -57,6 +61,8 @@ pub struct Handover {
     closed: Option<MachineTime>,
     /// The predecessor's exceptions that workers have not entered yet.
     imports: Vec<Change>,
+    /// When the predecessor's gate closed, until this program's opens.
+    entering: Option<MachineTime>,
 }
 
 impl Default for Handover {
@@ -69,6 +75,7 @@ impl Default for Handover {
             ready: None,
             closed: None,
             imports: Vec::new(),
+            entering: None,
         }
     }
 }
@@ -81,8 +88,9 @@ impl Handover {
         Self { gate, alone, ..Self::default() }
     }
 
-    /// Takes a predecessor's connections, for workers to [enter](Control::enter).
+    /// Takes a predecessor's connections, for workers to enter before the gate opens.
     pub(super) fn inherit(&mut self, inherited: &mut Inherited) {
+        self.entering = Some(inherited.closed);
         self.imports = inherited.take_connections();
     }
 
@@ -173,7 +181,7 @@ impl Presence {
 impl Control {
     /// Whether the run must end because another program takes over. The successor then knows
     /// everything, and nothing more is received.
-    pub fn hands_over(&mut self) -> bool {
+    pub(super) fn hands_over(&mut self) -> bool {
         let Some(ready) = self.presence.handover.ready else { return false };
         if !self.is_settled() {
             if ready.elapsed() > SETTLE_MAX {
@@ -288,9 +296,28 @@ impl Control {
         self
     }
 
-    /// Has workers enter the predecessor's exceptions. Returns whether they are done, after at most
-    /// `within`.
-    pub fn enter(&mut self, within: Duration) -> bool {
+    /// Has workers enter the predecessor's exceptions, if there was one, for a turn, and opens the
+    /// gate if they are done or the run `ends`.
+    pub(super) fn continue_entering(&mut self, ends: bool) {
+        let Some(closed) = self.presence.handover.entering else { return };
+        if ends || self.enter() {
+            self.open(closed);
+            self.presence.handover.entering = None;
+        }
+    }
+
+    /// Whether this program waits for its workers before it receives anything.
+    pub(super) const fn is_entering(&self) -> bool {
+        self.presence.handover.entering.is_some()
+    }
+
+    /// Whether nothing is received any more because another program takes over.
+    pub(super) const fn has_handed_over(&self) -> bool {
+        self.presence.handover.closed.is_some()
+    }
+
+    /// Has workers enter exceptions. Returns whether they are done, after at most [`ENTERING_MAX`].
+    fn enter(&mut self) -> bool {
         let (begin, table) = (Instant::now(), &self.publisher.table);
         let mut imports = std::mem::take(&mut self.presence.handover.imports);
         let Some(exceptions) = exceptions(&mut self.link.node, &mut self.presence.handover) else {
@@ -303,7 +330,7 @@ impl Control {
             exceptions.turn(|_| true);
             if imports.is_empty() && exceptions.has_entered_all() {
                 break true;
-            } else if begin.elapsed() > within {
+            } else if begin.elapsed() > ENTERING_MAX {
                 break false;
             }
             std::thread::sleep(LOOK_INTERVAL);
@@ -313,7 +340,7 @@ impl Control {
     }
 
     /// Opens the gate, in place of the predecessor, whose gate closed at `closed`.
-    pub fn open(&mut self, closed: MachineTime) {
+    fn open(&mut self, closed: MachineTime) {
         self.presence.handover.gate.set_open(true);
         let refused = exceptions(&mut self.link.node, &mut self.presence.handover)
             .map_or(0, |successor| successor.refused_count());

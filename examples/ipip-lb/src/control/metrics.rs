@@ -104,7 +104,7 @@ const BACKEND_WEIGHT: Metric = Metric::gauge(
 
 impl Control {
     /// Adds the balancer's metrics.
-    pub fn add_metrics(&self, scrape: &mut Scrape) {
+    pub(super) fn add_metrics(&self, scrape: &mut Scrape) {
         for (worker, counts) in self.publisher.counts.iter().enumerate() {
             scrape.add(&CONNECTIONS, &[&worker.to_string()], counts.connections.count());
             scrape.add(&ADMITTED, &[], counts.admitted.count());

@@ -15,7 +15,7 @@
 //! are passed to the workers. Neither makes a worker wait. Slow work, such as reading a
 //! configuration or building a service table, runs on other threads, so signals, health and clients
 //! don't wait for it. Control doesn't wait for workers, either: it takes their answers in a later
-//! turn. The only exception is [closing](Control::hands_over) for a program that takes over, which
+//! turn. The only exception is `Control::hands_over` for a program that takes over, which
 //! waits for at most 500 ms, while nothing is received.
 
 mod annotation;
@@ -73,13 +73,13 @@ use hotloop_balancer::counts::{RemovedCounts, Summary};
 use hotloop_cluster::store::layout::Stored;
 use hotloop_health::Probes;
 use hotloop_kernel::VipAnnouncer;
-use hotloop_ops::{Annotate, Hangup, Reply};
+use hotloop_ops::{Annotate, Reply, Scrape, Steer, notify};
 use members::Members;
 use presence::Presence;
 use publication::Publication;
 use publisher::Publisher;
 use questions::Questions;
-use reload::LoadedConfig;
+use reload::{LoadedConfig, ReloadOrigin};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -109,7 +109,7 @@ impl Control {
     /// Takes control of a balancer that is about to run, and starts its health checks.
     ///
     /// # Errors
-    /// If the system provides no thread or no signal handler.
+    /// If the system provides no thread.
     pub fn start(
         source: ConfigSource,
         config: Config,
@@ -120,7 +120,6 @@ impl Control {
         let (sender, changes) = mpsc::channel();
         let failed = |error: std::io::Error| Failure::Run(format!("health checks: {error}"));
         let probes = Probes::start_with(sender, probe_channel).map_err(failed)?;
-        let hangup = Hangup::watch().map_err(|error| Failure::Run(format!("SIGHUP: {error}")))?;
         let publication = Publication::start(source.clone(), builder);
         let questions = Questions::new(asker);
         let notes = CaptureNotes::new(&table);
@@ -132,7 +131,6 @@ impl Control {
             counts,
             removed_counts: RemovedCounts::default(),
             publication: publication.map_err(|error| Failure::Run(format!("threads: {error}")))?,
-            hangup,
             reload_count: 0,
             reload_failure: None,
         };
@@ -190,7 +188,7 @@ impl Control {
     }
 
     /// Can hand over to a successor, or continues with a predecessor's state, before anything is
-    /// received. Its connections must then be [entered](Self::enter).
+    /// received: workers enter its connections first.
     #[must_use]
     pub fn with_handover(
         mut self,
@@ -209,15 +207,8 @@ impl Control {
         self
     }
 
-    /// The notes that captures add to packets: the backend that a packet goes to.
-    #[must_use]
-    pub fn annotate(&self) -> Annotate {
-        let notes = self.notes.clone();
-        Arc::new(move |record| notes.of(record))
-    }
-
-    /// Runs the turns of the owners: call this every few milliseconds.
-    pub fn turn(&mut self) {
+    /// Runs the turns of the owners.
+    pub fn advance(&mut self) {
         let Self { link, members, publisher, presence, .. } = self;
         link.turn(publisher, members, presence);
         members.turn(&publisher.config, link);
@@ -235,30 +226,51 @@ impl Control {
         presence.turn(publisher, self.next_hops.as_ref(), may_announce);
     }
 
-    /// Logs messages about the cores' packets: call this every few milliseconds, and with `is_end`
-    /// when the cores have ended.
-    pub fn report(&mut self, now: hotloop::stage::Instant, is_end: bool) {
+    /// Logs messages about the cores' packets, in each turn, and with `is_end` when the cores have
+    /// ended.
+    pub fn log_packets(&mut self, now: hotloop::stage::Instant, is_end: bool) {
         self.dropped.report(&self.publisher.counts, now, is_end);
         self.port_hops.report(now, is_end);
     }
 
-    /// Answers a request from the control socket. The error for an invalid request includes a
-    /// remedy.
-    pub fn answer(
-        &mut self,
-        control: &engine::Control<'_>,
-        request: &hotloop_ops::Request,
-    ) -> Reply {
-        self.try_answer(control, request).unwrap_or_else(|error| Reply::Now(Err(error)))
+    /// The workers' counts up to now.
+    #[must_use]
+    pub fn summary(&self) -> Summary<'_> {
+        self.publisher.summary()
     }
 
-    fn try_answer(
+    /// Begins to prepare a configuration, in place of an earlier one. `stored` is the store's part
+    /// of it.
+    pub fn prepare(&mut self, config: Arc<Config>, stored: Option<Arc<Stored>>) {
+        self.publisher.prepare(LoadedConfig { config, stored, tls: None });
+    }
+
+    /// The state of the configuration to [prepare](Self::prepare).
+    #[must_use]
+    pub const fn proposal(&self) -> &Proposal {
+        self.publisher.proposal()
+    }
+
+    /// Switches over to the [prepared](Proposal::Prepared) configuration if the store now has its
+    /// text in force, and returns whether that was so. Anything else needs a reload.
+    pub fn adopt(&mut self, stored: &Arc<Stored>) -> bool {
+        self.publisher.adopt(stored, &mut self.members, &mut self.link)
+    }
+
+    /// Forgets the configuration to prepare. Nothing has changed.
+    pub fn discard(&mut self) {
+        self.publisher.discard();
+    }
+}
+
+impl Steer for Control {
+    fn answer(
         &mut self,
         control: &engine::Control<'_>,
         request: &hotloop_ops::Request,
     ) -> Result<Reply, String> {
         let Self { link, members, publisher, presence, .. } = self;
-        Ok(Reply::Now(Ok(match Request::read(request)? {
+        let answer = match Request::read(request)? {
             Request::Overview => json!(self.overview(control)),
             Request::Services => json!(self.services()),
             Request::Backends => return Ok(self.backends()),
@@ -291,48 +303,48 @@ impl Control {
                 json!(presence.leave(for_s, &publisher.config, publisher.connection_count())?)
             }
             Request::Replace(candidate) => return presence.replace(candidate, &publisher.config),
-            Request::Unknown => request.unknown()?,
-        })))
+            Request::Unknown => return request.unknown(),
+        };
+        Ok(answer.into())
     }
 
-    /// The workers' counts up to now.
-    #[must_use]
-    pub fn summary(&self) -> Summary<'_> {
-        self.publisher.summary()
+    fn turn(&mut self, control: &engine::Control<'_>) {
+        self.continue_entering(false);
+        self.advance();
+        self.log_packets(control.now(), false);
     }
 
-    /// Begins to prepare a configuration, in place of an earlier one. `stored` is the store's part
-    /// of it.
-    pub fn prepare(&mut self, config: Arc<Config>, stored: Option<Arc<Stored>>) {
-        self.publisher.prepare(LoadedConfig { config, stored, tls: None });
+    /// Whether the departure that an operator requested is over, which is logged, or another program
+    /// has taken over.
+    fn is_over(&mut self) -> bool {
+        if self.is_entering() {
+            return false;
+        }
+        self.presence.has_left(self.publisher.connection_count()) || self.hands_over()
     }
 
-    /// The state of the configuration to [prepare](Self::prepare).
-    #[must_use]
-    pub const fn proposal(&self) -> &Proposal {
-        self.publisher.proposal()
-    }
-
-    /// Switches over to the [prepared](Proposal::Prepared) configuration if the store now has its
-    /// text in force, and returns whether that was so. Anything else needs a reload.
-    pub fn adopt(&mut self, stored: &Arc<Stored>) -> bool {
-        self.publisher.adopt(stored, &mut self.members, &mut self.link)
-    }
-
-    /// Forgets the configuration to prepare. Nothing has changed.
-    pub fn discard(&mut self) {
-        self.publisher.discard();
-    }
-
-    /// Withdraws the VIPs before anything else ends. Returns how long packets must still be
-    /// forwarded, until routers have moved them elsewhere.
-    pub fn withdraw(&mut self) -> Duration {
+    /// Withdraws the VIPs before anything else ends, unless another program has taken over. Packets
+    /// must still be forwarded until routers have moved them elsewhere.
+    fn end(&mut self) -> Duration {
+        self.continue_entering(true);
+        if self.has_handed_over() {
+            notify::leave();
+            return Duration::ZERO;
+        }
         self.presence.withdraw(&self.publisher.config)
     }
 
-    /// Whether the departure that an operator requested is over, which is logged.
-    #[must_use]
-    pub fn has_left(&self) -> bool {
-        self.presence.has_left(self.publisher.connection_count())
+    fn hangup(&mut self) {
+        self.publisher.reload(ReloadOrigin::Signal);
+    }
+
+    fn metrics(&mut self, scrape: &mut Scrape) {
+        self.add_metrics(scrape);
+    }
+
+    /// The notes that captures add to packets: the backend that a packet goes to.
+    fn annotate(&self) -> Option<Annotate> {
+        let notes = self.notes.clone();
+        Some(Arc::new(move |record| notes.of(record)))
     }
 }

@@ -8,12 +8,11 @@
 use super::cluster_link::ClusterLink;
 use super::members::Members;
 use super::publication::Publication;
-use super::reload::ReloadOrigin;
 use crate::config::Config;
 use hotloop::engine;
 use hotloop_balancer::counts::{RemovedCounts, Summary, WorkerCounts};
 use hotloop_balancer::services::ServiceTable;
-use hotloop_ops::{Hangup, Reply};
+use hotloop_ops::Reply;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -30,7 +29,6 @@ pub struct Publisher {
     pub counts: Arc<[WorkerCounts]>,
     pub removed_counts: RemovedCounts,
     pub publication: Publication,
-    pub hangup: Hangup,
     pub reload_count: u64,
     /// The reason that the last reload failed; `None` once a reload has succeeded.
     pub reload_failure: Option<String>,
@@ -51,9 +49,6 @@ impl Publisher {
 
     /// Advances changes, and returns whether all workers use the table in force.
     pub fn turn(&mut self, members: &mut Members, link: &mut ClusterLink) -> bool {
-        if self.hangup.came() {
-            self.reload(ReloadOrigin::Signal);
-        }
         self.publish_changes(members, link);
         let is_in_force = self.workers.collect() && self.is_published;
         if is_in_force {

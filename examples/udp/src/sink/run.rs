@@ -4,7 +4,7 @@ use crate::arguments::Way;
 use crate::inspect::Findings;
 use crate::output::{Output, Totals, lost_text};
 use crate::rate::Passed;
-use crate::running::{self, LINGER, print_until_the_end};
+use crate::running::{self, LINGER, Lines};
 use crate::sink::cli::Cli;
 use crate::sink::delivery::Counts;
 use crate::sink::graph::{graph, of_sockets, sharded};
@@ -99,9 +99,9 @@ impl Receiving<'_> {
             steering.inspect(|steering| steering.open());
             let mut watch =
                 Watch { cli, input, counts, queues: counts.queues(), lost: input.lost() };
-            let operation = Operation::new(control, socket.as_mut(), cli.common.run.duration);
-            let operation = operation.with_metrics(metrics);
-            print_until_the_end(operation, output, started, |passed| watch.lines(passed));
+            let duration = cli.common.run.duration;
+            let operation = Operation { socket: socket.as_mut(), metrics, duration };
+            operation.run(control, &mut Lines::new(output, started, |passed| watch.lines(passed)));
             let duration = started.elapsed();
             if let Some(steering) = steering {
                 steering.end();

@@ -3,7 +3,7 @@
 use crate::arguments::Way;
 use crate::output::{Output, Totals};
 use crate::rate::Passed;
-use crate::running::{self, LINGER, print_until_the_end};
+use crate::running::{self, LINGER, Lines};
 use crate::source::cli::Cli;
 use crate::source::datagrams::Datagrams;
 use crate::source::graph::{Steering, graph};
@@ -13,7 +13,7 @@ use crate::source::resolve::{Own, resolve};
 use crate::source::sockets::Sockets;
 use hotloop::engine::{Graph, Placement, PlacementError, Topology};
 use hotloop::prelude::*;
-use hotloop_ops::{Failure, Metrics, Operation, Request, Socket};
+use hotloop_ops::{Failure, Metrics, Operation, Socket, Steer};
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
@@ -126,15 +126,16 @@ impl Sending<'_> {
         }
         let started = Instant::now();
         self.steering.open();
-        let operation = Operation::new(control, socket, self.cli.common.run.duration);
+        let operation = Operation { socket, metrics, duration: self.cli.common.run.duration };
         let mut before = Passed::default();
-        print_until_the_end(operation.with_metrics(metrics), output, started, |duration| {
+        let lines = |duration| {
             let passed = passed(self.cli, control.snapshot().sent);
             let rate = passed.since(before).in_time(duration);
             before = passed;
             let link = if self.is_link_up() { "" } else { "  (the link is down)" };
             vec![format!("{rate}{link}")]
-        });
+        };
+        operation.run(control, &mut Lines::new(output, started, lines));
         Ok(started.elapsed())
     }
 
@@ -147,29 +148,30 @@ impl Sending<'_> {
     ) -> Result<bool, Failure> {
         let Some(port) = self.port else { return Ok(true) };
         let (name, seconds) = (port.name(), self.cli.link_wait.as_secs_f64());
-        let operation = Operation::new(control, socket, Some(self.cli.link_wait));
-        let mut operation = operation.with_metrics(metrics);
-        let mut has_warned = false;
-        while !self.is_link_up() {
-            if !has_warned {
-                tracing::info!("waiting up to {seconds} s for the link of {name}");
-                has_warned = true;
-            }
-            match operation.turn(&mut Request::unknown) {
-                Some(Waited::Elapsed) => {
-                    return Err(Failure::Run(format!(
-                        "{name} had no link for {seconds} s: start its peer, or wait longer with --link-wait"
-                    )));
-                }
-                Some(_) => return Ok(false),
-                None => {}
-            }
+        if self.is_link_up() {
+            return Ok(true);
         }
-        Ok(true)
+        tracing::info!("waiting up to {seconds} s for the link of {name}");
+        let operation = Operation { socket, metrics, duration: Some(self.cli.link_wait) };
+        match operation.run(control, &mut UntilLinkUp(self)) {
+            Waited::Elapsed if !self.is_link_up() => Err(Failure::Run(format!(
+                "{name} had no link for {seconds} s: start its peer, or wait longer with --link-wait"
+            ))),
+            waited => Ok(waited == Waited::Elapsed),
+        }
     }
 
     fn is_link_up(&self) -> bool {
         self.port.is_none_or(|port| port.link().is_ok_and(|link| link.up))
+    }
+}
+
+/// Waits for the link.
+struct UntilLinkUp<'a>(&'a Sending<'a>);
+
+impl Steer for UntilLinkUp<'_> {
+    fn is_over(&mut self) -> bool {
+        self.0.is_link_up()
     }
 }
 

@@ -16,7 +16,7 @@ use hotloop::dpdk::{Eal, Mempool, MempoolConfig, lcore};
 use hotloop::engine::{Control, Deployment, Engine, Report, outlets};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop_balancer::balance::{Egress, Egresses, Route};
-use hotloop_ops::{ControlArgs, Operation};
+use hotloop_ops::{ControlArgs, Operation, Reply, Request, Steer};
 use ipip_lb::control;
 use ipip_lb::network_function::NetworkFunction;
 use ipip_lb::source::ConfigSource;
@@ -110,24 +110,22 @@ fn run(eal: Eal, deployment: Deployment, packets: u64) -> Result<Run, Failed> {
     let mut memory = [0; 2];
     let mut trouble = None;
     let ran = plan.run(|control| {
-        let mut progress = Progress::new(deployment, packets);
-        let mut operation = Operation::new(control, socket.as_mut(), None);
         let started = Trouble::start(&setting, socket_path.clone());
-        while operation.turn(&mut |request| operator.answer(control, request)).is_none() {
-            operator.turn();
-            progress.show(control);
-            if memory[0] == 0 && gauges.is_warm() {
-                memory[0] = resident_bytes();
-            }
-        }
-        memory[1] = resident_bytes();
+        let mut operation = |steer: &mut Soaking<'_>| {
+            let operation = Operation { socket: socket.as_mut(), ..Operation::default() };
+            operation.run(control, steer);
+        };
+        let progress = Progress::new(deployment, packets);
+        let mut soaking =
+            Soaking { operator: &mut operator, progress, gauges: &gauges, warm_bytes: 0 };
+        operation(&mut soaking);
+        memory = [soaking.warm_bytes, resident_bytes()];
         if memory[0] == 0 {
             memory[0] = memory[1];
         }
         started.stop();
         while !started.has_stopped() {
-            _ = operation.turn(&mut |request| operator.answer(control, request));
-            operator.turn();
+            operation(&mut soaking);
         }
         trouble = Some(started.finish());
     });
@@ -145,6 +143,29 @@ fn run(eal: Eal, deployment: Deployment, packets: u64) -> Result<Run, Failed> {
     }
     let worst_burst = Duration::from_nanos(gauges.worst_burst_ns.load(Relaxed));
     Ok(Run { packet_count: report.received, unaccounted_count, memory_bytes: memory, worst_burst })
+}
+
+/// The operator's part, and the messages of this tool.
+struct Soaking<'a> {
+    operator: &'a mut control::Control,
+    progress: Progress,
+    gauges: &'a Gauges,
+    /// The memory in use once all is warm; 0 before.
+    warm_bytes: u64,
+}
+
+impl Steer for Soaking<'_> {
+    fn answer(&mut self, control: &Control<'_>, request: &Request) -> Result<Reply, String> {
+        self.operator.answer(control, request)
+    }
+
+    fn turn(&mut self, control: &Control<'_>) {
+        self.operator.turn(control);
+        self.progress.show(control);
+        if self.warm_bytes == 0 && self.gauges.is_warm() {
+            self.warm_bytes = resident_bytes();
+        }
+    }
 }
 
 /// Packets from the source that are missing in the report, packets that the report's sums don't
