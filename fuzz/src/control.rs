@@ -5,7 +5,7 @@ use hotloop::engine::{Control, Deployment, Engine, Idle, outlets};
 use hotloop::stage::Error;
 use hotloop::testing::MemoryPort;
 use hotloop_balancer::balance::Route;
-use hotloop_ops::{Reply, Request};
+use hotloop_ops::{Reply, Request, Steer};
 use ipip_lb::control;
 use ipip_lb::network_function::NetworkFunction;
 use ipip_lb::source::ConfigSource;
@@ -69,7 +69,7 @@ fn balance(requests: &Receiver<Request>, answers: &Sender<Answer>) {
     );
     let plan = Engine::plan(graph, Deployment::run_to_completion(1)).expect("a graph for one core");
     let run = plan.idle(Idle::Pause).run(|control| {
-        while let Some(request) = next(requests, &mut operator) {
+        while let Some(request) = next(requests, &mut operator, control) {
             if answers.send(answer(&mut operator, control, &request)).is_err() {
                 break;
             }
@@ -79,12 +79,16 @@ fn balance(requests: &Receiver<Request>, answers: &Sender<Answer>) {
 }
 
 /// The next request, as soon as there is one; `None` if all senders are gone.
-fn next(requests: &Receiver<Request>, operator: &mut control::Control) -> Option<Request> {
+fn next(
+    requests: &Receiver<Request>,
+    operator: &mut control::Control,
+    control: &Control<'_>,
+) -> Option<Request> {
     loop {
         match requests.try_recv() {
             Ok(request) => return Some(request),
             Err(TryRecvError::Disconnected) => return None,
-            Err(TryRecvError::Empty) => operator.turn(),
+            Err(TryRecvError::Empty) => operator.turn(control),
         }
         thread::sleep(TURN);
     }
@@ -92,9 +96,10 @@ fn next(requests: &Receiver<Request>, operator: &mut control::Control) -> Option
 
 fn answer(operator: &mut control::Control, control: &Control<'_>, request: &Request) -> Answer {
     let promise = match operator.answer(control, request) {
-        Reply::Now(answer) => return answer,
-        Reply::Later(promise) => promise,
-        Reply::Stream(_) => panic!("{request:?}: the balancer itself takes no connection over"),
+        Err(why) => return Err(why),
+        Ok(Reply::Now(answer)) => return answer,
+        Ok(Reply::Later(promise)) => promise,
+        Ok(Reply::Stream(_)) => panic!("{request:?}: the balancer itself takes no connection over"),
     };
     let start = Instant::now();
     loop {
@@ -104,7 +109,7 @@ fn answer(operator: &mut control::Control, control: &Control<'_>, request: &Requ
             return answer;
         }
         assert!(start.elapsed() < ANSWER_WAIT, "{request:?}: no answer");
-        operator.turn();
+        operator.turn(control);
         thread::sleep(TURN);
     }
 }

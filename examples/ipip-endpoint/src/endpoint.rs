@@ -9,7 +9,7 @@
 use crate::arrival::{Arrived, Side};
 use crate::outer::{NoHeader, Outer};
 use crate::settings::{Answers, Settings, Stations};
-use hotloop::packet::answer;
+use hotloop::packet::answer::{self, IcmpError};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::fragment::{self, FragmentError};
 use hotloop::packet::ip::protocol;
@@ -179,7 +179,7 @@ impl Endpoint {
             if outer.source.is_ipv4() { TELLER_V4.into() } else { TELLER_V6.into() };
         let mtu_bytes = self.packet_bytes_max() as u16;
         // A packet that may not be answered (RFC 1122, section 3.2.2) is just dropped.
-        if answer::too_big(&mut packet, teller, mtu_bytes).is_ok() {
+        if answer::icmp_error(&mut packet, teller, IcmpError::TooBig { mtu_bytes }).is_ok() {
             ethernet::set_addresses(&mut packet, self.stations.wire, self.stations.kernel);
             out.push_created(Routed { packet, route: Side::Kernel });
         }

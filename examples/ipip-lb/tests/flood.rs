@@ -10,7 +10,7 @@ use hotloop::packet::memory::MemPacket;
 use hotloop::packet::seed::Seed;
 use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop::stage::{
-    Burst, BurstStage, Classified, Core, Counters, Cx, DropReason, Instant, Output, Tagged, Tally,
+    Burst, BurstStage, Classified, Counters, Cx, DropReason, Instant, Output, Tagged, Tally,
 };
 use hotloop_balancer::balance::{Balance, BalanceDrop, BalancerConfig, Route, SEED};
 use hotloop_balancer::connection::{Connection, State};

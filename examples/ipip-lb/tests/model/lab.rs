@@ -10,7 +10,7 @@ use hotloop::packet::classify::{Depth, classify_packet};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::memory::MemPacket;
-use hotloop::stage::{BurstStage, Classified, Core, DropReason, Tagged};
+use hotloop::stage::{BurstStage, Classified, DropReason, Tagged};
 use hotloop::testing::{Bench, bench_burst};
 use hotloop_balancer::balance::{Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Route};
 use hotloop_balancer::counts::WorkerCounts;
