@@ -1,8 +1,8 @@
 //! The hashes that choose a flow's worker and backend, and their optional secret. Pure functions of
 //! the flow and the key. Balancers with the same key choose alike.
 
+use crate::address::bits;
 use crate::maglev::mixed;
-use crate::prefix::bits;
 use hotloop::packet::seed::Seed;
 use std::fmt;
 use std::net::IpAddr;

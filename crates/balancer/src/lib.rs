@@ -18,8 +18,7 @@
 //! - [`connection`], [`connections`]: the connections that a worker remembers. [`exceptions`]: those on another backend
 //!   than the table chooses, which nodes of a cluster exchange. [`exception_mover`] moves them between the workers and
 //!   the program.
-//! - [`blocks`]: prefixes that packets are dropped from. [`counts`]: packets and connections per
-//!   backend.
+//! - [`counts`]: packets and connections per backend.
 //! - [`capture_order`]: exact limits in the replay of a capture.
 //!
 //! # Guarantees
@@ -103,8 +102,8 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod balance;
-pub mod blocks;
 pub mod capture_order;
 pub mod classify;
 pub mod connection;
@@ -112,12 +111,10 @@ pub mod connections;
 pub mod counts;
 pub mod exception_mover;
 pub mod exceptions;
-pub mod excerpt;
 pub mod hashes;
 pub mod limits;
 pub mod maglev;
 pub mod own_header;
-pub mod prefix;
 mod route;
 pub mod rules;
 pub mod services;

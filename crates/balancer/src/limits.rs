@@ -16,8 +16,8 @@
 //! once, and on average no more than the limit in each second: in the first second of a burst,
 //! twice the limit.
 
+use crate::address::{mask_v4, mask_v6};
 use crate::maglev::mixed;
-use crate::prefix::mask_v4;
 use crate::spec;
 use hotloop::stage::Instant;
 use std::collections::HashMap;
@@ -199,12 +199,11 @@ impl Buckets {
         let random = || [(); 2].map(|()| RandomState::new().build_hasher().finish());
         let seeds = self.seeds.unwrap_or_else(random);
         let sketch = self.sketch.get_or_insert_with(|| Arc::new(Sketch::new(seeds)));
-        let len_v6 = u32::from(limits.source_prefix_v6);
         Some(SourceLimit {
             sketch: Arc::clone(sketch),
             rate: Rate::per_second(limit),
             mask_v4: mask_v4(limits.source_prefix_v4),
-            mask_v6: u128::MAX.checked_shl(128 - len_v6).unwrap_or(0),
+            mask_v6: mask_v6(limits.source_prefix_v6),
         })
     }
 }

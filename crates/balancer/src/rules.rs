@@ -21,9 +21,9 @@ mod exact;
 mod ports;
 mod prefix_level;
 
-use crate::prefix::Prefix;
 use crate::spec::{Ports, Protocol, ServiceSpec};
 use exact::Exact;
+use hotloop::packet::prefix::Prefix;
 use ports::{PortTables, ServiceIndex};
 pub(crate) use prefix_level::Bits;
 use prefix_level::{Level, Vip};

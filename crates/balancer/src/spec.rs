@@ -2,7 +2,7 @@
 
 use crate::hashes::HashKey;
 use crate::maglev::SLOT_COUNT_DEFAULT;
-use crate::prefix::Prefix;
+use hotloop::packet::prefix::Prefix;
 use std::fmt;
 use std::net::IpAddr;
 

@@ -1,6 +1,6 @@
 //! The settings of probes.
 
-use hotloop_balancer::prefix::Prefix;
+use hotloop::packet::prefix::Prefix;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;

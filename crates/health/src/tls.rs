@@ -2,7 +2,7 @@
 //! refuse.
 
 use crate::settings::Trust;
-use hotloop_balancer::excerpt::excerpt;
+use hotloop::packet::excerpt::excerpt;
 use hotloop_files::certificates::{authorities, why};
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};

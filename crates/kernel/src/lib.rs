@@ -77,7 +77,7 @@ pub use port::{
 pub use routes::{KernelRoutes, RouteTarget};
 pub use tables::{
     ChangeCounts, DEFAULT, Hop, InterfaceAddress, KernelNeighbour, KernelTables, LOCAL, Link,
-    Lookup, MAIN, NeighbourState, NextHop, Prefix, Route, RouteKind,
+    Lookup, MAIN, NeighbourState, NextHop, Route, RouteKind,
 };
 pub use takeover::{Takeover, TakeoverError, restore};
 pub use tap::{Tap, TapConfig, TapError};

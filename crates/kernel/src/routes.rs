@@ -1,7 +1,7 @@
 //! The kernel's routes in a form for the packet path.
 
-use super::tables::{KernelTables, Lookup, Prefix};
-use std::collections::HashMap;
+use super::tables::{KernelTables, Lookup};
+use hotloop_packet::prefix::PrefixMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// A snapshot of the kernel's routes by a program's interfaces, to be published to cores. A lookup
@@ -11,10 +11,7 @@ use std::net::{IpAddr, Ipv6Addr};
 /// interfaces are [`RouteTarget::Nowhere`].
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct KernelRoutes {
-    v4: Ranges<u32>,
-    v6: Ranges<u128>,
-    /// The targets of the ranges, each once.
-    targets: Vec<Target>,
+    targets: PrefixMap<Target>,
 }
 
 /// The target of a lookup.
@@ -51,75 +48,20 @@ enum Target {
     Nowhere,
 }
 
-/// All addresses of an IP version, in ranges: the first address of each, and the index of its
-/// target. Empty in a table that was never filled.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-struct Ranges<A> {
-    starts: Vec<A>,
-    targets: Vec<u32>,
-}
-
-impl<A: Copy + Ord> Ranges<A> {
-    #[inline]
-    fn find(&self, address: A) -> Option<usize> {
-        let after = self.starts.partition_point(|start| *start <= address);
-        self.targets.get(after.checked_sub(1)?).map(|target| *target as usize)
-    }
-
-    /// Makes the ranges that begin at these addresses. Adjacent ranges with the same target become
-    /// one.
-    fn new(mut starts: Vec<A>, mut target: impl FnMut(A) -> u32) -> Self {
-        starts.sort_unstable();
-        starts.dedup();
-        let mut ranges = Self { starts: Vec::new(), targets: Vec::new() };
-        for start in starts {
-            let target = target(start);
-            if ranges.targets.last() != Some(&target) {
-                ranges.starts.push(start);
-                ranges.targets.push(target);
-            }
-        }
-        ranges
-    }
-}
-
 impl KernelRoutes {
     /// The routes by the interfaces with these numbers.
     #[must_use]
     pub fn new(tables: &KernelTables, interfaces: &[u32]) -> Self {
-        let (mut v4, mut v6) = (vec![0], vec![0]);
-        for Prefix { address, len } in tables.routes().map(|route| route.prefix) {
-            match address {
-                IpAddr::V4(address) => {
-                    let first = address.to_bits();
-                    let last = first | u32::MAX.checked_shr(len.into()).unwrap_or(0);
-                    v4.extend([Some(first), last.checked_add(1)].into_iter().flatten());
-                }
-                IpAddr::V6(address) => {
-                    let first = address.to_bits();
-                    let last = first | u128::MAX.checked_shr(len.into()).unwrap_or(0);
-                    v6.extend([Some(first), last.checked_add(1)].into_iter().flatten());
-                }
-            }
-        }
-        let mut targets = Targets::default();
-        let mut index = |address| targets.index(target(tables, interfaces, address));
-        Self {
-            v4: Ranges::new(v4, |bits| index(std::net::Ipv4Addr::from_bits(bits).into())),
-            v6: Ranges::new(v6, |bits| index(Ipv6Addr::from_bits(bits).into())),
-            targets: targets.all,
-        }
+        let prefixes = tables.routes().map(|route| route.prefix);
+        let target = |address| target(tables, interfaces, address);
+        Self { targets: PrefixMap::from_fn(prefixes, target) }
     }
 
     /// The next hop of packets to this address.
     #[inline]
     #[must_use]
     pub fn lookup(&self, destination: IpAddr) -> RouteTarget {
-        let found = match destination {
-            IpAddr::V4(address) => self.v4.find(address.to_bits()),
-            IpAddr::V6(address) => self.v6.find(address.to_bits()),
-        };
-        match found.map(|index| self.targets[index]) {
+        match self.targets.get(destination).copied() {
             Some(Target::Gateway { interface, neighbour }) => {
                 RouteTarget::Via { interface, neighbour }
             }
@@ -133,25 +75,9 @@ impl KernelRoutes {
 
     /// The gateways: the index of the interface, and the address as cores know it.
     pub(super) fn gateways(&self) -> impl Iterator<Item = (usize, IpAddr)> {
-        self.targets.iter().filter_map(|target| match target {
+        self.targets.values().filter_map(|target| match target {
             Target::Gateway { interface, neighbour } => Some((*interface, *neighbour)),
             _ => None,
-        })
-    }
-}
-
-/// A list of targets without duplicates.
-#[derive(Default)]
-struct Targets {
-    all: Vec<Target>,
-    indices: HashMap<Target, u32>,
-}
-
-impl Targets {
-    fn index(&mut self, target: Target) -> u32 {
-        *self.indices.entry(target).or_insert_with(|| {
-            self.all.push(target);
-            self.all.len() as u32 - 1
         })
     }
 }

@@ -11,6 +11,7 @@
 //! - [`flow_key`] tells flows apart ([`FlowKey::of`](flow_key::FlowKey::of) reads a frame's key and
 //!   nothing else), [`seed`] spreads them over workers and backends, [`cookie`] authenticates them
 //!   without state.
+//! - [`prefix`]: address prefixes, and the longest match among many; [`port_range`].
 //! - [`ipip`]: in and out of IP-in-IP tunnels, in all four combinations of families.
 //! - [`answer`]: ICMP errors, echo and UDP replies, TCP resets, built from the packet itself;
 //!   [`fragment`]: IPv4 packets in pieces, and fragments of both families checked;
@@ -18,12 +19,14 @@
 //! - [`nat`]: addresses and ports, rewritten in place.
 //! - [`checksum`]: whole and incremental.
 //! - [`build`]: frames for tests.
+//! - [`excerpt`]: foreign text in messages, such as a malformed prefix.
 //!
 //! # Guarantees
 //!
 //! No function panics, whatever the bytes of a frame or a [`Layout`](classify::Layout). (The
 //! builders, which are for tests, panic on impossible frames.) A function that fails leaves the
-//! packet unchanged. Only [`build`], [`memory`] and error texts allocate. There is no unsafe code.
+//! packet unchanged. Only [`build`], [`memory`], error texts
+//! and the making of maps of [`prefix`] allocate. There is no unsafe code.
 //!
 //! # Example
 //!
@@ -101,6 +104,7 @@ pub mod checksum;
 pub mod classify;
 pub mod cookie;
 pub mod ethernet;
+pub mod excerpt;
 pub mod flow_key;
 pub mod fragment;
 pub mod gre;
@@ -117,6 +121,8 @@ mod malformed;
 pub mod memory;
 pub mod nat;
 pub mod nd;
+pub mod port_range;
+pub mod prefix;
 pub mod seed;
 pub mod tcp;
 pub mod udp;

@@ -1,9 +1,9 @@
 //! The command line.
 
-use crate::prefix::Prefix;
 use crate::settings::{Answers, Settings};
 use clap::Parser;
 use hotloop::packet::ethernet::MacAddress;
+use hotloop::packet::prefix::Prefix;
 use hotloop_ops::{Failure, RunArgs};
 use std::net::IpAddr;
 

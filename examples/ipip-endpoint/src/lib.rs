@@ -57,6 +57,5 @@ pub mod cli;
 pub mod endpoint;
 pub mod graph;
 pub mod outer;
-pub mod prefix;
 pub mod run;
 pub mod settings;

@@ -1,7 +1,7 @@
 //! The endpoint's settings for the network around it.
 
-use crate::prefix::Prefix;
 use hotloop::packet::ethernet::MacAddress;
+use hotloop::packet::prefix::Prefix;
 use std::net::IpAddr;
 
 /// The endpoint's settings for the network around it.

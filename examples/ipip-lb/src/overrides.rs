@@ -1,7 +1,7 @@
 //! Changes since the configuration was read: by operators, and by health checks.
 
 use crate::config::Config;
-use hotloop_balancer::blocks::Blocks;
+use hotloop::packet::prefix::PrefixSet;
 use hotloop_balancer::services::{Removal, Standing, TargetName};
 use hotloop_health::quorum::Down;
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,7 @@ pub struct Overrides {
     /// Backends that fail their probes, each with its kind of probe.
     pub down: Down,
     /// Prefixes whose packets to services are dropped; `None` if there are none.
-    pub blocked: Option<Arc<Blocks>>,
+    pub blocked: Option<Arc<PrefixSet>>,
     /// Weights other than the configuration's.
     pub weights: HashMap<TargetName, u32>,
     /// Backends taken out of their services.

@@ -9,12 +9,12 @@ use hotloop::packet::build::{
 };
 use hotloop::packet::ethernet;
 use hotloop::packet::memory::MemPacket;
+use hotloop::packet::prefix::Prefix;
 use hotloop::packet::tcp::flags::SYN;
 use hotloop::packet::{ipip, ipv4};
 use hotloop::stage::{Burst, DropReason, Error, Sink, Source};
 use hotloop::testing::Rng;
 use hotloop_balancer::balance::{BalanceDrop, Route};
-use hotloop_balancer::blocks::Blocks;
 use hotloop_balancer::services::Standing;
 use ipip_lb::config::Config;
 use ipip_lb::network_function::NetworkFunction;
@@ -264,7 +264,7 @@ fn run(deployment: Deployment, frame_count: u64, ring_capacity: usize, has_first
     config.engine.workers = deployment.cores_in(1);
     let (function, mut handles) = NetworkFunction::new(&config, egresses()).unwrap();
     if has_first_aid {
-        let blocked = Some(Arc::new(Blocks::new([BLOCKED.parse().unwrap()])));
+        let blocked = Some(Arc::new([BLOCKED.parse::<Prefix>().unwrap()].into_iter().collect()));
         let standing = Standing { blocked, ..Standing::default() };
         let table = handles.builder.build(&config.spec(), &standing).unwrap();
         handles.publisher.publish(Arc::new(table));

@@ -171,7 +171,7 @@ fn check_routes(kernel: &KernelFollower, interface: &str) -> usize {
         let routes = KernelRoutes::new(tables, &[u32::MAX, index]);
         let mut count = 0;
         for address in
-            tables.routes().flat_map(|route| ends(route.prefix.address, route.prefix.len))
+            tables.routes().flat_map(|route| ends(route.prefix.network(), route.prefix.len()))
         {
             let expected = match tables.lookup(address) {
                 Lookup::Via(hop) if hop.interface_index == index => {

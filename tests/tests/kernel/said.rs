@@ -121,7 +121,8 @@ pub fn by_tables(tables: &KernelTables) -> Vec<String> {
             RouteKind::Prohibit => "prohibit",
             RouteKind::Throw => "throw",
         };
-        let (table, prefix, metric) = (route.table, route.prefix, route.metric);
+        let (table, metric) = (route.table, route.metric);
+        let prefix = format!("{}/{}", route.prefix.network(), route.prefix.len());
         lines.push(format!("route {table} {kind} {prefix} {metric} {}", paths.join(" ")));
     }
     for (index, address, known) in tables.neighbours() {

@@ -110,7 +110,7 @@ fn a_killed_owner_takes_its_interface_and_routes_along() {
     let route_count = |name| {
         kernel.read(|tables| {
             let index = tables.link_named(name).map(|link| link.index);
-            let routes = tables.routes().filter(|route| vips.contains(&route.prefix.address));
+            let routes = tables.routes().filter(|route| vips.contains(&route.prefix.network()));
             let ours = routes.filter(|it| Some(it.hops[0].interface_index) == index);
             (index.is_some(), ours.count())
         })
@@ -120,7 +120,7 @@ fn a_killed_owner_takes_its_interface_and_routes_along() {
     let waited = wait_until("nothing is left", || {
         kernel.read(|tables| {
             tables.link_named("k0").is_none()
-                && !tables.routes().any(|route| vips.contains(&route.prefix.address))
+                && !tables.routes().any(|route| vips.contains(&route.prefix.network()))
         })
     });
     println!("interface and routes were gone after {waited:?}");

@@ -11,6 +11,7 @@ use beside::{Everything, Probes};
 use hotloop::dpdk::{Mempool, MempoolConfig, PortConfig};
 use hotloop::engine::{Graph, LoadMeter};
 use hotloop::packet::ethernet::MacAddress;
+use hotloop::packet::prefix::{Prefix, PrefixSet};
 use hotloop::prelude::*;
 use hotloop::stage::DropReason;
 use hotloop::testing::syscalls::{Traced, traced};
@@ -19,7 +20,6 @@ use hotloop_balancer::balance::{
     BUFFERS_MAX, Balance, BalanceDrop, BalancerConfig, Buffer, Egress, Egresses, Exchange, Probing,
     Route, SEED, Sharing,
 };
-use hotloop_balancer::blocks::Blocks;
 use hotloop_balancer::counts::WorkerCounts;
 use hotloop_balancer::services::{Builder, ServiceTable, Standing, TargetName};
 use hotloop_tests::{alone, device, eal};
@@ -109,7 +109,8 @@ impl Lb {
     fn new(deployment: Deployment, yields: bool) -> (Self, Probes, Shared) {
         let config = Config::parse("lb.toml", traffic::CONFIG).unwrap();
         let mut builder = Builder::new(&config.services);
-        let blocked = Blocks::new([traffic::BLOCKED.parse().unwrap()]);
+        let blocked: PrefixSet =
+            [traffic::BLOCKED.parse::<Prefix>().unwrap()].into_iter().collect();
         let standing = Standing { blocked: Some(Arc::new(blocked)), ..Standing::default() };
         let services = builder.build(&config.spec(), &standing).unwrap();
         let (asker, probes) = mailbox(BUFFERS_MAX);

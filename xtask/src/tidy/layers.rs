@@ -12,10 +12,10 @@ use super::source;
 #[rustfmt::skip]
 const FLOORS: &[(&str, &[&str])] = &[
     ("crates/packet", &[
-        "buf flow_key ip_fields mac malformed",
+        "buf excerpt flow_key ip_fields mac malformed",
         "checksum",
         "write",
-        "cookie ethernet gre gue icmp ipv6 memory seed udp vxlan",
+        "cookie ethernet gre gue icmp ipv6 memory port_range prefix seed udp vxlan",
         "arp ipv4",
         "fragment ip tcp",
         "icmpv6",
@@ -121,9 +121,9 @@ const FLOORS: &[(&str, &[&str])] = &[
     ]),
     ("crates/top", &["programs", "rates", "sections", "screen"]),
     ("crates/balancer", &[
-        "capture_order excerpt maglev own_header route state",
-        "exceptions prefix",
-        "blocks hashes",
+        "address capture_order maglev own_header route state",
+        "exceptions",
+        "hashes",
         "spec",
         "classify limits rules",
         "services vlan",
@@ -153,7 +153,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "replay run",
     ]),
     ("examples/ipip-endpoint", &[
-        "arrival outer prefix",
+        "arrival outer",
         "settings",
         "cli endpoint",
         "graph",

@@ -2,8 +2,8 @@
 //! their first. Uses memory allocated at the start only. Both tables are bounded: when one is full,
 //! the oldest entry goes.
 
+use crate::address::bits;
 use crate::own_header::OwnHeader;
-use crate::prefix::bits;
 use crate::services::TargetId;
 use hotloop::stage::Instant;
 use std::collections::VecDeque;

@@ -3,10 +3,10 @@
 
 use crate::connection::Connection;
 use crate::connections::{Connections, Walk};
-use crate::prefix::Prefix;
 use crate::services::TargetId;
 use hotloop::engine::Mailbox;
 use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::prefix::Prefix;
 use hotloop::stage::Instant;
 use std::sync::Arc;
 

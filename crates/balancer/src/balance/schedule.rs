@@ -3,9 +3,9 @@
 //! configuration only, so all workers and nodes agree on it.
 
 use super::BalanceDrop;
+use crate::address::bits;
 use crate::connections::new_table;
 use crate::counts::{TargetCounts, WorkerCounts};
-use crate::prefix::bits;
 use crate::services::{Choice, Found, Service, ServiceTable, TargetId};
 use crate::spec::Scheduler;
 use hotloop::arena::{Arena, Obtained, Request};

@@ -1,7 +1,7 @@
 //! The prefixes of one length: a hash table, immutable, at most half full.
 
 use super::ports::{PortTable, ServiceIndex};
-use crate::prefix::mask_v4;
+use crate::address::{mask_v4, mask_v6};
 use std::net::IpAddr;
 use std::ops::BitAnd;
 
@@ -44,7 +44,7 @@ impl Bits for u32 {
 
 impl Bits for u128 {
     fn mask(len: u8) -> Self {
-        Self::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
+        mask_v6(len)
     }
 
     #[inline]

@@ -5,15 +5,15 @@ use super::digest;
 use super::refresh::{Arranged, Member, View};
 use super::slots::{Owner, Slots};
 use super::{Maglevs, SLOTS_SPARE, Service, ServiceTable, Settings, Target, TooManyTargets};
-use crate::blocks::Blocks;
 use crate::hashes::Hashes;
 use crate::limits::{Buckets, SourceLimit};
-use crate::prefix::Prefix;
 use crate::rules::{Bits, Rules};
 use crate::spec::{Backend, Balancer, ServiceSpec, Spec, Timeouts};
 use crate::state::State;
 use hotloop::flow::CLASS_COUNT;
 use hotloop::packet::ipip::Tunnel;
+use hotloop::packet::prefix::Prefix;
+use hotloop::packet::prefix::PrefixSet;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Standing {
     /// Backends that are down.
     pub down: HashSet<TargetName>,
     /// Prefixes whose packets to services are dropped; `None` if there are no blocks.
-    pub blocked: Option<Arc<Blocks>>,
+    pub blocked: Option<Arc<PrefixSet>>,
     /// Weights other than the configuration's.
     pub weights: HashMap<TargetName, u32>,
     /// Backends taken out of their services.
@@ -218,7 +218,7 @@ impl Builder {
         services: Vec<Service>,
         arranged_services: Vec<(Vec<Member>, Arranged)>,
         source_limit: Option<SourceLimit>,
-        blocked: Option<Arc<Blocks>>,
+        blocked: Option<Arc<PrefixSet>>,
     ) -> ServiceTable {
         let balancer = &spec.balancer;
         let members = || arranged_services.iter().flat_map(|(members, _)| members);
@@ -250,7 +250,7 @@ impl Builder {
             probe_sources: balancer.probe_sources.clone(),
             services,
             targets,
-            source_v4: balancer.source_v4.mask_and_network_v4(),
+            source_v4: mask_and_network(balancer.source_v4),
             source_v6: balancer.source_v6,
             own: sorted(balancer.decapsulate.clone()),
             own_v4: balancer.decapsulate.iter().filter_map(|address| u32::of(*address)).collect(),
@@ -274,6 +274,17 @@ fn staying(spec: &Spec<'_>, ids: &[u32], view: &View<'_>) -> HashSet<Owner> {
         staying.extend(addresses.map(|address| (id, address)));
     }
     staying
+}
+
+/// The mask and the first address of an IPv4 prefix as numbers: it contains an address if the address
+/// under the mask equals the first one. For an IPv6 prefix, no address matches.
+fn mask_and_network(prefix: Prefix) -> [u32; 2] {
+    match (prefix.network(), prefix.last()) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => {
+            [!(first.to_bits() ^ last.to_bits()), first.to_bits()]
+        }
+        _ => [0, 1],
+    }
 }
 
 /// The identity of a service. With another address, it is another service: connections to the old

@@ -19,16 +19,16 @@ pub use other::is_echo;
 pub use slots::{SLOTS_SPARE, TooManyTargets};
 pub use target::{Found, Target, TargetId};
 
-use crate::blocks::Blocks;
 use crate::hashes::Hashes;
 use crate::limits::{Refused, ServiceLimit, SourceLimit};
 use crate::maglev::Maglev;
-use crate::prefix::Prefix;
 use crate::rules::Rules;
 use crate::spec::{IcmpEcho, Scheduler};
 use hotloop::flow::CLASS_COUNT;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
+use hotloop::packet::prefix::Prefix;
+use hotloop::packet::prefix::PrefixSet;
 use hotloop::stage::Instant;
 use other::Other;
 use std::collections::HashSet;
@@ -64,7 +64,7 @@ pub struct ServiceTable {
     backends: Vec<IpAddr>,
     peers: Vec<Prefix>,
     /// Prefixes whose packets to services are dropped; `None` if there are no blocks.
-    blocked: Option<Arc<Blocks>>,
+    blocked: Option<Arc<PrefixSet>>,
     /// Source addresses of probes through tunnels: two at most.
     probe_sources: Vec<IpAddr>,
     /// The limit on new connections from each prefix.
@@ -239,7 +239,7 @@ impl ServiceTable {
     /// Prefixes whose packets to services are dropped; `None` if there are no blocks.
     #[inline(always)]
     #[must_use]
-    pub fn blocked(&self) -> Option<&Blocks> {
+    pub fn blocked(&self) -> Option<&PrefixSet> {
         self.blocked.as_deref()
     }
 

@@ -3,9 +3,9 @@
 
 use super::digest;
 use super::{Choice, Maglevs, ServiceTable, Standing, Target, TargetId, TargetName};
-use crate::blocks::Blocks;
 use crate::maglev::Maglev;
 use crate::spec::{AllDown, Backend, ServiceSpec, Spec};
+use hotloop::packet::prefix::PrefixSet;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ impl ServiceTable {
             let slot_count = spec.balancer.maglev_slots;
             next.arrange(index, &members, Arranged::new(service, &members, maglevs, slot_count));
         }
-        let address_of = |blocked: &Option<Arc<Blocks>>| blocked.as_ref().map(Arc::as_ptr);
+        let address_of = |blocked: &Option<Arc<PrefixSet>>| blocked.as_ref().map(Arc::as_ptr);
         if address_of(&self.blocked) != address_of(&standing.blocked) {
             next.get_or_insert_with(|| self.clone()).blocked.clone_from(&standing.blocked);
         }

@@ -9,7 +9,7 @@ use super::etcd_watch::EtcdWatch;
 use super::gateway::{self, Answer, Key};
 pub use super::gateway::{Condition, KeyPage, KeyValue, Operation};
 use crate::settings::StoreAddress;
-use hotloop_balancer::excerpt::excerpt;
+use hotloop::packet::excerpt::excerpt;
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::error::{StoreError, StoreErrorKind};
 use super::gateway;
 use crate::settings::StoreAddress;
-use hotloop_balancer::excerpt::excerpt;
+use hotloop::packet::excerpt::excerpt;
 use serde_json::Value;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};

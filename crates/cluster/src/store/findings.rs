@@ -10,7 +10,7 @@
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd::{Etcd, KeyValue, Operation};
 use super::gateway::Key;
-use hotloop_balancer::excerpt::excerpt;
+use hotloop::packet::excerpt::excerpt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hotloop_balancer::excerpt::excerpt;
+use hotloop::packet::excerpt::excerpt;
 use serde_json::{Value, json};
 
 /// gRPC's code for a request of a revision that doesn't exist.

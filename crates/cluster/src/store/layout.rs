@@ -21,7 +21,7 @@ use super::error::{StoreError, StoreErrorKind};
 use super::etcd::Etcd;
 use super::gateway::Key;
 use super::phases::CURRENT;
-use hotloop_balancer::excerpt::excerpt;
+use hotloop::packet::excerpt::excerpt;
 use serde_json::{Value, json};
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};

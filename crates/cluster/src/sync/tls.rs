@@ -1,7 +1,7 @@
 //! TLS between nodes: each shows a certificate for its name, signed by an authority that both know.
 
 use crate::settings::{Cluster, Security};
-use hotloop_balancer::excerpt::excerpt;
+use hotloop::packet::excerpt::excerpt;
 use hotloop_files::certificates::{authorities, why};
 use hotloop_files::file::read as read_file;
 use rustls::client::danger::ServerCertVerifier;

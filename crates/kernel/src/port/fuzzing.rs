@@ -3,8 +3,8 @@
 use super::frame_ring::{Emptying, frame_rings};
 use super::punt::{PuntLimit, PuntLimits, PuntPeer, PuntReason};
 use super::punting::{Each, Punting, SinkCounts};
-use crate::Prefix;
 use hotloop_packet::memory::MemPacket;
+use hotloop_packet::prefix::Prefix;
 use hotloop_stage::Burst;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Script {
     fn new(head: u8) -> Self {
         let numbers = [0, 1, 100, 1_000_000];
         let of = |at: u8| numbers[usize::from(head >> at & 3)];
-        let prefix = |address: [u8; 4], len| Prefix { address: address.into(), len };
+        let prefix = |address: [u8; 4], len| Prefix::of(address.into(), len);
         let peers = vec![
             PuntPeer { prefix: prefix([192, 0, 2, 1], 32), gtsm: head & 1 << 4 != 0 },
             PuntPeer { prefix: prefix([192, 0, 0, 0], 8), gtsm: head & 1 << 5 != 0 },

@@ -1,8 +1,8 @@
 //! Tells kinds of punted packets apart, and sets their limits.
 
-use crate::Prefix;
 use hotloop_packet::arp::ArpMessage;
 use hotloop_packet::ethernet::{self, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
+use hotloop_packet::prefix::Prefix;
 use hotloop_packet::tcp::flags::SYN;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn peers_are_known_by_prefix() {
         let has = |prefix: &str, len: u8, sender: &str| {
-            let prefix = Prefix { address: prefix.parse().unwrap(), len };
+            let prefix = Prefix::of(prefix.parse().unwrap(), len);
             PuntPeer { prefix, gtsm: false }.has(sender.parse().unwrap())
         };
         assert!(has("192.0.2.1", 32, "192.0.2.1") && !has("192.0.2.1", 32, "192.0.2.2"));

@@ -84,9 +84,9 @@ mod tests {
     use super::super::frame_ring::{FRAME_COUNT, frame_rings};
     use super::super::punt::{PuntLimit, PuntPeer};
     use super::*;
-    use crate::Prefix;
     use hotloop_packet::build::{PacketBuilder, tcp, udp};
     use hotloop_packet::memory::MemPacket;
+    use hotloop_packet::prefix::Prefix;
     use hotloop_packet::tcp::flags::ACK;
 
     const PEER: &str = "203.0.113.7:4000";
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_flood_does_not_fill_every_frame() {
         let limit = PuntLimit { per_second: 1_000_000, burst: 1_000_000 };
-        let prefix = Prefix { address: [203, 0, 113, 7].into(), len: 32 };
+        let prefix = Prefix::host([203, 0, 113, 7].into());
         let peers = vec![PuntPeer { prefix, gtsm: false }];
         let limits = PuntLimits::all(limit).with_peers(peers);
         let counts = Arc::<SinkCounts>::default();

@@ -1,10 +1,11 @@
 //! Stores the routes of one IP version, by table and prefix.
 
-use super::objects::{Hop, Prefix, Route, RouteKind};
+use super::objects::{Hop, Route, RouteKind};
 use super::{DEFAULT, LOCAL, Lookup, MAIN, NextHop};
+use hotloop_packet::prefix::Prefix;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 /// The routes of a table: by prefix length, longest first, and by prefix. Routes of a prefix are in
 /// the order of their metrics; those of the same metric are in the kernel's order.
@@ -108,16 +109,16 @@ impl Fib {
 
     fn routes_mut(&mut self, route: &Route) -> &mut Vec<Route> {
         let table = self.table_mut(route.table);
-        let prefixes = table.entry(Reverse(route.prefix.len)).or_default();
-        prefixes.entry(route.prefix.address).or_default()
+        let prefixes = table.entry(Reverse(route.prefix.len())).or_default();
+        prefixes.entry(route.prefix.network()).or_default()
     }
 
     /// Removes the entry of a prefix without routes.
     fn forget(&mut self, route: &Route) {
         let table = self.table_mut(route.table);
-        let len = Reverse(route.prefix.len);
+        let len = Reverse(route.prefix.len());
         if let Some(prefixes) = table.get_mut(&len) {
-            prefixes.remove(&route.prefix.address);
+            prefixes.remove(&route.prefix.network());
             if prefixes.is_empty() {
                 table.remove(&len);
             }
@@ -129,7 +130,7 @@ impl Fib {
 /// type throw.
 fn lookup_in(table: &Table, destination: IpAddr) -> Option<Lookup> {
     let found = table.iter().filter_map(|(Reverse(len), prefixes)| {
-        let routes = prefixes.get(&network(destination, *len))?;
+        let routes = prefixes.get(&Prefix::of(destination, *len).network())?;
         routes.iter().find_map(|route| taken(route, destination))
     });
     { found }.next()
@@ -173,28 +174,6 @@ fn is_same(one: &Route, other: &Route) -> bool {
         && one.hops.iter().map(path).eq(other.hops.iter().map(path))
 }
 
-/// The first address of the network of length `len` that contains an address.
-fn network(address: IpAddr, len: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0);
-            Ipv4Addr::from_bits(address.to_bits() & mask).into()
-        }
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(len.min(128))).unwrap_or(0);
-            Ipv6Addr::from_bits(address.to_bits() & mask).into()
-        }
-    }
-}
-
-impl Prefix {
-    /// Whether the prefix contains an address.
-    #[must_use]
-    pub fn contains(&self, address: IpAddr) -> bool {
-        self.address.is_ipv4() == address.is_ipv4() && network(address, self.len) == self.address
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,7 +188,7 @@ mod tests {
             is_encapsulating: false,
         });
         Route {
-            prefix: Prefix { address: address.parse().unwrap(), len: len.parse().unwrap() },
+            prefix: Prefix::of(address.parse().unwrap(), len.parse().unwrap()),
             table: MAIN,
             metric,
             protocol: 4,

@@ -10,9 +10,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-pub use objects::{
-    Hop, InterfaceAddress, KernelNeighbour, Link, NeighbourState, Prefix, Route, RouteKind,
-};
+pub use objects::{Hop, InterfaceAddress, KernelNeighbour, Link, NeighbourState, Route, RouteKind};
 pub(super) use parse::route as parse_route;
 
 /// The table of the host's own addresses (rtnetlink(7), `RT_TABLE_LOCAL`), asked first.
@@ -121,7 +119,7 @@ impl Fibs {
         if let RouteNetlinkMessage::NewRoute(message) = message
             && let Some(route) = parse::route(message)
         {
-            self.of_mut(route.prefix.address).push(route);
+            self.of_mut(route.prefix.network()).push(route);
         }
     }
 }
@@ -209,11 +207,11 @@ impl KernelTables {
             M::NewRoute(message) => parse::route(message).is_some_and(|route| {
                 let is_replacing = flags & NLM_F_REPLACE != 0;
                 let addition = if is_replacing { Addition::Replacing } else { Addition::New };
-                let changed = self.fibs.of_mut(route.prefix.address).add(route, addition);
+                let changed = self.fibs.of_mut(route.prefix.network()).add(route, addition);
                 self.count_routes(changed)
             }),
             M::DelRoute(message) => parse::route(message).is_some_and(|route| {
-                let changed = self.fibs.of_mut(route.prefix.address).remove(&route);
+                let changed = self.fibs.of_mut(route.prefix.network()).remove(&route);
                 self.count_routes(changed)
             }),
             M::NewNeighbour(message) => {

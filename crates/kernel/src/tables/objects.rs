@@ -1,7 +1,7 @@
 //! The objects of the kernel's tables: links, addresses, routes and neighbours.
 
 use hotloop_packet::ethernet::MacAddress;
-use std::fmt;
+use hotloop_packet::prefix::Prefix;
 use std::net::IpAddr;
 
 /// A network interface.
@@ -30,21 +30,6 @@ pub struct InterfaceAddress {
     pub address: IpAddr,
     /// Number of leading bits that the stations of its network share.
     pub prefix_len: u8,
-}
-
-/// An address range: the leading bits that its addresses share. The rest is 0.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Prefix {
-    /// The first address.
-    pub address: IpAddr,
-    /// The number of bits.
-    pub len: u8,
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.len)
-    }
 }
 
 /// A route.

@@ -1,10 +1,11 @@
 //! Parses the kernel's messages on links, addresses, routes and neighbours.
 
 use super::objects::{
-    Hop, InterfaceAddress, KernelNeighbour, Link, NeighbourState, Prefix, Route, RouteKind,
+    Hop, InterfaceAddress, KernelNeighbour, Link, NeighbourState, Route, RouteKind,
 };
 use super::{DEFAULT, LOCAL};
 use hotloop_packet::ethernet::MacAddress;
+use hotloop_packet::prefix::Prefix;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
@@ -74,8 +75,9 @@ pub(crate) fn route(message: &RouteMessage) -> Option<Route> {
     if !is_plain || header.flags.contains(RouteFlags::Cloned) {
         return None;
     }
+    let of_len = |address| Prefix::of(address, header.destination_prefix_length);
     let mut route = Route {
-        prefix: Prefix { address, len: header.destination_prefix_length },
+        prefix: of_len(address),
         table: header.table.into(),
         metric: 0,
         protocol: header.protocol.into(),
@@ -87,7 +89,7 @@ pub(crate) fn route(message: &RouteMessage) -> Option<Route> {
         match attribute {
             RouteAttribute::Table(table) => route.table = *table,
             RouteAttribute::Priority(metric) => route.metric = *metric,
-            RouteAttribute::Destination(address) => route.prefix.address = ip(address)?,
+            RouteAttribute::Destination(address) => route.prefix = of_len(ip(address)?),
             RouteAttribute::PrefSource(address) => route.source = ip(address),
             RouteAttribute::MultiPath(hops) => route.hops = hops.iter().map(path).collect(),
             _ => {}

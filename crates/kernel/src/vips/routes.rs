@@ -1,7 +1,7 @@
 //! Installs routes that announce VIPs to routing daemons.
 
 use crate::netlink::{Requests, is_one_of};
-use crate::tables::{MAIN, Prefix, Route, parse_route};
+use crate::tables::{MAIN, Route, parse_route};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -237,7 +237,7 @@ impl VipRoutes {
                 result => drop(result?),
             }
         }
-        Ok(found.into_iter().map(|route| (route.prefix.address, route.metric)).collect())
+        Ok(found.into_iter().map(|route| (route.prefix.network(), route.metric)).collect())
     }
 
     /// Finds the route that is in the way, and names its owner.
@@ -246,7 +246,7 @@ impl VipRoutes {
         request.header.address_family = family(vip).0;
         let (metric, mut other) = (self.metric, None);
         let _ = self.requests.dump(RouteNetlinkMessage::GetRoute(request), &mut |message| {
-            let in_way = |route: &Route| route.prefix.address == vip && route.metric == metric;
+            let in_way = |route: &Route| route.prefix.network() == vip && route.metric == metric;
             other = other.take().or(host_route(&message).filter(in_way));
         });
         match other {
@@ -268,8 +268,7 @@ impl VipRoutes {
 /// The route of a message, if it leads to one address and is in the main table.
 fn host_route(message: &RouteNetlinkMessage) -> Option<Route> {
     let RouteNetlinkMessage::NewRoute(message) = message else { return None };
-    let is_host = |prefix: Prefix| prefix.len == family(prefix.address).1;
-    parse_route(message).filter(|route| route.table == MAIN && is_host(route.prefix))
+    parse_route(message).filter(|route| route.table == MAIN && route.prefix.is_host())
 }
 
 /// The interface that a route leads out of first; 0 if it drops packets.

@@ -3,7 +3,7 @@
 use super::notes::Notes;
 use super::{Memory, Understood, shares};
 use crate::config::{Config, Port};
-use hotloop_balancer::prefix::Prefix;
+use hotloop::packet::prefix::Prefix;
 use hotloop_balancer::rules::Rules;
 use hotloop_balancer::spec::{Balancer, Limits, ServiceSpec};
 use hotloop_cluster::settings::{Cluster, ClusterPeer, Security};

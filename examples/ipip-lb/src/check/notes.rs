@@ -2,8 +2,8 @@
 
 use super::shares;
 use crate::config::{Announced, Config};
+use hotloop::packet::prefix::Prefix;
 use hotloop_balancer::maglev::slots_for;
-use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::rules::Rules;
 use hotloop_balancer::spec::{AllDown, Scheduler, ServiceSpec};
 use std::collections::HashMap;

@@ -4,7 +4,7 @@ use super::notes::Notes;
 use super::{Memory, Understood, shares};
 use super::{PUBLIC_HASHES, SECRET_HASHES};
 use crate::config::{Announce, Config, Engine, Port};
-use hotloop_balancer::excerpt::excerpt;
+use hotloop::packet::excerpt::excerpt;
 use hotloop_balancer::rules::Rules;
 use hotloop_balancer::spec::{Backend, Balancer, Limits, Scheduler, ServiceSpec};
 use hotloop_cluster::settings::{Cluster, Security, Store};

@@ -4,8 +4,8 @@ use super::document::{Section, Value};
 use super::{
     CONNECTIONS_MAX, ConfigError, MAGLEV_SLOTS_MAX, MAGLEV_SLOTS_MIN, MTU_MIN, TIMEOUT_S_MAX,
 };
+use hotloop::packet::prefix::{Prefix, PrefixError};
 use hotloop_balancer::maglev::{is_prime, prime_from};
-use hotloop_balancer::prefix::{Prefix, PrefixError};
 use hotloop_balancer::spec::{Balancer, IcmpEcho, Timeouts};
 use std::net::{IpAddr, Ipv4Addr};
 

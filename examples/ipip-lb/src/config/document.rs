@@ -1,7 +1,7 @@
 //! A TOML document with the line and the key path of each value.
 
 use super::ConfigError;
-use hotloop_balancer::excerpt::{escaped, excerpt};
+use hotloop::packet::excerpt::{escaped, excerpt};
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;

@@ -8,10 +8,10 @@ use super::parse::name;
 use hotloop::dpdk::MempoolConfig;
 use hotloop::packet::PortId;
 use hotloop::packet::ethernet::MacAddress;
+use hotloop::packet::excerpt::excerpt;
 use hotloop::stage::neighbours::{Link, NextHop as Neighbour};
-use hotloop_balancer::excerpt::excerpt;
 use hotloop_balancer::spec::Side;
-use hotloop_kernel::{self as kernel, PuntPeer};
+use hotloop_kernel::PuntPeer;
 use hotloop_ops::PortSettings;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -188,7 +188,6 @@ fn kernel_peers(section: &Section<'_>) -> Result<Vec<PuntPeer>, ConfigError> {
         if !known.insert(prefix) {
             return Err(address.error(format!("{prefix} is there twice; leave one out")));
         }
-        let prefix = kernel::Prefix { address: prefix.network(), len: prefix.len() };
         Ok(PuntPeer { prefix, gtsm: peer.boolean_or("gtsm", false)? })
     };
     sections.into_iter().map(peer).collect()

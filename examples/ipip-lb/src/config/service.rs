@@ -6,9 +6,10 @@ use super::document::Section;
 use super::health::{CaFiles, health};
 use super::parse::name;
 use super::{BACKENDS_MAX, ConfigError, TIMEOUT_S_MAX, WEIGHT_MAX};
+use hotloop::packet::port_range::PortRange;
+use hotloop::packet::prefix::Prefix;
 use hotloop_balancer::limits::LIMIT_MAX;
 use hotloop_balancer::maglev::slots_for;
-use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::spec::{
     AllDown, Backend, Balancer, Ports, Protocol, SERVICES_MAX, Scheduler, ServiceSpec,
 };
@@ -158,17 +159,11 @@ fn persistence_s(section: &Section<'_>, scheduler: Scheduler) -> Result<u32, Con
 }
 
 fn port_range(text: &str) -> Option<Ports> {
-    let port = |text: &str| {
-        let digits =
-            (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-        digits.then(|| text.parse::<u16>().ok()).flatten().filter(|port| *port > 0)
-    };
     if text == "any" {
         return Some(Ports::Any);
     }
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (port(first)?, port(last)?);
-    (first <= last).then_some(Ports::Range { first, last })
+    let range: PortRange = text.parse().ok()?;
+    Some(Ports::Range { first: range.first(), last: range.last() })
 }
 
 fn backends(section: &Section<'_>, balancer: &Balancer) -> Result<Vec<Backend>, ConfigError> {

@@ -5,7 +5,7 @@ use super::cluster::NODES_MAX;
 use super::document::Section;
 use super::words::VIAS;
 use super::{Cluster, ConfigError};
-use hotloop_balancer::prefix::Prefix;
+use hotloop::packet::prefix::Prefix;
 use hotloop_balancer::spec::Balancer;
 use hotloop_health::settings::{Probe, TunnelPath, Via};
 use std::net::IpAddr;

@@ -7,11 +7,13 @@ use super::members::Members;
 use crate::answer::{self, Change};
 use crate::request::Block;
 use crate::until::left_s;
-use hotloop_balancer::blocks::{BLOCKS_MAX, Blocks};
-use hotloop_balancer::prefix::Prefix;
+use hotloop::packet::prefix::{Prefix, PrefixError, PrefixSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Maximum number of blocked prefixes.
+const BLOCKS_MAX: usize = 16_384;
 
 /// The blocked prefixes.
 #[derive(Debug, Default)]
@@ -62,8 +64,8 @@ impl BlockList {
     }
 
     /// The form for workers; `None` if nothing is blocked.
-    fn compiled(&self) -> Option<Arc<Blocks>> {
-        (!self.ends.is_empty()).then(|| Arc::new(Blocks::new(self.ends.keys().copied())))
+    fn compiled(&self) -> Option<Arc<PrefixSet>> {
+        (!self.ends.is_empty()).then(|| Arc::new(self.ends.keys().copied().collect()))
     }
 
     /// Every prefix with its remaining seconds; `None` for a block without an end.
@@ -121,7 +123,7 @@ impl Members {
 }
 
 fn parse(prefix: &str) -> Result<Prefix, String> {
-    prefix.parse().map_err(|error: hotloop_balancer::prefix::PrefixError| error.to_string())
+    prefix.parse().map_err(|error: PrefixError| error.to_string())
 }
 
 #[cfg(test)]

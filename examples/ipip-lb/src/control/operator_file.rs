@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::failure::BadInput;
 use crate::replace::digest;
 use crate::replace::saved_overrides::SavedOverrides;
-use hotloop_balancer::prefix::Prefix;
+use hotloop::packet::prefix::Prefix;
 use hotloop_balancer::services::TargetName;
 use hotloop_cluster::store::layout::Stored;
 use hotloop_files::file::read as read_file;

@@ -4,7 +4,6 @@
 use crate::config::{Config, WEIGHT_MAX};
 use crate::overrides::Overrides;
 use crate::request::{Block, DrainEnd};
-use hotloop_balancer::blocks::Blocks;
 use hotloop_balancer::services::{Removal, TargetName};
 use hotloop_health::settings::Health;
 use serde::de::Error;
@@ -56,7 +55,7 @@ impl SavedOverrides {
         let removed =
             self.removed.iter().map(|(name, is_flush)| (name.clone(), removal(*is_flush)));
         let blocks = self.blocks.iter().filter_map(|block| block.prefix.parse().ok());
-        let blocked = (!self.blocks.is_empty()).then(|| Arc::new(Blocks::new(blocks)));
+        let blocked = (!self.blocks.is_empty()).then(|| Arc::new(blocks.collect()));
         let weights = self.weights.iter().cloned().collect();
         Overrides { down, blocked, weights, removed: removed.collect() }
     }

@@ -2,10 +2,10 @@
 
 use super::wire::{TCP, UDP};
 use hotloop::packet::ipip::Tunnel;
+use hotloop::packet::prefix::Prefix;
 use hotloop::packet::seed::Seed;
 use hotloop::testing::Rng;
 use hotloop_balancer::maglev::Maglev;
-use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::spec::{AllDown, Balancer, Ports, Protocol, Scheduler, ServiceSpec};
 use ipip_lb::config::Config;
 use std::cmp::Reverse;

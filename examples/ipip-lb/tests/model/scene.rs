@@ -2,8 +2,8 @@
 
 use super::net::{Standing, number};
 use hotloop::engine::Idle;
+use hotloop::packet::prefix::Prefix;
 use hotloop::testing::Rng;
-use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::spec::{
     AllDown, Backend, Balancer, IcmpEcho, Limits, Ports, Protocol, Scheduler, ServiceSpec, Side,
     Timeouts,

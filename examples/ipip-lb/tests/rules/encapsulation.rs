@@ -174,7 +174,7 @@ fn the_source_is_one_address_or_a_flows_of_the_prefix() {
     });
     for (pair, sources) in PAIRS.iter().zip(&sources) {
         let prefix = if pair.is_in_v4() { "192.0.2.64/26" } else { "2001:db8:5::/48" };
-        let prefix: hotloop_balancer::prefix::Prefix = prefix.parse().unwrap();
+        let prefix: hotloop::packet::prefix::Prefix = prefix.parse().unwrap();
         assert!(sources.iter().all(|source| prefix.contains(*source)), "{sources:?}");
         let distinct: HashSet<_> = sources.iter().collect();
         // Of 64 addresses, 199 flows use nearly all; of many more, none twice.

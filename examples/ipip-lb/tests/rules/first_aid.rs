@@ -3,13 +3,13 @@
 use super::{PAIRS, V6_IN_V6, WEB, four, web};
 use crate::deployed::{Running, Sent, assert_dropped, in_all, preamble, service};
 use hotloop::packet::build::{echo_request, tcp, udp};
+use hotloop::packet::prefix::{Prefix, PrefixSet};
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
-use hotloop_balancer::blocks::Blocks;
 use std::sync::Arc;
 use std::time::Duration;
 
 fn block(lb: &mut Running<'_>, prefixes: &[&str]) {
-    let blocks = Blocks::new(prefixes.iter().map(|it| it.parse().unwrap()));
+    let blocks: PrefixSet = prefixes.iter().map(|it| it.parse::<Prefix>().unwrap()).collect();
     lb.overrides.blocked = (!prefixes.is_empty()).then(|| Arc::new(blocks));
     lb.reload();
 }

@@ -1,5 +1,6 @@
 //! A set of UDP ports.
 
+use hotloop::packet::port_range::PortRange;
 use std::fmt;
 use std::str::FromStr;
 
@@ -46,14 +47,9 @@ impl FromStr for Ports {
     fn from_str(text: &str) -> Result<Self, BadPorts> {
         let mut words = Box::new([0_u64; 1024]);
         for part in text.split(',') {
-            let bad = || BadPorts { part: part.to_owned() };
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let number = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
-            let (first, last) = number(first).zip(number(last)).ok_or_else(bad)?;
-            if first > last {
-                return Err(bad());
-            }
-            for port in first..=last {
+            let range: Result<PortRange, _> = part.trim().parse();
+            let range = range.map_err(|_| BadPorts { part: part.to_owned() })?;
+            for port in range.first()..=range.last() {
                 words[usize::from(port >> 6)] |= 1 << (port & 63);
             }
         }

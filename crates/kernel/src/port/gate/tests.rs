@@ -1,12 +1,13 @@
 //! Honest senders under floods, in simulated time.
 
 use super::*;
-use crate::{Prefix, PuntLimit};
+use crate::PuntLimit;
 use hotloop_packet::PacketBuf;
 use hotloop_packet::arp;
 use hotloop_packet::build::{PacketBuilder, echo_request, protocol, tcp, udp};
 use hotloop_packet::ethernet::MacAddress;
 use hotloop_packet::memory::MemPacket;
+use hotloop_packet::prefix::Prefix;
 use hotloop_packet::tcp::flags::ACK;
 
 const MS: u64 = 1_000_000;
@@ -126,7 +127,7 @@ fn acquainted(gate: &mut Gate, frame: &[u8]) -> u64 {
 }
 
 fn peers(gtsm: bool) -> PuntLimits {
-    let prefix = Prefix { address: HONEST.parse().unwrap(), len: 32 };
+    let prefix = HONEST.parse::<Prefix>().unwrap();
     PuntLimits::default().with_peers(vec![PuntPeer { prefix, gtsm }])
 }
 

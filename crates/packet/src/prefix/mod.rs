@@ -1,12 +1,31 @@
-//! Address prefixes. Plain values of either IP version. The bits after the prefix are always clear,
-//! so equal prefixes compare equal.
+//! Address prefixes, of both IP versions, and maps and sets of them.
+
+mod map;
+
+pub use map::{PrefixMap, PrefixSet};
 
 use crate::excerpt::excerpt;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address prefix: every address whose first [`len`](Self::len) bits are the network's. A single
-/// address is a prefix of 32 bits, or of 128.
+/// An address prefix: all addresses that begin with the same [`len`](Self::len) bits. A single address
+/// is a prefix of 32 bits, or of 128. The bits after the prefix are always clear, so prefixes of the
+/// same addresses are equal.
+///
+/// A text without a length is a single address. IPv6 addresses that are mapped from IPv4 are refused,
+/// because no packet has them.
+///
+/// ```
+/// use hotloop_packet::prefix::Prefix;
+///
+/// let prefix: Prefix = "203.0.113.0/24".parse()?;
+/// assert!(prefix.contains("203.0.113.7".parse()?));
+/// assert_eq!((prefix.to_string(), prefix.last().to_string()), ("203.0.113.0/24".into(), "203.0.113.255".into()));
+///
+/// let error = "203.0.113.7/24".parse::<Prefix>().unwrap_err();
+/// assert_eq!(error.to_string(), "\"203.0.113.7/24\" has address bits after its prefix; write 203.0.113.0/24");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Prefix {
     /// Invariant: no bit is set after the first `len`.
@@ -57,9 +76,11 @@ impl Prefix {
         Self { network: address, len: width(address) }
     }
 
-    /// The prefix of this length that contains `address`.
+    /// The prefix of this length that contains `address`. A length of more bits than the address has
+    /// counts as all of them.
     #[must_use]
     pub fn of(address: IpAddr, len: u8) -> Self {
+        let len = len.min(width(address));
         Self { network: masked(address, len), len }
     }
 
@@ -67,6 +88,15 @@ impl Prefix {
     #[must_use]
     pub const fn network(self) -> IpAddr {
         self.network
+    }
+
+    /// The last address.
+    #[must_use]
+    pub fn last(self) -> IpAddr {
+        match self.network {
+            IpAddr::V4(first) => Ipv4Addr::from_bits(first.to_bits() | !mask_v4(self.len)).into(),
+            IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits() | !mask_v6(self.len)).into(),
+        }
     }
 
     /// Number of fixed bits.
@@ -98,16 +128,8 @@ impl Prefix {
         network.to_ipv4_mapped().map(|network| Self { network: network.into(), len })
     }
 
-    /// The mask and the first address as numbers: the prefix contains an IPv4 address if the
-    /// address under the mask equals the first one. For an IPv6 prefix, no address matches.
-    pub(crate) fn mask_and_network_v4(self) -> [u32; 2] {
-        match self.network {
-            IpAddr::V4(network) => [mask_v4(self.len), network.to_bits()],
-            IpAddr::V6(_) => [0, 1],
-        }
-    }
-
     /// Whether the prefix contains `address`.
+    #[inline]
     #[must_use]
     pub fn contains(self, address: IpAddr) -> bool {
         width(address) == width(self.network) && masked(address, self.len) == self.network
@@ -125,27 +147,21 @@ const fn width(address: IpAddr) -> u8 {
     }
 }
 
-/// The address as a number; an IPv4 address takes the lower 32 bits.
-pub(crate) fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => address.to_bits().into(),
-        IpAddr::V6(address) => address.to_bits(),
-    }
+/// The mask of the first `len` bits of an IPv4 address.
+fn mask_v4(len: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
 }
 
-/// The mask of the first `len` bits of an IPv4 address.
-pub(crate) fn mask_v4(len: u8) -> u32 {
-    u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
+/// The mask of the first `len` bits of an IPv6 address.
+fn mask_v6(len: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
 }
 
 /// The address with all but its first `len` bits cleared.
 fn masked(address: IpAddr, len: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & mask_v4(len)).into(),
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
-            Ipv6Addr::from_bits(address.to_bits() & mask).into()
-        }
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & mask_v6(len)).into(),
     }
 }
 
@@ -203,6 +219,19 @@ mod tests {
             assert_eq!(prefix(text).to_string(), text);
         }
         assert_eq!(prefix("203.0.113.10/32"), prefix("203.0.113.10"));
+    }
+
+    #[test]
+    fn a_prefix_is_of_no_more_bits_than_an_address() {
+        let address: IpAddr = "203.0.113.10".parse().unwrap();
+        assert_eq!(Prefix::of(address, 33), Prefix::host(address));
+        assert_eq!(Prefix::of(address, u8::MAX).last(), address);
+        let address: IpAddr = "2001:db8::1".parse().unwrap();
+        assert_eq!(Prefix::of(address, 129), Prefix::host(address));
+        assert_eq!(
+            Prefix::of(address, 0).last(),
+            "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff".parse::<IpAddr>().unwrap()
+        );
     }
 
     #[test]
