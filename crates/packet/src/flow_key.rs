@@ -1,6 +1,7 @@
 //! The fields that tell flows apart: two addresses, two ports, a protocol.
 
 use std::{
+    cmp::Ordering,
     fmt,
     hash::{Hash, Hasher},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -131,6 +132,20 @@ macro_rules! flow_key {
             }
         }
 
+        impl Ord for $name {
+            #[inline]
+            fn cmp(&self, other: &Self) -> Ordering {
+                self.as_bytes().cmp(other.as_bytes())
+            }
+        }
+
+        impl PartialOrd for $name {
+            #[inline]
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Display::fmt(&FlowKey::from(*self), f)
@@ -181,7 +196,20 @@ impl PartialEq for FlowKeyV6 {
 /// and the key of a reply is the [`reversed`](Self::reversed) key of its request. If both directions of a flow share an
 /// entry, look up the key and, failing that, its reverse; the hashes of [`Seed`](crate::seed::Seed)
 /// are the same for both.
-#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+///
+/// Keys are in the order of their families (IPv4 first), sources, destinations, source ports,
+/// destination ports and protocols. The smaller of a key and its reverse is the same for both
+/// directions:
+///
+/// ```
+/// use hotloop_packet::flow_key::FlowKey;
+///
+/// let request = FlowKey::new("10.0.0.1:1000".parse()?, "192.0.2.1:80".parse()?, 6).unwrap();
+/// let reply = request.reversed();
+/// assert_eq!(reply.min(reply.reversed()), request.min(request.reversed()));
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum FlowKey {
     /// IPv4.
     V4(FlowKeyV4),
@@ -324,6 +352,28 @@ mod tests {
         assert_eq!(key.as_bytes(), bytes);
         let words: [u64; 2] = zerocopy::transmute!(bytes);
         assert_eq!(key.words(), words);
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_their_fields() {
+        let in_order = [
+            ("9.255.255.255:65535", "10.0.0.2:2"),
+            ("10.0.0.1:65535", "9.0.0.1:2"),
+            ("10.0.0.1:1", "10.0.0.2:2"),
+            ("10.0.0.1:1", "10.0.0.2:256"),
+            ("10.0.0.1:256", "10.0.0.2:1"),
+            ("[::1]:1", "[::2]:2"),
+            ("[2001:db8::1]:1", "[::2]:2"),
+        ];
+        let keys = in_order.map(|(source, destination)| key(source, destination));
+        assert!(keys.is_sorted() && !keys.iter().rev().is_sorted());
+        for key in keys {
+            assert_eq!(key.min(key.reversed()), key.reversed().min(key));
+            assert_ne!(key.cmp(&key.reversed()), Ordering::Equal);
+        }
+        let fields = (Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST);
+        let [tcp, udp] = [6, 17].map(|it| FlowKeyV4::new(fields.0, fields.1, 7, 7, it));
+        assert!(tcp < udp);
     }
 
     #[test]
