@@ -11,7 +11,8 @@ pub struct Sources<S> {
     first: usize,
 }
 
-/// Polls several sources, such as a queue of each port, in turn.
+/// Polls several sources, such as a queue of each port, in turn. Captures of one conversation are
+/// merged by [`sources_by_time`](crate::sources_by_time) instead.
 pub fn sources<S: Source>(sources: impl IntoIterator<Item = S>) -> Sources<S> {
     Sources { sources: sources.into_iter().collect(), first: 0 }
 }

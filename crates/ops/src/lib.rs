@@ -128,7 +128,7 @@ pub use privileges::CONTROL;
 pub use program::{main, main_with, parse, program};
 pub use request::{Answerer, Promise, Reply, Request, Stream};
 #[cfg(feature = "dpdk")]
-pub use run_args::{ReportFormat, RunArgs};
+pub use run_args::{ClockArg, ReportFormat, RunArgs};
 pub use seconds::seconds;
 pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, ControlArgs, Socket, SocketError};
 pub use stall_args::StallArgs;

@@ -16,7 +16,7 @@ use crate::steer::Steer;
 use crate::watch::{Watching, run};
 use clap::{Args, ValueEnum};
 use hotloop_dpdk::Eal;
-use hotloop_engine::{Control, Deployment, Engine, Graph, Plan, Report};
+use hotloop_engine::{Clock, Control, Deployment, Engine, Graph, Plan, Report};
 use std::time::Duration;
 
 /// The arguments of a program that runs one graph on DPDK's devices. Flattened into its own
@@ -56,6 +56,9 @@ pub struct RunArgs {
     /// The format of the report on standard output.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
     pub report: ReportFormat,
+    /// The clock: the machine's, or the times of the packets.
+    #[arg(long, value_enum, value_name = "CLOCK", default_value_t = ClockArg::Wall)]
+    pub clock: ClockArg,
     /// How to open devices.
     #[command(flatten)]
     pub devices: DeviceArgs,
@@ -118,7 +121,12 @@ impl RunArgs {
     /// The graph cannot have this deployment.
     pub fn plan<G: Graph>(&self, graph: G, deployment: Deployment) -> Result<Plan<G>, Failure> {
         let plan = Engine::plan(graph, deployment);
-        Ok(plan.map_err(|error| Failure::Input(error.to_string()))?.idle(self.idle.idle()))
+        let plan = plan.map_err(|error| Failure::Input(error.to_string()))?;
+        let clock = match self.clock {
+            ClockArg::Wall => Clock::Wall,
+            ClockArg::Capture => Clock::Capture,
+        };
+        Ok(plan.idle(self.idle.idle()).clock(clock))
     }
 
     /// How to watch the threads of the run: for [`run`].
@@ -168,6 +176,16 @@ impl RunArgs {
         }
         Ok(result.map(drop)?)
     }
+}
+
+/// Values of `--clock`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum ClockArg {
+    /// The machine's clock.
+    Wall,
+    /// The times at which packets of capture files arrived: every timeout is as it was when the
+    /// files were recorded. Without packets, time stands still.
+    Capture,
 }
 
 /// Values of `--report`.

@@ -84,6 +84,13 @@ pub trait Source {
         None
     }
 
+    /// Called when the run ends: from then on, nothing is taken from the device. Returns whether
+    /// there are items that were taken before and not yielded yet; then the engine goes on to poll
+    /// until the source has [finished](Self::finished). Otherwise it polls no more.
+    fn stop(&mut self) -> bool {
+        false
+    }
+
     /// Whether no packet will ever come again.
     fn finished(&self) -> bool {
         false

@@ -61,7 +61,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("crates/watch", &["place", "load", "snapshot", "tap"]),
     ("crates/engine", &[
         // Plain values, and the trait of a part of a graph.
-        "clock deployment idle node_info panic_origin settle sources topology turn",
+        "clock deployment idle node_info panic_origin settle sources sources_by_time topology turn",
         "placement wait worker",
         // Between cores, and from control to cores.
         "ledger mailbox publish",

@@ -149,7 +149,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Worker for Group<S, D> {
 
     fn stop(&mut self) {
         if self.input.kind == PlaceKind::Source {
-            self.input.is_polling = false;
+            self.input.is_polling = self.input.source.stop();
         }
     }
 
@@ -323,7 +323,7 @@ impl<S: Source<Item: Carries>> NodeInfo for Input<S> {
     }
 
     fn discard(&mut self) -> bool {
-        if self.kind == PlaceKind::Source {
+        if self.kind == PlaceKind::Source && !self.source.stop() {
             return true;
         }
         self.burst.set_limit(BURST_CAPACITY);
