@@ -12,6 +12,9 @@ pub trait DropReason: Copy + 'static {
     /// program's interface.
     const NAMES: &'static [&'static str];
 
+    /// All reasons, in the order of [`NAMES`](Self::NAMES).
+    const ALL: &'static [Self];
+
     /// The reason's index in [`NAMES`](Self::NAMES).
     fn index(self) -> usize;
 }
@@ -22,6 +25,7 @@ pub enum NoDrops {}
 
 impl DropReason for NoDrops {
     const NAMES: &'static [&'static str] = &[];
+    const ALL: &'static [Self] = &[];
 
     fn index(self) -> usize {
         match self {}
@@ -38,6 +42,7 @@ impl DropReason for NoDrops {
 ///     pub enum RouterDrop { NoRoute = "no_route", TtlExpired = "ttl_expired" }
 /// }
 /// assert_eq!(RouterDrop::NAMES, ["no_route", "ttl_expired"]);
+/// assert_eq!(RouterDrop::ALL, [RouterDrop::NoRoute, RouterDrop::TtlExpired]);
 /// assert_eq!(RouterDrop::TtlExpired.index(), 1);
 /// ```
 #[macro_export]
@@ -53,6 +58,7 @@ macro_rules! drop_reasons {
 
         impl $crate::DropReason for $name {
             const NAMES: &'static [&'static str] = &[$($text),+];
+            const ALL: &'static [Self] = &[$(Self::$reason),+];
 
             #[inline]
             fn index(self) -> usize {

@@ -303,6 +303,31 @@ impl<T, D: DropReason> Outcome<T, D> {
         self.dropped_counts[reason.index()]
     }
 
+    /// The reasons for which packets were dropped, by name, with the number of packets of each.
+    ///
+    /// ```
+    /// # use hotloop_packet::{PacketBuf, build::udp};
+    /// # use hotloop_stage::{Cx, Stage, Verdict, drop_reasons};
+    /// # use hotloop_testing::bench;
+    /// drop_reasons! { pub enum SizeDrop { Short = "short", Long = "long" } }
+    ///
+    /// # struct Never;
+    /// # impl<P: PacketBuf> Stage<P> for Never {
+    /// #     type Out = P;
+    /// #     type Drop = SizeDrop;
+    /// #     fn packet(&mut self, cx: &mut Cx<'_, SizeDrop>, packet: P) -> Verdict<P> {
+    /// #         cx.drop(packet, SizeDrop::Short)
+    /// #     }
+    /// # }
+    /// let outcome = bench(Never).feed(udp());
+    /// assert_eq!(outcome.drops(), [("short", 1)]);
+    /// ```
+    #[must_use]
+    pub fn drops(&self) -> Vec<(&'static str, u64)> {
+        let counts = D::NAMES.iter().copied().zip(self.dropped_counts.iter().copied());
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+
     /// Number of packets dropped for all reasons.
     #[must_use]
     pub fn dropped_sum(&self) -> u64 {

@@ -3,7 +3,7 @@
 //! [`simulate`] runs a graph in some deployment over memory ports: it feeds frames, injects faults,
 //! steps one core after the other in an order drawn from the seed, lets time pass, stops, drains,
 //! and checks the ledger. The same seed repeats the same run, packet by packet. [`simulate_seeds`]
-//! runs many.
+//! runs many, and cuts one that fails to a short run that still fails.
 //!
 //! ```
 //! use hotloop_engine::{Chain, Graph, source};
@@ -98,12 +98,14 @@
 //! simulate(42, &Asked).unwrap_or_else(|failure| panic!("{failure}"));
 //! ```
 
+mod cut;
 mod seeds;
 mod settings;
 mod stepping;
 mod wires;
 mod world;
 
+pub use cut::Cut;
 pub use seeds::{SEED_VARIABLE, Totals, simulate_seeds};
 pub use settings::Settings;
 pub use world::{SimulatedPort, World};
@@ -192,8 +194,10 @@ pub struct Simulated {
 /// A failed run. It prints how to repeat it.
 #[derive(Clone)]
 pub struct Failure {
-    /// The seed that repeats the run.
+    /// The seed that repeats the run, with the cut.
     pub seed: u64,
+    /// The settings that were lowered, and the run still fails.
+    pub cut: Cut,
     /// The problems found.
     pub findings: Vec<String>,
     /// The run, if it came to an end.
@@ -211,7 +215,8 @@ impl fmt::Debug for Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {} fails (again with {SEED_VARIABLE}={}):", self.seed, self.seed)?;
+        let again = seeds::command(self.seed, &self.cut);
+        writeln!(f, "seed {} fails (again with {again}):", self.seed)?;
         for finding in &self.findings {
             writeln!(f, "  {finding}")?;
         }
@@ -230,10 +235,21 @@ impl fmt::Display for Failure {
 /// with more packets inside than possible; with ports that counted other numbers than were fed and
 /// taken; that was lossless but lost packets; or that fails the scenario's own check.
 pub fn simulate<S: Scenario>(seed: u64, scenario: &S) -> Result<Simulated, Box<Failure>> {
+    simulate_cut(seed, &Cut::default(), scenario)
+}
+
+/// As [`simulate`], with lowered settings.
+fn simulate_cut<S: Scenario>(
+    seed: u64,
+    cut: &Cut,
+    scenario: &S,
+) -> Result<Simulated, Box<Failure>> {
     let mut rng = Rng::seeded(seed);
-    let settings = scenario.settings(&mut rng);
+    let mut settings = scenario.settings(&mut rng);
+    cut.apply(&mut settings);
+    let failure = |findings, run| Box::new(Failure { seed, cut: cut.clone(), findings, run });
     let world = World::new(&settings, scenario.port_count(), &mut rng);
-    let early = |finding: String| Box::new(Failure { seed, findings: vec![finding], run: None });
+    let early = |finding: String| failure(vec![finding], None);
 
     let plan = Engine::plan(scenario.graph(&world), settings.deployment)
         .and_then(|plan| plan.clock(settings.clock).ring_capacity(settings.ring_capacity))
@@ -251,7 +267,7 @@ pub fn simulate<S: Scenario>(seed: u64, scenario: &S) -> Result<Simulated, Box<F
     if findings.is_empty() {
         return Ok(run);
     }
-    Err(Box::new(Failure { seed, findings, run: Some(run) }))
+    Err(failure(findings, Some(run)))
 }
 
 /// Checks that apply to every run.

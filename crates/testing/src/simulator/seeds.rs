@@ -1,12 +1,14 @@
 //! Many seeds, or the single one that failed.
 
-use crate::simulator::{Failure, Scenario, Simulated, simulate};
+use crate::simulator::cut::{Cut, shrink};
+use crate::simulator::{Failure, Scenario, Simulated, simulate, simulate_cut};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The environment variable that selects a single seed to run.
+/// The environment variable that selects a single seed to run, such as `42`, or a [`Cut`] of its
+/// run, such as `42:frames=3,steps=17`.
 pub const SEED_VARIABLE: &str = "HOTLOOP_SEED";
 
 /// Totals over many runs, so that a test can check that its subject occurred.
@@ -71,19 +73,22 @@ impl Totals {
 /// single seed in the environment's [`SEED_VARIABLE`].
 ///
 /// # Errors
-/// The failure with the lowest seed.
+/// The failure with the lowest seed. Its run was cut: frames, steps and faults were lowered
+/// as long as it failed for the same reason. The error prints the command that repeats the short
+/// run.
 ///
 /// # Panics
-/// If the variable is not a number.
+/// If the variable is not a number, with a cut or without.
 pub fn simulate_seeds<S: Scenario + Sync>(
     seeds: Range<u64>,
     scenario: &S,
 ) -> Result<Totals, Box<Failure>> {
     let seeds = match std::env::var(SEED_VARIABLE) {
-        Ok(text) => {
-            let seed = text.parse().unwrap_or_else(|_| panic!("{SEED_VARIABLE}={text}: no number"));
-            seed..seed + 1
-        }
+        Ok(text) => match read(&text).unwrap_or_else(|why| panic!("{SEED_VARIABLE}={text}: {why}"))
+        {
+            (seed, None) => seed..seed + 1,
+            (seed, Some(cut)) => return simulate_cut(seed, &cut, scenario).map(Totals::of),
+        },
         Err(_) => seeds,
     };
     let next = AtomicU64::new(seeds.start);
@@ -102,7 +107,28 @@ pub fn simulate_seeds<S: Scenario + Sync>(
         }
     });
     let (totals, failure) = result.into_inner().expect("no thread panicked with it");
-    failure.map_or(Ok(totals), Err)
+    failure.map_or(Ok(totals), |failure| Err(shrink(scenario, failure)))
+}
+
+/// Reads a seed, and a cut if there is one.
+fn read(text: &str) -> Result<(u64, Option<Cut>), String> {
+    let (seed, cut) = text.split_once(':').map_or((text, None), |(seed, cut)| (seed, Some(cut)));
+    let seed = seed.parse().map_err(|_| "no number")?;
+    Ok((seed, cut.map(str::parse).transpose()?))
+}
+
+/// Returns the command that repeats a run of the test on this thread.
+pub(super) fn command(seed: u64, cut: &Cut) -> String {
+    let mut command = format!("{SEED_VARIABLE}={seed}");
+    if !cut.is_none() {
+        command += &format!(":{cut}");
+    }
+    // Cargo sets the package, and the test harness names the thread after the test.
+    let package = std::env::var("CARGO_PKG_NAME");
+    if let (Ok(package), Some(test)) = (package, std::thread::current().name()) {
+        command += &format!(" cargo test -p {package} {test} -- --exact");
+    }
+    command
 }
 
 /// Takes one seed after the other until none is left, or one fails.
@@ -124,5 +150,26 @@ fn run_seeds(
                 return (totals, Some(failure));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_repeats_its_seed_and_cut() {
+        let cut: Cut = "frames=3,steps=17".parse().unwrap();
+        for (seed, cut) in [(7, Cut::default()), (42, cut)] {
+            let command = command(seed, &cut);
+            let (assignment, test) = command.split_once(' ').expect("cargo runs this");
+            let value = assignment.strip_prefix("HOTLOOP_SEED=").unwrap();
+            let expected = (seed, Some(cut).filter(|cut| !cut.is_none()));
+            assert_eq!(read(value), Ok(expected));
+            let this = "simulator::seeds::tests::a_command_repeats_its_seed_and_cut";
+            assert_eq!(test, format!("cargo test -p hotloop-testing {this} -- --exact"));
+        }
+        assert_eq!(read("x").unwrap_err(), "no number");
+        assert!(read("7:x").unwrap_err().contains("no part"));
     }
 }

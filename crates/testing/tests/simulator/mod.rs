@@ -222,8 +222,12 @@ fn the_first_of_many_seeds_that_fails_is_reported_with_how_to_repeat_it() {
     let first = (0..).find(|&seed| simulate(seed, &scenario).is_err()).unwrap();
     let failure = simulate_seeds(0..5000, &scenario).unwrap_err();
     assert_eq!((failure.seed, &failure.findings[..]), (first, &["too many".to_owned()][..]));
+    assert_eq!(failure.run.as_ref().unwrap().fed_count, 390, "{failure}");
     let text = failure.to_string();
-    assert!(text.starts_with(&format!("seed {first} fails (again with HOTLOOP_SEED={first})")));
+    let again = format!("seed {first} fails (again with HOTLOOP_SEED={first}:frames=390");
+    assert!(text.starts_with(&again), "{text}");
+    let test = "the_first_of_many_seeds_that_fails_is_reported_with_how_to_repeat_it";
+    assert!(text.lines().next().unwrap().ends_with(&format!("{test} -- --exact):")), "{text}");
     assert!(text.contains("too many"), "{text}");
 }
 

@@ -10,7 +10,7 @@ use hotloop::packet::classify::{Depth, classify_packet};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::memory::MemPacket;
-use hotloop::stage::{BurstStage, Classified, DropReason, Tagged};
+use hotloop::stage::{BurstStage, Classified, Tagged};
 use hotloop::testing::{Bench, bench_burst};
 use hotloop_balancer::balance::{Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Route};
 use hotloop_balancer::counts::WorkerCounts;
@@ -28,29 +28,6 @@ pub const STATIONS: Stations = Stations {
 
 const TO_CLIENTS: Route = Route(0);
 const TO_BACKENDS: Route = Route(1);
-
-const REASONS: [BalanceDrop; 20] = [
-    BalanceDrop::Punt,
-    BalanceDrop::Malformed,
-    BalanceDrop::Truncated,
-    BalanceDrop::TunnelFragment,
-    BalanceDrop::FragmentOrphan,
-    BalanceDrop::UnknownTunnelSource,
-    BalanceDrop::BadChecksum,
-    BalanceDrop::Congestion,
-    BalanceDrop::NoService,
-    BalanceDrop::NoBackend,
-    BalanceDrop::TtlExpired,
-    BalanceDrop::TooBig,
-    BalanceDrop::NoHeadroom,
-    BalanceDrop::NoMbuf,
-    BalanceDrop::IcmpEcho,
-    BalanceDrop::Flushed,
-    BalanceDrop::TunnelLoop,
-    BalanceDrop::EncapsulationLimit,
-    BalanceDrop::MartianSource,
-    BalanceDrop::MartianDestination,
-];
 
 /// A worker's balancer on the bench, with its control.
 pub struct Lab {
@@ -170,11 +147,7 @@ impl Lab {
         let after = counts(&self.counts[self.worker]);
         let [admitted, stateless, to_clients, replies_known, answered] =
             std::array::from_fn(|index| after[index] - before[index]);
-        // Most calls drop nothing.
-        let reasons = if outcome.dropped_sum() == 0 { &[][..] } else { &REASONS };
-        let dropped =
-            reasons.iter().map(|it| (BalanceDrop::NAMES[it.index()], outcome.dropped(*it)));
-        let dropped = dropped.filter(|(_, count)| *count > 0).collect();
+        let dropped = outcome.drops().into_iter().collect();
         let created = outcome.created();
         let sent = outcome
             .packets()

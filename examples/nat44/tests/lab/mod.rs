@@ -6,6 +6,7 @@ use hotloop::packet::build::PacketBuilder;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::memory::MemPacket;
 use hotloop::prelude::*;
+use hotloop::stage::DropReason;
 use hotloop::testing::{Bench, Outcome};
 use nat44::nat::{Nat, NatDrop, Settings, Side};
 use std::time::Duration;
@@ -107,20 +108,8 @@ fn sent(out: &Out) -> (Side, Vec<u8>) {
 /// The reason why the single packet that went in was dropped.
 pub fn reason(out: &Out) -> NatDrop {
     assert_eq!((out.received(), out.packets().len()), (1, 0));
-    use NatDrop::*;
-    let reasons = [
-        OtherStation,
-        NotIpv4,
-        Malformed,
-        Truncated,
-        Fragment,
-        Unsupported,
-        NotRouted,
-        NoConnection,
-        NoPort,
-        TtlExpired,
-    ];
-    reasons.into_iter().find(|reason| out.dropped(*reason) == 1).expect("it was dropped")
+    let mut reasons = NatDrop::ALL.iter().copied();
+    reasons.find(|reason| out.dropped(*reason) == 1).expect("it was dropped")
 }
 
 /// The frame that the gateway gets: a packet after one hop.
