@@ -18,6 +18,7 @@
 //!   [`tcp::clamp_mss`].
 //! - [`nat`]: addresses and ports, rewritten in place.
 //! - [`checksum`]: whole and incremental.
+//! - [`Instant`]: when packets came.
 //! - [`build`]: frames for tests.
 //! - [`excerpt`]: foreign text in messages, such as a malformed prefix.
 //!
@@ -111,6 +112,7 @@ pub mod gre;
 pub mod gue;
 pub mod icmp;
 pub mod icmpv6;
+mod instant;
 pub mod ip;
 mod ip_fields;
 pub mod ipip;
@@ -130,5 +132,6 @@ pub mod vxlan;
 mod write;
 
 pub use buf::{NoRoom, PacketBuf, PortId, Room};
+pub use instant::Instant;
 pub use malformed::{Header, Malformed};
 pub use write::WriteError;

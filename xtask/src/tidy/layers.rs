@@ -12,7 +12,7 @@ use super::source;
 #[rustfmt::skip]
 const FLOORS: &[(&str, &[&str])] = &[
     ("crates/packet", &[
-        "buf excerpt flow_key ip_fields mac malformed",
+        "buf excerpt flow_key instant ip_fields mac malformed",
         "checksum",
         "write",
         "cookie ethernet gre gue icmp ipv6 memory port_range prefix seed udp vxlan",
@@ -50,7 +50,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "ranked",
     ]),
     ("crates/stage", &[
-        "core counters error instant",
+        "core counters error",
         "burst",
         "io tap",
         "verdict",

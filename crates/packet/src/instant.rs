@@ -1,4 +1,4 @@
-//! The engine's time.
+//! The time of packets.
 
 use std::fmt;
 use std::time::Duration;
