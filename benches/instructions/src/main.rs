@@ -34,6 +34,7 @@ use std::process::ExitCode;
 
 use hotloop::arena::Arena;
 use hotloop::flow::{BURST_KEYS_MAX, Backend, Class, Classes, Config, Full, Hints, Table};
+use hotloop::packet::Instant;
 use hotloop::packet::build::{PacketBuilder, tcp, udp};
 use hotloop::packet::classify::{Depth, classify};
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
@@ -47,7 +48,7 @@ const CALLS_MAX: usize = 2000;
 
 const RING_BURST: usize = 32;
 const FLOW_COUNT: u32 = 2048;
-const NOW_NS: u64 = 1_000_000_000;
+const NOW: Instant = Instant::from_ns(1_000_000_000);
 const SEED: Seed = Seed::new(42);
 
 /// A name, and a function that prepares and then makes a number of calls.
@@ -84,13 +85,15 @@ fn cases() -> Vec<Case> {
     for backend in Backend::ALL.into_iter().filter(is_everywhere) {
         for (size, capacity) in [("in cache", 4096), ("large", 100_000)] {
             for (what, are_known) in [("hits", true), ("misses", false)] {
-                let name = format!("flow hint_burst and find, 64 {what}, {size}, {backend:?}");
-                let find = move |calls| find_burst(calls, backend, capacity, are_known);
-                cases.push((name, Box::new(find)));
+                for (how, find) in [("find", find as Find), ("find_hinted", find_hinted)] {
+                    let name = format!("flow hint_burst and {how}, 64 {what}, {size}, {backend:?}");
+                    let find = move |calls| find_burst(calls, backend, capacity, are_known, find);
+                    cases.push((name, Box::new(find)));
+                }
             }
         }
         for (what, is_full) in [("with room", false), ("into a full table", true)] {
-            let name = format!("flow insert_ranked, {what}, {backend:?}");
+            let name = format!("flow insert with ranks, {what}, {backend:?}");
             cases.push((name, Box::new(move |calls| insert_ranked(calls, backend, is_full))));
         }
     }
@@ -203,9 +206,12 @@ fn pop(consumer: &mut Consumer<u64>) {
     black_box(sum);
 }
 
+/// Looks up a burst. Returns the sum of the values found.
+type Find = fn(&mut Table<FlowKeyV4, u32>, &[FlowKeyV4], &mut Hints) -> u64;
+
 /// In a table with this capacity, filled with a few thousand flows. Hints are not used if the table
 /// fits the cache. Reads the values of known flows.
-fn find_burst(calls: usize, backend: Backend, capacity: usize, are_known: bool) {
+fn find_burst(calls: usize, backend: Backend, capacity: usize, are_known: bool, find: Find) {
     let mut table = table(Config::new(capacity, u64::MAX), backend, FLOW_COUNT);
     let first = if are_known { 0 } else { FLOW_COUNT };
     let keys: Vec<_> = (first..first + FLOW_COUNT).map(flow).collect();
@@ -220,7 +226,20 @@ fn find(table: &mut Table<FlowKeyV4, u32>, burst: &[FlowKeyV4], hints: &mut Hint
     let mut sum = 0;
     table.hint_burst(burst.iter().copied(), hints);
     for (index, key) in burst.iter().enumerate() {
-        if let Some((_, value)) = table.find(key, hints.at(index), NOW_NS) {
+        if let Some((_, value)) = table.find(key, hints.at(index), NOW) {
+            sum += u64::from(*value);
+        }
+    }
+    sum
+}
+
+#[inline(never)]
+fn find_hinted(table: &mut Table<FlowKeyV4, u32>, burst: &[FlowKeyV4], hints: &mut Hints) -> u64 {
+    let mut sum = 0;
+    table.hint_burst(burst.iter().copied(), hints);
+    let seen_at = table.seen_at(NOW);
+    for (index, key) in burst.iter().enumerate() {
+        if let Some((_, value)) = table.find_hinted(key, hints.at(index), seen_at) {
             sum += u64::from(*value);
         }
     }
@@ -235,12 +254,10 @@ fn insert_ranked(calls: usize, backend: Backend, is_full: bool) {
     let mut table = table(config, backend, FLOW_COUNT);
     let mut evicted_count = 0;
     for number in (FLOW_COUNT..).take(calls) {
-        let rank = |value: &u32, _, _| Some((*value & 1) as u8);
-        let on_evict = |_: &_, _: &_| evicted_count += 1;
-        let class = Class::default();
-        let now_ns = NOW_NS + u64::from(number);
-        let placed =
-            table.insert_ranked(flow(number), number, class, now_ns, &mut (rank, on_evict));
+        let rank = |value: &u32, _: Class, _: u64| Some((*value & 1) as u8);
+        let leaves = |_, _| evicted_count += 1;
+        let now = Instant::from_ns(NOW.as_ns() + u64::from(number));
+        let placed = table.insert(flow(number), number, now, &mut (rank, leaves));
         placed.expect("room for the flow");
     }
     assert_eq!(evicted_count, if is_full { calls } else { 0 });
@@ -251,7 +268,7 @@ fn table(config: Config, backend: Backend, flow_count: u32) -> Table<FlowKeyV4, 
     let arena = Arena::on(None).expect("addresses");
     let mut table = Table::with_backend(arena, config, 42, backend).expect("memory for the table");
     for number in 0..flow_count {
-        table.insert(flow(number), number, NOW_NS).expect("room for the flow");
+        table.insert(flow(number), number, NOW, &mut |_, _| ()).expect("room for the flow");
     }
     table
 }

@@ -1,7 +1,7 @@
 //! Changing tables: flows come and go for a long time.
 
 use super::keys::key;
-use super::tables::{Hashbrown, Ours, START_NS};
+use super::tables::{Hashbrown, Ours, START};
 use crate::Bench;
 use hotloop::arena::Pages;
 use hotloop::flow::{Config, Hints};
@@ -54,20 +54,27 @@ pub fn churn(bench: &mut Bench, pages: Pages) {
 }
 
 fn in_bursts(Ours(table): &mut Ours, oldest: &mut u64, count: u64) -> Duration {
-    let (mut hints, mut placed) = (Hints::new(), [None; BURST]);
+    let mut hints = Hints::new();
     turn_over(oldest, count, BURST as u64, |old| {
         // If packets show the end of a flow, the flow is looked up anyway.
         table.hint_burst(old.clone().map(key), &mut hints);
         for (index, number) in old.clone().enumerate() {
-            black_box(table.find(&key(number), hints.at(index), START_NS));
+            black_box(table.find(&key(number), hints.at(index), START));
         }
         for number in old.clone() {
             // A flow that was refused can't be removed.
             table.remove(&key(number));
         }
-        let new = old.map(|number| (key(number + CHURN_FLOWS), [1; 5]));
-        // The table counts refused flows.
-        let _ = table.insert_burst(new, START_NS, &mut placed, |_, _| ());
+        let new = old.map(|number| key(number + CHURN_FLOWS));
+        table.hint_burst(new.clone(), &mut hints);
+        let ahead = new.clone().enumerate();
+        ahead.for_each(|(index, key)| table.prefetch_insert(&key, &mut hints, index));
+        for (index, key) in new.enumerate() {
+            if let Err(vacancy) = table.peek(&key, hints.at(index), START) {
+                // The table counts refused flows.
+                let _ = table.insert(vacancy, [1; 5], START, &mut |_, _| ());
+            }
+        }
     })
 }
 

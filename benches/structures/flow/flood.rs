@@ -1,10 +1,11 @@
 //! A flood of new flows: into a full table, where each replaces another, and into an empty one.
 
 use super::keys::key;
-use super::tables::{Ours, START_NS};
+use super::tables::{Ours, START_NS, Value};
 use crate::Bench;
 use hotloop::arena::Pages;
-use hotloop::flow::{Classes, Config, Full, Hints, STEP_NS};
+use hotloop::flow::{Class, Classes, Config, Full, Hints, STEP_NS};
+use hotloop::packet::Instant as Time;
 use hotloop_measure::contest::{Contest, Side};
 use hotloop_measure::row::Row;
 use std::cell::{LazyCell, RefCell};
@@ -20,6 +21,9 @@ const EMPTY: &str = "empty table";
 
 /// Number of packets in a burst, each from a flow of its own.
 const BURST: usize = 32;
+
+/// Number of flows that memory is prefetched for at once.
+const AHEAD: usize = 8;
 
 /// Maximum time of the former relative to the latter.
 const LIMIT: f64 = 3.0;
@@ -59,6 +63,11 @@ pub fn bench(bench: &mut Bench, pages: Pages) {
     ));
 }
 
+/// The rank of the flood's flows.
+fn worthless(_: &Value, _: Class, _: u64) -> Option<u8> {
+    Some(0)
+}
+
 impl Flooded {
     /// Looks up and inserts `count` new flows, or a few more. Returns the time for exactly `count`.
     fn flood(&mut self, count: u64) -> Duration {
@@ -66,18 +75,27 @@ impl Flooded {
         let keys: Vec<_> = (self.next..self.next + key_count).map(key).collect();
         self.next += key_count;
         let table = &mut self.table.0;
-        let (mut hints, mut placed) = (Hints::new(), [None; 64]);
+        let mut hints = Hints::new();
         let (mut placed_count, mut evicted_count) = (0, 0);
         let before = table.len();
         let start = Instant::now();
         for burst in keys.chunks(BURST) {
             table.hint_burst(burst.iter().copied(), &mut hints);
+            let now = Time::from_ns(self.now_ns);
+            let seen_at = table.seen_at(now);
             for (index, key) in burst.iter().enumerate() {
-                assert!(table.find(key, hints.at(index), self.now_ns).is_none());
+                if index.is_multiple_of(AHEAD) {
+                    let next = index..BURST.min(index + AHEAD);
+                    next.for_each(|at| table.prefetch_insert(&burst[at], &mut hints, at));
+                }
+                let hint = hints.at(index);
+                assert!(table.find_hinted(key, hint, seen_at).is_none());
+                if let Err(vacancy) = table.peek(key, hint, now) {
+                    let eviction = &mut (worthless, |_, _| evicted_count += 1);
+                    placed_count +=
+                        usize::from(table.insert(vacancy, [1; 5], now, eviction).is_ok());
+                }
             }
-            let flows = burst.iter().map(|key| (*key, [1; 5]));
-            let on_evict = |_, _| evicted_count += 1;
-            placed_count += table.insert_burst(flows, self.now_ns, &mut placed, on_evict);
             self.now_ns += STEP_NS;
         }
         let taken = start.elapsed();

@@ -5,6 +5,7 @@ use hashbrown::HashTable;
 use hotloop::arena::{Arena, Obtained, Pages, Request};
 use hotloop::dpdk::Eal;
 use hotloop::flow::{Config, HashSeed, Hints, Table, hash_words};
+use hotloop::packet::Instant;
 use hotloop_benches::peers::floor::Floor;
 use hotloop_benches::peers::rte_hash::Hash;
 
@@ -13,6 +14,9 @@ pub type Value = [u64; 5];
 
 /// The time of insertions, in nanoseconds.
 pub const START_NS: u64 = 1 << 40;
+
+/// The time of insertions.
+pub const START: Instant = Instant::from_ns(START_NS);
 
 /// Maximum number of attempts to fill a table, if it refuses flows.
 const FILLS_MAX: usize = 8;
@@ -54,7 +58,7 @@ impl Ours {
         for _ in 0..FILLS_MAX {
             let table = Table::new(arena(bytes, pages).0, config);
             let mut table = table.unwrap_or_else(|error| panic!("{error}"));
-            let put = |number| table.insert(key(number), [1; 5], START_NS).is_ok();
+            let put = |number| table.insert(key(number), [1; 5], START, &mut |_, _| ()).is_ok();
             if (0..flow_count).all(put) {
                 return Self(table);
             }
@@ -70,8 +74,9 @@ impl Ours {
         let mut sum = 0;
         for burst in keys.chunks(BURST) {
             self.0.hint_burst(burst.iter().copied(), &mut hints);
+            let seen_at = self.0.seen_at(Instant::from_ns(*now_ns));
             for (index, key) in burst.iter().enumerate() {
-                if let Some((_, value)) = self.0.find(key, hints.at(index), *now_ns) {
+                if let Some((_, value)) = self.0.find_hinted(key, hints.at(index), seen_at) {
                     sum += value[0];
                 }
             }

@@ -4,6 +4,7 @@
 use super::reflector::{Flows, wait_for_end};
 use core_affinity::CoreId;
 use crossbeam_queue::ArrayQueue;
+use hotloop::prelude::Instant;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, recv, sendto,
@@ -61,7 +62,7 @@ fn do_all(receiving: &OwnedFd, sending: &OwnedFd, mut flows: Flows) {
     let mut bytes = [0; PACKET_BYTES];
     loop {
         let len = recv(receiving, &mut bytes, RecvFlags::empty()).map_or(0, |(len, _)| len);
-        if flows.turn_back(&mut bytes[..len], now_ns()) {
+        if flows.turn_back(&mut bytes[..len], Instant::from_ns(now_ns())) {
             send_one(sending, &bytes[..len]);
         }
     }
@@ -118,7 +119,7 @@ fn look_up(mut flows: Flows, received: &Queue, looked_up: &Queue) {
     loop {
         match received.pop() {
             Some(mut packet) => {
-                if flows.turn_back(&mut packet.bytes[..packet.len], now_ns()) {
+                if flows.turn_back(&mut packet.bytes[..packet.len], Instant::from_ns(now_ns())) {
                     let _ = looked_up.push(packet);
                 }
             }

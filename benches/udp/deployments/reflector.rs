@@ -5,7 +5,7 @@ use super::raw;
 use hotloop::arena::Arena;
 use hotloop::dpdk::{Eal, Mbuf, Port};
 use hotloop::engine::{Chain, Deployment, Graph, source};
-use hotloop::flow::{Config, Table};
+use hotloop::flow::{Config, Hint, Table};
 use hotloop::packet::ethernet;
 use hotloop::packet::flow_key::FlowKeyV4;
 use hotloop::packet::ip::protocol;
@@ -97,14 +97,16 @@ impl Flows {
 
     /// Looks up the flow of an IPv4 packet, and swaps its addresses and ports, which leaves
     /// checksums right. Returns whether the packet has ports.
-    pub fn turn_back(&mut self, packet: &mut [u8], now_ns: u64) -> bool {
+    pub fn turn_back(&mut self, packet: &mut [u8], now: Instant) -> bool {
         let Some(headers) = headers_to_ports(packet) else { return false };
         let address = |at: usize| {
             Ipv4Addr::new(headers[at], headers[at + 1], headers[at + 2], headers[at + 3])
         };
         let port = |at: usize| u16::from_be_bytes([headers[at], headers[at + 1]]);
         let key = FlowKeyV4::new(address(12), address(16), port(20), port(22), headers[9]);
-        if self.0.get(&key, now_ns).is_none() && self.0.insert(key, 0, now_ns).is_err() {
+        if self.0.find(&key, Hint::NONE, now).is_none()
+            && self.0.insert(key, 0, now, &mut |_, _| ()).is_err()
+        {
             return false;
         }
         swap_ends(headers);
@@ -152,9 +154,8 @@ impl Stage<Mbuf> for LookUp {
 
     #[inline]
     fn packet(&mut self, cx: &mut Cx<'_, ReflectorDrop>, mut packet: Mbuf) -> Verdict<Mbuf> {
-        let now_ns = cx.now().as_ns();
         let ip = packet.data_mut().get_mut(ethernet::HEADER_BYTES..).unwrap_or_default();
-        if !self.0.turn_back(ip, now_ns) {
+        if !self.0.turn_back(ip, cx.now()) {
             return cx.drop(packet, ReflectorDrop::Other);
         }
         ethernet::swap_addresses(&mut packet);

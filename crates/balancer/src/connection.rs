@@ -270,14 +270,15 @@ impl Connection {
     }
 
     /// Whether the connection is probably over: then a SYN begins another one if its backend takes
-    /// no new connections.
+    /// no new connections. `silent_ns` is rounded down as in the table.
     #[must_use]
     pub const fn is_over(&self, silent_ns: u64) -> bool {
-        matches!(self.state(), State::Closing) || silent_ns >= ABANDONED_NS
+        // A connection that the table no longer counts as recent must not seem to be.
+        matches!(self.state(), State::Closing) || silent_ns >= ABANDONED_NS - 2 * STEP_NS
     }
 
     /// The loss if the connection leaves a full table. Its last packet came `silent_ns` before
-    /// `now`, rounded up as in the table. 0 for a connection that is over or unproven, 1 for one in
+    /// `now`, rounded down as in the table. 0 for a connection that is over or unproven, 1 for one in
     /// use; `None` for one that must stay.
     ///
     /// Any host can send packets of connections that don't exist. A connection therefore counts as
@@ -293,8 +294,9 @@ impl Connection {
         if state == State::Opening as u8 || state == State::Closing as u8 {
             return Some(0);
         }
-        let last = step(now).wrapping_add(1).wrapping_sub((silent_ns / STEP_NS) as u32);
-        let has_lasted = last.wrapping_sub(self.since) as u64 > opening_ns / STEP_NS;
+        // At most a step after the last packet's, which is the step allowed for.
+        let last = step(now).wrapping_sub((silent_ns / STEP_NS) as u32);
+        let has_lasted = last.wrapping_sub(self.since) as u64 > opening_ns / STEP_NS + 1;
         let (is_begun, is_established) = if state == State::Established as u8 {
             let is_established = self.notes & ANSWERED != 0 || has_lasted;
             (is_established, is_established)

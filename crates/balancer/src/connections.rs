@@ -19,8 +19,8 @@ pub use journal::Journal;
 pub(crate) use journal::{NO_KEY, room_for};
 pub use kept::Kept;
 
-/// Number of slots of each table that one [`Connections::age`] examines.
-const AGE_BUDGET: usize = 15;
+/// Number of slots of each table that one [`Connections::expire`] examines.
+const EXPIRE_BUDGET: usize = 15;
 
 /// A worker's connection tables, one for each IP version: keys are directed from client to VIP.
 #[derive(Debug)]
@@ -127,8 +127,8 @@ impl Connections {
         self.idle_ns = idle_ns;
     }
 
-    /// The connection of a key, which counts as seen now, and its silence before, in nanoseconds:
-    /// exact enough to compare with [`ABANDONED_NS`].
+    /// The connection of a key, which counts as seen now, and its silence before, in nanoseconds, as
+    /// the table rounds it.
     ///
     /// # Errors
     /// If there is no connection of this key: [`insert`](Self::insert) takes the [`Vacancy`].
@@ -136,16 +136,12 @@ impl Connections {
     pub fn find(&mut self, key: &FlowKey, now: Instant) -> Result<(Position, u64), Vacancy> {
         match key {
             FlowKey::V4(key) => {
-                let found = self.v4.table.get_silent(*key, Hint::default(), now.as_ns());
-                found
-                    .map(|(handle, silent_ns)| (Position::V4(handle), silent_ns))
-                    .map_err(Vacancy::V4)
+                let found = self.v4.find_silent(*key, Hint::NONE, now).map_err(Vacancy::V4)?;
+                Ok((Position::V4(found.0), found.1))
             }
             FlowKey::V6(key) => {
-                let found = self.v6.table.get_silent(*key, Hint::default(), now.as_ns());
-                found
-                    .map(|(handle, silent_ns)| (Position::V6(handle), silent_ns))
-                    .map_err(Vacancy::V6)
+                let found = self.v6.find_silent(*key, Hint::NONE, now).map_err(Vacancy::V6)?;
+                Ok((Position::V6(found.0), found.1))
             }
         }
     }
@@ -162,7 +158,7 @@ impl Connections {
         index: usize,
         now: Instant,
     ) -> Result<(Handle, u64), flow::Vacancy<FlowKeyV4>> {
-        self.v4.table.get_silent(key, self.v4.hints.at(index), now.as_ns())
+        self.v4.find_silent(key, self.v4.hints.at(index), now)
     }
 
     /// The connection of a key. It does not count as seen.
@@ -210,9 +206,9 @@ impl Connections {
     /// Removes connections that fell silent, in a bounded step: a few slots of each table.
     /// `on_removed` gets their targets.
     #[inline]
-    pub fn age(&mut self, now: Instant, mut on_removed: impl FnMut(TargetId)) {
-        self.v4.table.age(now.as_ns(), AGE_BUDGET, |_, (left, _)| on_removed(left.target));
-        self.v6.table.age(now.as_ns(), AGE_BUDGET, |_, (left, _)| on_removed(left.target));
+    pub fn expire(&mut self, now: Instant, mut on_removed: impl FnMut(TargetId)) {
+        self.v4.table.expire(now, EXPIRE_BUDGET, |_, (left, _)| on_removed(left.target));
+        self.v6.table.expire(now, EXPIRE_BUDGET, |_, (left, _)| on_removed(left.target));
     }
 
     /// Number of connections, including silent ones that were not removed yet.
@@ -283,8 +279,22 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
     /// to [`Connections::find`].
     #[inline(always)]
     fn found(&mut self, key: &K, index: usize, now: Instant) -> Option<&Connection> {
-        let found = self.table.find(key, self.hints.at(index), now.as_ns());
+        let seen_at = self.table.seen_at(now);
+        let found = self.table.find_hinted(key, self.hints.at(index), seen_at);
         found.map(|(_, (connection, _))| connection)
+    }
+
+    /// [`Connections::find`], with a hint for the key.
+    #[inline(always)]
+    fn find_silent(
+        &mut self,
+        key: K,
+        hint: Hint,
+        now: Instant,
+    ) -> Result<(Handle, u64), flow::Vacancy<K>> {
+        let (handle, silent_ns) = self.table.peek(&key, hint, now)?;
+        self.table.set_silent_ns(handle, 0);
+        Ok((handle, silent_ns))
     }
 
     #[inline(always)]
@@ -294,7 +304,8 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
     }
 
     fn peek(&self, key: &K, now: Instant) -> Option<Connection> {
-        self.table.peek(key, now.as_ns()).map(|handle| self.table[handle].0)
+        let (handle, _) = self.table.peek(key, Hint::NONE, now).ok()?;
+        Some(self.table[handle].0)
     }
 
     /// Replaces a connection. If its target changes, calls `on_moved` on the value stored with it.
@@ -317,15 +328,14 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
         journal: &mut Journal,
         on_removed: impl FnMut(TargetId),
     ) -> Option<Handle> {
-        let class = class(&value.0);
         let leaving = &mut Leaving { now, opening_ns, journal, on_removed, protected_count: 0 };
-        let placed = self.table.insert_ranked(vacancy, value, class, now.as_ns(), leaving);
+        let placed = self.table.insert(vacancy, value, now, leaving);
         if placed.is_ok() {
             self.protected_count = 0;
             return placed.ok();
         }
         self.protected_count += leaving.protected_count;
-        self.insert_among_protected(vacancy.key(), value, class, leaving)
+        self.insert_among_protected(vacancy.key(), value, leaving)
     }
 
     /// Inserts a connection in the place of a protected one, if enough candidates were protected.
@@ -335,17 +345,14 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
         &mut self,
         key: K,
         value: (Connection, H),
-        class: Class,
         leaving: &mut Leaving<'_, impl FnMut(TargetId)>,
     ) -> Option<Handle> {
         if self.protected_count < self.table.capacity() {
             return None;
         }
         self.protected_count = 0;
-        let now_ns = leaving.now.as_ns();
-        let rank = |_: &(Connection, H), _: Class, _| Some(0);
-        let leaves = |key: &K, value: &(Connection, H)| leaving.leaves(key, value);
-        self.table.insert_ranked(key, value, class, now_ns, &mut (rank, leaves)).ok()
+        let now = leaving.now;
+        self.table.insert(key, value, now, &mut Anyone(leaving)).ok()
     }
 }
 
@@ -365,6 +372,11 @@ impl<K: Copy + Into<FlowKey>, H, F: FnMut(TargetId)> Eviction<K, (Connection, H)
     for Leaving<'_, F>
 {
     #[inline(always)]
+    fn class(&self, (connection, _): &(Connection, H)) -> Class {
+        class(connection)
+    }
+
+    #[inline(always)]
     fn rank(&mut self, (connection, _): &(Connection, H), _: Class, silent_ns: u64) -> Option<u8> {
         let rank = connection.rank(silent_ns, self.now, self.opening_ns);
         if rank.is_none() {
@@ -374,11 +386,28 @@ impl<K: Copy + Into<FlowKey>, H, F: FnMut(TargetId)> Eviction<K, (Connection, H)
     }
 
     #[inline(always)]
-    fn leaves(&mut self, key: &K, (connection, _): &(Connection, H)) {
+    fn leaves(&mut self, key: K, (connection, _): (Connection, H)) {
         if connection.is_own_exception() && self.journal.is_kept() {
-            self.journal.note((*key).into());
+            self.journal.note(key.into());
         }
         (self.on_removed)(connection.target);
+    }
+}
+
+/// Evicts any connection, even a protected one.
+struct Anyone<'a, E>(&'a mut E);
+
+impl<K, H, E: Eviction<K, (Connection, H)>> Eviction<K, (Connection, H)> for Anyone<'_, E> {
+    fn class(&self, new: &(Connection, H)) -> Class {
+        self.0.class(new)
+    }
+
+    fn rank(&mut self, _: &(Connection, H), _: Class, _: u64) -> Option<u8> {
+        Some(0)
+    }
+
+    fn leaves(&mut self, key: K, value: (Connection, H)) {
+        self.0.leaves(key, value);
     }
 }
 

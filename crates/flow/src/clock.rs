@@ -1,5 +1,7 @@
 //! Times of entries: 32-bit numbers of steps.
 
+use hotloop_packet::Instant;
+
 use crate::config::{CLASS_COUNT, Class};
 
 /// Length of a step in nanoseconds: 16.8 ms. A table records in steps when flows were last seen.
@@ -12,11 +14,11 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Advances to `now_ns` unless that is in the past, and returns the latest step, truncated to
-    /// 32 bits as in entries. Times in entries are never later than this.
+    /// Advances to `now` unless that is in the past, and returns the latest step, truncated to 32
+    /// bits as in entries. Times in entries are never later than this.
     #[inline(always)]
-    pub(crate) fn advance(&mut self, now_ns: u64) -> u32 {
-        let step = now_ns / STEP_NS;
+    pub(crate) fn advance(&mut self, now: Instant) -> u32 {
+        let step = now.as_ns() / STEP_NS;
         if step > self.step {
             self.go_on_to(step);
         }
@@ -32,8 +34,14 @@ impl Clock {
 
     /// The step that [`advance`](Self::advance) would return, without advancing.
     #[inline(always)]
-    pub(crate) fn peek(&self, now_ns: u64) -> u32 {
-        self.step.max(now_ns / STEP_NS) as u32
+    pub(crate) fn peek(&self, now: Instant) -> u32 {
+        self.step.max(now.as_ns() / STEP_NS) as u32
+    }
+
+    /// The latest step.
+    #[inline(always)]
+    pub(crate) fn latest(&self) -> u32 {
+        self.step as u32
     }
 
     /// The step `ns` nanoseconds before the latest one. Times too long ago for 32-bit steps count
@@ -77,11 +85,11 @@ mod tests {
 
     fn is_over(idle_ns: u64, seen_ns: u64, now_ns: u64) -> bool {
         let mut clock = Clock::default();
-        let seen = clock.advance(seen_ns);
+        let seen = clock.advance(Instant::from_ns(seen_ns));
         IdleTimeouts::new([idle_ns; CLASS_COUNT]).is_over(
             Class::default(),
             seen,
-            clock.advance(now_ns),
+            clock.advance(Instant::from_ns(now_ns)),
         )
     }
 
@@ -114,8 +122,8 @@ mod tests {
     #[test]
     fn an_earlier_time_counts_as_the_latest() {
         let mut clock = Clock::default();
-        assert_eq!(clock.advance(9 * STEP_NS), 9);
-        assert_eq!(clock.advance(3), 9);
-        assert_eq!(clock.advance(10 * STEP_NS), 10);
+        assert_eq!(clock.advance(Instant::from_ns(9 * STEP_NS)), 9);
+        assert_eq!(clock.advance(Instant::from_ns(3)), 9);
+        assert_eq!(clock.advance(Instant::from_ns(10 * STEP_NS)), 10);
     }
 }

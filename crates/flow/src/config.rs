@@ -14,8 +14,8 @@ pub struct Config {
     /// less than two steps of [`STEP_NS`](crate::STEP_NS). `u64::MAX`, like anything from 2^56 on
     /// (2.28 years), keeps flows forever.
     pub idle_ns: [u64; CLASS_COUNT],
-    /// [`find`](crate::Table::find) skips flows that have been silent for this long or longer, in
-    /// nanoseconds, and leaves them unchanged for [`get_silent`](crate::Table::get_silent), which
+    /// [`find_hinted`](crate::Table::find_hinted) skips flows that have been silent for this long or
+    /// longer, in nanoseconds, and leaves them unchanged for [`peek`](crate::Table::peek), which
     /// returns how long they were silent. `u64::MAX` to find all flows.
     pub recent_ns: u64,
     /// Policy for new flows when there is no place for them.
@@ -24,7 +24,7 @@ pub struct Config {
 
 impl Config {
     /// Room for `capacity` flows, which are kept for `idle_ns` nanoseconds after their last packets
-    /// whatever their class. `find` finds all of them, and a full table refuses new ones.
+    /// whatever their class. `find_hinted` skips none of them, and a full table refuses new ones.
     #[must_use]
     pub const fn new(capacity: usize, idle_ns: u64) -> Self {
         let idle_ns = [idle_ns; CLASS_COUNT];
@@ -41,7 +41,7 @@ pub enum Full {
     /// silent one in these classes. If none of the four may leave, the others of the 30 possible
     /// places are tried. If no flow there may leave either, the new flow is refused.
     ///
-    /// If flows have ranks, those of rank 0 leave [first](crate::Table::insert_ranked).
+    /// If flows have ranks, those of rank 0 leave [first](crate::Table::insert).
     Evict(Classes),
 }
 

@@ -113,10 +113,11 @@ impl<K: Copy, V> Entry<K, V> {
         now.wrapping_sub(self.seen.get())
     }
 
-    /// Time since the flow's last packet in nanoseconds: rounded up, by less than two steps.
+    /// Time since the flow's last packet in nanoseconds: rounded down, by less than two steps. The
+    /// packet may have come at the end of its step, and now may be the beginning of this one.
     #[inline(always)]
     pub(crate) fn silent_ns(&self, now: u32) -> u64 {
-        (u64::from(self.silent_steps(now)) + 1) * STEP_NS
+        u64::from(self.silent_steps(now).saturating_sub(1)) * STEP_NS
     }
 
     #[inline(always)]

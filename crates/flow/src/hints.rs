@@ -55,9 +55,9 @@ impl Default for Hints {
 /// The place of a key's flow, as far as a table can tell without reading its entry. See
 /// [`Table::hint_burst`](crate::Table::hint_burst).
 ///
-/// The default is an empty hint. A hint stays usable even if flows have come, left or moved since.
+/// The default is [`NONE`](Self::NONE). A hint stays usable even if flows have come, left or moved since.
 /// But it belongs to its key and its table: with the hint of another key, a flow may not be found.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Hint {
     pub(crate) place: u64,
     /// The place of a later key in the burst, to be prefetched.
@@ -65,7 +65,9 @@ pub struct Hint {
 }
 
 impl Hint {
-    const NONE: Self = Self { place: 0, ahead: 0 };
+    /// No hint: for a key that was not in a burst.
+    // Past the last slot of any table.
+    pub const NONE: Self = Self { place: u32::MAX as u64, ahead: 0 };
 
     /// Whether the table had no flow of the key when the hint was made. This may be false even for
     /// an absent key, until [`Table::prefetch_insert`](crate::Table::prefetch_insert) finds that the hint leads to another key's
@@ -83,14 +85,21 @@ impl Hint {
     }
 }
 
+impl Default for Hint {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 /// The time of a burst: see [`Table::seen_at`](crate::Table::seen_at).
 #[derive(Clone, Copy, Debug)]
 pub struct SeenAt {
     pub(crate) step: u32,
 }
 
-/// A key that has no flow in a table, and the result of the search for it. [`Table::insert_ranked`](crate::Table::insert_ranked)
-/// takes this instead of the key, and needs no second search unless flows have come since.
+/// A key that has no flow in a table, and the result of the search for it.
+/// [`Table::insert`](crate::Table::insert) takes this instead of the key, and needs no second search
+/// unless flows have come since.
 ///
 /// A vacancy belongs to one table: in another, a key could end up there twice.
 #[derive(Clone, Copy, Debug)]

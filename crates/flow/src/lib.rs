@@ -9,7 +9,7 @@
 //!   nothing allocates, grows or is rehashed.
 //! - No operation on a flow, whatever is in the table and however the keys were chosen, touches
 //!   more than [`LINES_MAX`] cache lines (with entries of one line): a key's flow can be in 30
-//!   places. [`Table::age`] and [`Table::scan`] visit no more places than the caller allows.
+//!   places. [`Table::expire`] and [`Table::scan`] visit no more places than the caller allows.
 //! - The table never holds more flows than its capacity. The owner chooses which flow, if any,
 //!   makes place for a new one: [`Full`].
 //! - A [`Handle`] is valid for as long as its flow stays in its place. After that the table detects
@@ -25,8 +25,10 @@
 //!
 //! ```
 //! use hotloop_arena::Arena;
-//! use hotloop_flow::{Config, Hints, Table};
+//! use hotloop_flow::{Config, Hint, Hints, Table};
+//! use hotloop_packet::Instant;
 //! use hotloop_packet::flow_key::FlowKeyV4;
+//! use std::time::Duration;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let config = Config::new(1_000, 30_000_000_000);
@@ -34,25 +36,44 @@
 //!
 //! let from = |port| FlowKeyV4::new([192, 0, 2, 1].into(), [203, 0, 113, 10].into(), port, 80, 6);
 //! let (alice, bob) = (from(50_000), from(50_001));
-//! let now_ns = 1_000_000_000_u64;
-//! backends.insert(alice, "10.0.0.1", now_ns)?;
+//! let now = Instant::from_ns(1_000_000_000);
+//! backends.insert(alice, "10.0.0.1", now, &mut |_, _| ())?;
 //!
 //! let keys = [alice, bob, alice];
 //! let mut hints = Hints::new();
 //! backends.hint_burst(keys, &mut hints);
-//! let (handle, backend) = backends.find(&alice, hints.at(0), now_ns).unwrap();
+//! let (handle, backend) = backends.find(&alice, hints.at(0), now).unwrap();
 //! assert_eq!(*backend, "10.0.0.1");
 //! backends[handle] = "10.0.0.2"; // without a second search
-//! assert_eq!(backends.find(&bob, hints.at(1), now_ns), None);
+//! assert_eq!(backends.find(&bob, hints.at(1), now), None);
 //!
 //! // Half a minute of silence later:
-//! let now_ns = now_ns + 30_040_000_000;
-//! assert_eq!(backends.get(&alice, now_ns), None);
-//! assert_eq!(backends.age(now_ns, backends.slot_count(), |key, _| assert_eq!(key, alice)), 1);
+//! let now = now + Duration::from_millis(30_040);
+//! assert_eq!(backends.find(&alice, Hint::NONE, now), None);
+//! assert_eq!(backends.expire(now, backends.slot_count(), |key, _| assert_eq!(key, alice)), 1);
 //! assert!(backends.is_empty());
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Use
+//!
+//! [`Table::find`] is the lookup: it returns a flow's value and [`Handle`], and marks the flow as
+//! seen. [`Table::peek`] only looks, and returns how long the flow has been silent. [`Table::insert`]
+//! is the insertion: an [`Eviction`], in most cases a closure, gets the flow that leaves for the new
+//! one. [`Table::expire`] removes silent flows, a few places in each turn of the core. That is all
+//! that a stage needs; the rest saves time:
+//!
+//! - **Hints.** For the keys of a whole burst, call [`Table::hint_burst`] first. It prefetches their
+//!   flows and leaves a [`Hint`] for each key, to pass to `find`. Without a burst, pass [`Hint::NONE`].
+//! - **Vacancies.** If `peek` finds no flow, its error is a [`Vacancy`]: pass it to `insert` in place
+//!   of the key, and the key is not searched for again.
+//! - **Prefetching for new flows.** After `hint_burst`, [`Table::prefetch_insert`] prefetches the
+//!   memory that a new flow will be written to: a few keys before their insertions.
+//! - **The time of a burst.** [`Table::find_hinted`] is a `find` that leaves rare cases to a slower
+//!   function. It takes the time as a [`SeenAt`], which [`Table::seen_at`] makes once a burst.
+//! - **Data behind values.** If values refer to other data, [`Table::likely_value`] returns a value
+//!   ahead of its lookup, to prefetch these with [`prefetch_at`].
 //!
 //! # How it works
 //!
@@ -71,8 +92,7 @@
 //! A burst of keys is hashed first, then all tags are compared, and then all entries are read: the
 //! processor fetches the memory of many flows at once instead of waiting for each. The first two
 //! steps are [`Table::hint_burst`], which leaves [`Hints`]. The third is [`Table::find`], which
-//! reads the entry in the key's hint, and searches anew if another key is there, unless the hint
-//! reports that there is no flow. Each search also prefetches the entry of a later key once more,
+//! reads the entry in the key's hint, and searches anew if another key is there. Each lookup also prefetches the entry of a later key once more,
 //! as processors may drop some of many prefetches in a row. In tables with entries that fit a
 //! second-level cache (1 MiB), a key is hashed and its tag compared in one step.
 //!
@@ -113,6 +133,7 @@
 mod clock;
 mod config;
 mod entry;
+mod eviction;
 mod eviction_state;
 mod group;
 mod hints;
@@ -123,7 +144,7 @@ mod lines;
 mod lookup;
 mod place;
 mod prefetch;
-mod ranked;
+mod room;
 mod stats;
 mod store;
 mod store_view;
@@ -134,12 +155,12 @@ mod visit;
 
 pub use clock::STEP_NS;
 pub use config::{CLASS_COUNT, Class, Classes, Config, FlowError, Full, Refused};
+pub use eviction::Eviction;
 pub use group::Backend;
 pub use hints::{BURST_KEYS_MAX, Hint, Hints, SeenAt, Vacancy};
 pub use key::{HashSeed, Key, hash_words};
 pub use place::LINES_MAX;
 pub use prefetch::{prefetch_at, prefetch_line};
-pub use ranked::Eviction;
 pub use stats::Stats;
 pub use store::Handle;
 pub use table::Table;

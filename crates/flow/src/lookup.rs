@@ -2,11 +2,14 @@
 
 use std::hint;
 
-use crate::entry::Entry;
+use hotloop_packet::Instant;
+
+use crate::clock::IdleTimeouts;
+use crate::entry::{Entry, Generation};
 #[cfg(target_arch = "x86_64")]
 use crate::group::tagged_avx2;
 use crate::group::{GROUP_SLOTS, Group, Lanes, Mask, Native};
-use crate::hints::{AHEAD, BURST_KEYS_MAX, Hint, Hints, SeenAt};
+use crate::hints::{AHEAD, BURST_KEYS_MAX, Hint, Hints, SeenAt, Vacancy};
 use crate::store::Handle;
 use crate::store_view::{Hash, StoreView};
 use crate::table::{Table, by_backend};
@@ -41,42 +44,95 @@ impl<K: Key, V> Table<K, V> {
         }
     }
 
-    /// The flow of `key`: its handle, for a change without a second search, and its value. Marks
-    /// the flow as seen now. `hint` is the latest or an earlier hint for the key, or the default.
-    /// If the hint belongs to a burst, this prefetches the flow of a later key of the burst, so
-    /// look keys up in their order.
+    /// Finds the flow of `key`, and marks it as seen at `now`: a read of one cache line if `hint` is
+    /// right, a search otherwise. Returns the flow's value, and its handle: `table[handle] = ..`
+    /// changes the value without another search.
     ///
-    /// If the hint reports that the flow is [absent](Hint::is_absent), a flow that came since is
-    /// not found, except by [`get`](Self::get) and insertions. Otherwise the result does not depend
-    /// on the hint.
-    ///
-    /// A flow that has been silent for [`Config::recent_ns`](crate::Config::recent_ns) or longer is
-    /// not found, and not marked as seen.
+    /// `hint` is the latest or an earlier [hint](Self::hint_burst) for the key, or [`Hint::NONE`].
+    /// The result doesn't depend on it. If the hint belongs to a burst, this prefetches the flow of
+    /// a later key of the burst, so look keys up in their order.
     #[inline(always)]
-    pub fn find(&mut self, key: &K, hint: Hint, now: impl Into<u64>) -> Option<(Handle, &V)> {
-        let seen_at = self.seen_at(now);
-        self.find_seen_at(key, hint, seen_at)
-    }
-
-    /// Sets the table's clock to the time of a burst, for [`find_seen_at`](Self::find_seen_at).
-    #[inline(always)]
-    pub fn seen_at(&mut self, now: impl Into<u64>) -> SeenAt {
-        SeenAt { step: self.clock.advance(now.into()) }
-    }
-
-    /// [`find`](Self::find) at the time of a burst, which must be the latest time passed to this
-    /// table.
-    #[inline(always)]
-    pub fn find_seen_at(&mut self, key: &K, hint: Hint, seen_at: SeenAt) -> Option<(Handle, &V)> {
-        debug_assert_eq!(seen_at.step, self.clock.peek(0), "the latest of this table");
-        self.store.view().prefetch_entry(hint.ahead as usize);
-        let slot = hint.place as usize;
-        if let Some(entry) = self.store.view().entry_if_any(slot)
-            && entry.key() == Some(key)
-        {
-            return self.seen_flow(slot, entry, seen_at.step);
+    pub fn find(&mut self, key: &K, hint: Hint, now: Instant) -> Option<(Handle, &V)> {
+        let now = self.clock.advance(now);
+        if let Some((slot, entry)) = self.at_hint(key, hint) {
+            return self.seen_flow(slot, entry, now, &self.idle_timeouts);
         }
-        if hint.is_absent() { None } else { self.find_anywhere(*key, seen_at.step) }
+        // Most absent flows have not come since.
+        if hint.is_absent() && self.is_nowhere(hint.hash()) {
+            None
+        } else {
+            self.find_anywhere(*key, now)
+        }
+    }
+
+    /// Looks at the flow of `key` without marking it as seen, by a search. Returns its handle, and
+    /// the time since its last packet in nanoseconds: rounded down, by less than two steps of
+    /// [`STEP_NS`](crate::STEP_NS). For showing flows, and for packets that don't prove that their
+    /// flow goes on.
+    ///
+    /// `hint` is a hint for the key, which saves hashing it if there is no flow, or [`Hint::NONE`].
+    ///
+    /// # Errors
+    /// The key has no flow. The [`Vacancy`] saves [`insert`](Self::insert) the search.
+    #[inline(always)]
+    pub fn peek(&self, key: &K, hint: Hint, now: Instant) -> Result<(Handle, u64), Vacancy<K>> {
+        let view = self.store.view();
+        let hash = view.hash_unless(hint.hash(), key);
+        let until = if self.is_nowhere(hash) {
+            Some(self.store.generation())
+        } else {
+            match self.peek_anywhere(*key, hash, now) {
+                Ok(found) => return Ok(found),
+                Err(until) => until,
+            }
+        };
+        Err(Vacancy { key: *key, hash, until })
+    }
+
+    /// Separate from [`peek`](Self::peek), to keep that small when inlined.
+    ///
+    /// # Errors
+    /// The key has no flow: [`Vacancy::until`].
+    #[cold]
+    #[inline(never)]
+    fn peek_anywhere(
+        &self,
+        key: K,
+        hash: Hash,
+        now: Instant,
+    ) -> Result<(Handle, u64), Option<Generation>> {
+        let view = self.store.view();
+        let Some((slot, entry)) = by_backend!(self.backend, L => view.find::<L>(&key, hash)) else {
+            return Err(Some(self.store.generation()));
+        };
+        let now = self.clock.peek(now);
+        if entry.is_expired(now, &self.idle_timeouts) {
+            // The expired flow is in its place all the same.
+            return Err(None);
+        }
+        Ok((self.handle(slot), entry.silent_ns(now)))
+    }
+
+    /// Sets the table's clock to the time of a burst, for [`find_hinted`](Self::find_hinted).
+    #[inline(always)]
+    pub fn seen_at(&mut self, now: Instant) -> SeenAt {
+        SeenAt { step: self.clock.advance(now) }
+    }
+
+    /// [`find`](Self::find) for most packets of a burst, at the least cost: for a stage that passes
+    /// the rest to a slower function, which looks again. `seen_at` must be of the latest time passed
+    /// to this table.
+    ///
+    /// Two kinds of flows are left to [`find`](Self::find) or [`peek`](Self::peek), unchanged: those
+    /// that came after their hint, if it reports that they are [absent](Hint::is_absent), and those
+    /// that have been silent for [`Config::recent_ns`](crate::Config::recent_ns) or longer.
+    #[inline(always)]
+    pub fn find_hinted(&mut self, key: &K, hint: Hint, seen_at: SeenAt) -> Option<(Handle, &V)> {
+        debug_assert_eq!(seen_at.step, self.clock.latest(), "the latest of this table");
+        if let Some((slot, entry)) = self.at_hint(key, hint) {
+            return self.seen_flow(slot, entry, seen_at.step, &self.recent_timeouts);
+        }
+        if hint.is_absent() { None } else { self.find_recent(*key, seen_at.step) }
     }
 
     /// The value that a hint leads to: most likely its key's value, maybe another one. Doesn't mark
@@ -87,10 +143,36 @@ impl<K: Key, V> Table<K, V> {
         self.store.view().entry_if_any(hint.place as usize)?.value()
     }
 
+    /// Prefetches the memory that a new flow of `key` will be written to, for the keys of a burst
+    /// ahead of their insertion. `index` must be the key's index in the burst of `hints`. Does
+    /// nothing if the table has a flow of the key.
+    ///
+    /// Some hints lead to the flow of another key: about one in twenty for new keys in full groups.
+    /// This function detects that by reading that flow, and changes the hint to one for an
+    /// [absent](Hint::is_absent) key.
+    #[inline]
+    pub fn prefetch_insert(&self, key: &K, hints: &mut Hints, index: usize) {
+        let hint = hints.at(index);
+        let hash = if hint.is_absent() {
+            hint.hash()
+        } else if let Some(hash) = self.hash_if_absent(key, hint) {
+            hints.set_absent(index, hash);
+            hash
+        } else {
+            return;
+        };
+        let view = self.store.view();
+        if self.stats.len < self.capacity {
+            by_backend!(self.backend, L => view.prefetch_place::<L>(hash));
+        } else {
+            by_backend!(self.backend, L => view.prefetch_next_in_turn::<L>(hash));
+        }
+    }
+
     /// The hash of a key if it has no flow, whether or not its hint reports that.
     #[cold]
     #[inline(never)]
-    pub(crate) fn hash_if_absent(&self, key: &K, hint: Hint) -> Option<Hash> {
+    fn hash_if_absent(&self, key: &K, hint: Hint) -> Option<Hash> {
         let view = self.store.view();
         if view.entry_if_any(hint.place as usize).is_some_and(|entry| entry.key() == Some(key)) {
             return None;
@@ -99,14 +181,44 @@ impl<K: Key, V> Table<K, V> {
         by_backend!(self.backend, L => view.find::<L>(key, hash)).is_none().then_some(hash)
     }
 
-    /// [`find`](Self::find) without a hint.
+    /// The entry that a hint leads to, if it has the key, and its slot. Prefetches that of a later
+    /// key.
+    #[inline(always)]
+    fn at_hint(&self, key: &K, hint: Hint) -> Option<(usize, &Entry<K, V>)> {
+        self.store.view().prefetch_entry(hint.ahead as usize);
+        let slot = hint.place as usize;
+        let entry = self.store.view().entry_if_any(slot)?;
+        (entry.key() == Some(key)).then_some((slot, entry))
+    }
+
+    /// Whether the first group of a key with this hash shows that the key has no flow.
+    #[inline(always)]
+    fn is_nowhere(&self, hash: Hash) -> bool {
+        let (_, group) = self.store.view().first_group(hash);
+        group.overflow() == 0
+            && by_backend!(self.backend, L => L::tagged(group, hash.byte()).is_empty())
+    }
+
+    /// [`find`](Self::find) without a right hint.
     #[cold]
     #[inline(never)]
     fn find_anywhere(&self, key: K, now: u32) -> Option<(Handle, &V)> {
+        self.search(&key, now, &self.idle_timeouts)
+    }
+
+    /// [`find_hinted`](Self::find_hinted) without a right hint.
+    #[cold]
+    #[inline(never)]
+    fn find_recent(&self, key: K, now: u32) -> Option<(Handle, &V)> {
+        self.search(&key, now, &self.recent_timeouts)
+    }
+
+    #[inline(always)]
+    fn search(&self, key: &K, now: u32, timeouts: &IdleTimeouts) -> Option<(Handle, &V)> {
         let view = self.store.view();
-        let hash = view.hash(&key);
-        let (slot, entry) = by_backend!(self.backend, L => view.find::<L>(&key, hash))?;
-        self.seen_flow(slot, entry, now)
+        let hash = view.hash(key);
+        let (slot, entry) = by_backend!(self.backend, L => view.find::<L>(key, hash))?;
+        self.seen_flow(slot, entry, now, timeouts)
     }
 
     #[inline(always)]
@@ -115,8 +227,9 @@ impl<K: Key, V> Table<K, V> {
         slot: usize,
         entry: &'a Entry<K, V>,
         now: u32,
+        timeouts: &IdleTimeouts,
     ) -> Option<(Handle, &'a V)> {
-        entry.see(now, &self.recent_timeouts)?;
+        entry.see(now, timeouts)?;
         let generation = entry.generation()?;
         Some((Handle { slot: slot as u32, generation }, entry.value()?))
     }

@@ -352,16 +352,11 @@ impl<K: Key, V> StoreView<'_, K, V> {
         if group == first { self.second(hash, first) } else { first }
     }
 
-    /// Prefetches the memory that [`place`](Self::place) will read.
+    /// Prefetches the memory that [`place`](Self::place) will read in a table with room.
     #[inline(always)]
-    pub(crate) fn prefetch_place<L: Lanes>(self, hash: Hash, is_full: bool) {
+    pub(crate) fn prefetch_place<L: Lanes>(self, hash: Hash) {
         let (first, group) = self.first_group(hash);
-        if is_full {
-            // Usually these are occupied. If they are too near the end, the ones before them.
-            let start = hash.start().min(GROUP_SLOTS - SAMPLE_COUNT);
-            (0..SAMPLE_COUNT)
-                .for_each(|step| self.prefetch_entry(first * GROUP_SLOTS + start + step));
-        } else if let Some(slot) = L::free(group).first() {
+        if let Some(slot) = L::free(group).first() {
             self.prefetch_entry(first * GROUP_SLOTS + slot);
         } else {
             self.prefetch_group(self.second(hash, first));

@@ -15,7 +15,7 @@ pub struct Stats {
     pub inserted_count: u64,
     /// Flows taken out by [`remove`](crate::Table::remove).
     pub removed_count: u64,
-    /// Expired flows: handed out by [`age`](crate::Table::age), or replaced by a new flow of the
+    /// Expired flows: handed out by [`expire`](crate::Table::expire), or replaced by a new flow of the
     /// same key or another.
     pub expired_count: u64,
     /// Flows that had to leave for new ones before they expired.

@@ -9,27 +9,26 @@ use hotloop_arena::Arena;
 use crate::Key;
 use crate::clock::{Clock, IdleTimeouts};
 use crate::config::{CLASS_COUNT, Class, Config, FlowError, Full};
-use crate::entry::Generation;
-use crate::group::{Backend, Lanes};
-use crate::hints::{Hint, Hints, Vacancy};
+use crate::group::Backend;
 use crate::stats::Stats;
 use crate::store::{Handle, Store};
-use crate::store_view::Hash;
 
 /// The flows of one core: keys of type `K`, each with a value of type `V`, in memory that is
 /// allocated once.
 ///
-/// Times are nanoseconds of one clock; a time earlier than the latest counts as the latest. A flow
-/// whose last packet is older than its class's [`Config::idle_ns`] is not found any more, even
-/// before [`age`](Self::age) clears its place; so results depend only on the clock. Times are
-/// recorded in steps of [`STEP_NS`](crate::STEP_NS): a flow never expires early, and is no longer
-/// found two steps (34 ms) after its timeout. Steps have 32 bits, so a flow that was silent for
-/// 2.28 years must have been cleared by then, or counts as just seen.
+/// All times are of one clock; a time earlier than the latest counts as the latest. A flow is silent
+/// since its last packet. If it is silent for longer than its class's [`Config::idle_ns`], it has
+/// expired, and is not found any more, even before [`expire`](Self::expire) clears its place; so
+/// results depend only on the clock. Times are recorded in steps of [`STEP_NS`](crate::STEP_NS): a
+/// flow never expires early, and is no longer found two steps (34 ms) after its timeout. A silence
+/// that the table reports is rounded down by less than two steps, so it never exceeds the time since
+/// the flow came. Steps have 32 bits, so a flow that was silent for 2.28 years must have been
+/// cleared by then, or counts as just seen.
 pub struct Table<K, V> {
     pub(crate) store: Store<K, V>,
     pub(crate) clock: Clock,
     pub(crate) idle_timeouts: IdleTimeouts,
-    /// The timeouts of [`find`](Self::find), which are never longer.
+    /// The timeouts of [`find_hinted`](Self::find_hinted), which are never longer.
     pub(crate) recent_timeouts: IdleTimeouts,
     recent_ns: u64,
     pub(crate) full: Full,
@@ -39,11 +38,11 @@ pub struct Table<K, V> {
     /// Whether the entries fit into the second-level cache. Always false with a back-end slower
     /// than the processor's best.
     pub(crate) is_cached: bool,
-    /// The next slot for `age`, the number of slots left in this round, and the step in which the
-    /// round began.
-    pub(crate) age_slot: usize,
-    pub(crate) age_left_count: usize,
-    pub(crate) age_step: u32,
+    /// The next slot for `expire`, the number of slots left in this round, and the step in which
+    /// the round began.
+    pub(crate) expire_slot: usize,
+    pub(crate) expire_left_count: usize,
+    pub(crate) expire_step: u32,
     pub(crate) stats: Stats,
 }
 
@@ -113,9 +112,9 @@ impl<K: Key, V> Table<K, V> {
             full,
             capacity,
             backend,
-            age_slot: 0,
-            age_left_count: 0,
-            age_step: 0,
+            expire_slot: 0,
+            expire_left_count: 0,
+            expire_step: 0,
             stats: Stats::default(),
         })
     }
@@ -124,99 +123,6 @@ impl<K: Key, V> Table<K, V> {
     /// exceeds the address space.
     pub fn bytes(capacity: usize) -> Option<usize> {
         Store::<K, V>::bytes(capacity)
-    }
-
-    /// The flow of `key`. Marks it as seen at `now`, which is in nanoseconds, here and everywhere.
-    #[inline]
-    pub fn get(&mut self, key: &K, now: impl Into<u64>) -> Option<Handle> {
-        let now = self.clock.advance(now.into());
-        let view = self.store.view();
-        let hash = view.hash(key);
-        let (slot, entry) = by_backend!(self.backend, L => view.find::<L>(key, hash))?;
-        entry.see(now, &self.idle_timeouts)?;
-        entry.generation().map(|generation| Handle { slot: slot as u32, generation })
-    }
-
-    /// [`get`](Self::get), and the time since the flow's last packet in nanoseconds: rounded up, by
-    /// less than two steps of [`STEP_NS`](crate::STEP_NS). `hint` is a hint for the key, which
-    /// saves time, or the default.
-    ///
-    /// For a flow that a lookup has just found, that time is next to nothing: with
-    /// [`Config::recent_ns`], [`find`](Self::find) skips exactly the flows for which the time
-    /// matters.
-    ///
-    /// # Errors
-    /// The key has no flow. The [`Vacancy`] saves [`insert_ranked`](Self::insert_ranked) the search.
-    #[inline(always)]
-    pub fn get_silent(
-        &mut self,
-        key: K,
-        hint: Hint,
-        now: impl Into<u64>,
-    ) -> Result<(Handle, u64), Vacancy<K>> {
-        let now = self.clock.advance(now.into());
-        let view = self.store.view();
-        let hash = view.hash_unless(hint.hash(), &key);
-        let (_, group) = view.first_group(hash);
-        let is_nowhere = group.overflow() == 0
-            && by_backend!(self.backend, L => L::tagged(group, hash.byte()).is_empty());
-        let until = if is_nowhere {
-            Some(self.store.generation())
-        } else {
-            match self.get_silent_anywhere(key, hash, now) {
-                Ok(found) => return Ok(found),
-                Err(until) => until,
-            }
-        };
-        Err(Vacancy { key, hash, until })
-    }
-
-    /// Separate from [`get_silent`](Self::get_silent), to keep that small when inlined.
-    ///
-    /// # Errors
-    /// The key has no flow: [`Vacancy::until`].
-    #[cold]
-    #[inline(never)]
-    fn get_silent_anywhere(
-        &self,
-        key: K,
-        hash: Hash,
-        now: u32,
-    ) -> Result<(Handle, u64), Option<Generation>> {
-        let view = self.store.view();
-        let Some((slot, entry)) = by_backend!(self.backend, L => view.find::<L>(&key, hash)) else {
-            return Err(Some(self.store.generation()));
-        };
-        if entry.is_expired(now, &self.idle_timeouts) {
-            // The expired flow is in its place all the same.
-            return Err(None);
-        }
-        let silent_ns = entry.silent_ns(now);
-        entry.touch(now);
-        Ok((self.handle(slot), silent_ns))
-    }
-
-    /// The flow of `key`, as [`get`](Self::get) would find it, but without marking it as seen: for
-    /// callers that display flows, or that look one up for a packet that doesn't show whether the
-    /// flow goes on.
-    #[inline]
-    pub fn peek(&self, key: &K, now: impl Into<u64>) -> Option<Handle> {
-        self.peek_silent(key, now).map(|(handle, _)| handle)
-    }
-
-    /// [`peek`](Self::peek), and the time since the flow's last packet, as returned by
-    /// [`get_silent`](Self::get_silent).
-    #[inline]
-    pub fn peek_silent(&self, key: &K, now: impl Into<u64>) -> Option<(Handle, u64)> {
-        let view = self.store.view();
-        let hash = view.hash(key);
-        let (slot, entry) = by_backend!(self.backend, L => view.find::<L>(key, hash))?;
-        let now = self.clock.peek(now.into());
-        if entry.is_expired(now, &self.idle_timeouts) {
-            return None;
-        }
-        let generation = entry.generation()?;
-        Some((Handle { slot: slot as u32, generation }, entry.silent_ns(now)))
     }
 
     /// Sets the time since a flow's last packet to `silent_ns` nanoseconds before the table's
@@ -238,8 +144,8 @@ impl<K: Key, V> Table<K, V> {
     pub fn set_idle_ns(&mut self, idle_ns: [u64; CLASS_COUNT]) {
         self.idle_timeouts = IdleTimeouts::new(idle_ns);
         self.recent_timeouts = self.idle_timeouts.recent(self.recent_ns);
-        // Flows that `age` has kept may expire in this step.
-        self.age_left_count = self.slot_count();
+        // Flows that `expire` has kept may expire in this step.
+        self.expire_left_count = self.slot_count();
     }
 
     /// The value of a flow, or `None` if the handle is stale.
@@ -271,32 +177,6 @@ impl<K: Key, V> Table<K, V> {
         true
     }
 
-    /// Prefetches the memory that a new flow of `key` will be written to, for the keys of a burst
-    /// ahead of their insertion. `index` must be the key's index in the burst of `hints`. Does
-    /// nothing if the table has a flow of the key.
-    ///
-    /// Some hints lead to the flow of another key: about one in twenty for new keys in full groups.
-    /// This function detects that by reading that flow, and changes the hint to one for an
-    /// [absent](Hint::is_absent) key.
-    #[inline]
-    pub fn prefetch_insert(&self, key: &K, hints: &mut Hints, index: usize) {
-        let hint = hints.at(index);
-        let hash = if hint.is_absent() {
-            hint.hash()
-        } else if let Some(hash) = self.hash_if_absent(key, hint) {
-            hints.set_absent(index, hash);
-            hash
-        } else {
-            return;
-        };
-        let view = self.store.view();
-        if self.stats.len < self.capacity {
-            by_backend!(self.backend, L => view.prefetch_place::<L>(hash, false));
-        } else {
-            by_backend!(self.backend, L => view.prefetch_next_in_turn::<L>(hash));
-        }
-    }
-
     /// Removes a flow, expired or not.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let hash = self.store.view().hash(key);
@@ -323,7 +203,7 @@ impl<K: Key, V> Table<K, V> {
         self.capacity
     }
 
-    /// Number of places for flows, used or not, which [`age`](Self::age) and [`scan`](Self::scan)
+    /// Number of places for flows, used or not, which [`expire`](Self::expire) and [`scan`](Self::scan)
     /// go through: 20 or more for 17 flows of [`capacity`](Self::capacity).
     pub fn slot_count(&self) -> usize {
         self.store.slot_count()

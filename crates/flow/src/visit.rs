@@ -1,5 +1,7 @@
 //! Visiting all flows of a table, a few at a time.
 
+use hotloop_packet::Instant;
+
 use crate::Key;
 use crate::group::{GROUP_SLOTS, Group, Lanes, Mask, Native};
 use crate::table::Table;
@@ -22,26 +24,26 @@ impl<K: Key, V> Table<K, V> {
     /// the next call, at most 15.
     ///
     /// If `on_expire` panics, its flow has left the table, and the others are still there.
-    pub fn age(
+    pub fn expire(
         &mut self,
-        now: impl Into<u64>,
+        now: Instant,
         budget: usize,
         mut on_expire: impl FnMut(K, V),
     ) -> usize {
-        let now = self.clock.advance(now.into());
+        let now = self.clock.advance(now);
         if budget >= self.slot_count() {
-            self.age_left_count = self.slot_count();
-        } else if self.age_left_count == 0 {
+            self.expire_left_count = self.slot_count();
+        } else if self.expire_left_count == 0 {
             // A timeout that is over at any time in a step is over from its beginning; a flow whose
             // class has changed since then leaves in the next step.
-            if self.is_empty() || now == self.age_step {
+            if self.is_empty() || now == self.expire_step {
                 return 0;
             }
-            (self.age_left_count, self.age_step) = (self.slot_count(), now);
+            (self.expire_left_count, self.expire_step) = (self.slot_count(), now);
         }
-        let (mut left_count, mut expired_count) = (budget.min(self.age_left_count), 0);
+        let (mut left_count, mut expired_count) = (budget.min(self.expire_left_count), 0);
         while left_count > 0 {
-            let (group, start) = (self.age_slot / GROUP_SLOTS, self.age_slot % GROUP_SLOTS);
+            let (group, start) = (self.expire_slot / GROUP_SLOTS, self.expire_slot % GROUP_SLOTS);
             let end = GROUP_SLOTS.min(start + left_count);
             let occupied = Native::occupied(self.store.view().group(group));
             for slot in occupied.range(start, end) {
@@ -51,14 +53,14 @@ impl<K: Key, V> Table<K, V> {
                 {
                     self.stats.len -= 1;
                     self.stats.expired_count += 1;
-                    self.age_slot = self.slot_after(slot);
+                    self.expire_slot = self.slot_after(slot);
                     expired_count += 1;
                     on_expire(flow.key, flow.value);
                 }
             }
-            self.age_slot = self.slot_after(group * GROUP_SLOTS + end - 1);
+            self.expire_slot = self.slot_after(group * GROUP_SLOTS + end - 1);
             left_count -= end - start;
-            self.age_left_count -= end - start;
+            self.expire_left_count -= end - start;
         }
         self.prefetch_next(budget);
         expired_count
@@ -68,10 +70,10 @@ impl<K: Key, V> Table<K, V> {
         if slot + 1 == self.slot_count() { 0 } else { slot + 1 }
     }
 
-    /// Prefetches the places that the next call of `age` will visit.
+    /// Prefetches the places that the next call of `expire` will visit.
     fn prefetch_next(&self, budget: usize) {
-        self.prefetch_entries(self.age_slot, budget);
-        self.store.view().prefetch_group(self.age_slot / GROUP_SLOTS);
+        self.prefetch_entries(self.expire_slot, budget);
+        self.store.view().prefetch_group(self.expire_slot / GROUP_SLOTS);
     }
 
     /// Prefetches the entries in the next places from `start` on, at most one group's number of
@@ -92,10 +94,11 @@ impl<K: Key, V> Table<K, V> {
     /// ```
     /// # use hotloop_arena::Arena;
     /// # use hotloop_flow::{Config, Cursor, Table};
+    /// # use hotloop_packet::Instant;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut table = Table::new(Arena::on(None)?, Config::new(100, u64::MAX))?;
     /// for number in 0..100 {
-    ///     table.insert([number], number * 2, 0_u64)?;
+    ///     table.insert([number], number * 2, Instant::from_ns(0), &mut |_, _| ())?;
     /// }
     /// let (mut sum, mut next) = (0, Some(Cursor::default()));
     /// while let Some(cursor) = next {
@@ -123,16 +126,16 @@ impl<K: Key, V> Table<K, V> {
     }
 
     /// [`scan`](Self::scan) with mutable values. `visit` also gets the time since the flow's last
-    /// packet, as returned by [`peek_silent`](Self::peek_silent). Doesn't mark flows as seen.
+    /// packet, as returned by [`peek`](Self::peek). Doesn't mark flows as seen.
     /// Prefetches the places for the next call, at most 15.
     pub fn scan_mut(
         &mut self,
-        now: impl Into<u64>,
+        now: Instant,
         cursor: Cursor,
         budget: usize,
         mut visit: impl FnMut(&K, &mut V, u64),
     ) -> Option<Cursor> {
-        let now = self.clock.peek(now.into());
+        let now = self.clock.peek(now);
         let start = cursor.slot.min(self.slot_count());
         let end = self.slot_count().min(start.saturating_add(budget));
         for entry in self.store.entries_mut(start..end) {

@@ -4,7 +4,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use hotloop_arena::Arena;
-use hotloop_flow::{Class, Classes, Config, Cursor, Full, Hints, STEP_NS, Table};
+use hotloop_flow::{
+    Class, Classes, Config, Cursor, Full, Handle, Hint, Hints, Key, Refused, STEP_NS, Table,
+};
+use plainly::{Plainly, at};
+
+mod plainly;
 
 /// The system's allocator, counting each thread's requests.
 struct Counting;
@@ -54,15 +59,15 @@ fn nothing_is_allocated_after_new() {
 fn nothing_is_allocated_for_hints() {
     let mut table = Table::new(Arena::on(None).unwrap(), Config::new(20_000, u64::MAX)).unwrap();
     for number in 0..20_000 {
-        table.insert([number, 1], number, 0_u64).unwrap();
+        table.put([number, 1], number, 0).unwrap();
     }
     let mut hints = Hints::new();
     let (call_count, mut sum) = (CALL_COUNT.get(), 0);
-    for number in 0..30_000_u64 {
+    for number in 0..30_000 {
         let keys = (number..number + 64).map(|number| [number, 1]);
         table.hint_burst(keys.clone(), &mut hints);
         for (index, key) in keys.enumerate() {
-            sum += table.find(&key, hints.at(index), number).map_or(0, |(_, value)| *value);
+            sum += table.find(&key, hints.at(index), at(number)).map_or(0, |(_, value)| *value);
         }
     }
     assert_eq!(CALL_COUNT.get(), call_count);
@@ -71,26 +76,32 @@ fn nothing_is_allocated_for_hints() {
 
 /// All operations, on a table that fills, is full, and empties again.
 fn run(table: &mut Table<[u64; 2], u64>) {
-    let (mut hints, mut placed) = (Hints::new(), [None; 64]);
+    let mut hints = Hints::new();
     let mut cursor = Cursor::default();
     let mut sum = 0;
-    for number in 0..20_000_u64 {
+    for number in 0..20_000 {
         let now_ns = number * STEP_NS / 10;
         let key = [number % 3_000, 1];
-        if let Ok(handle) = table.insert(key, number, now_ns) {
+        if let Ok(handle) = table.put(key, number, now_ns) {
             table.set_class(handle, Class::new(1));
             table[handle] += 1;
         }
-        let _ = table.get_or_insert_with([number % 7, 2], now_ns, || 0);
+        if let Err(vacancy) = table.peek(&[number % 7, 2], Hint::NONE, at(now_ns)) {
+            let _ = table.insert(vacancy, 0, at(now_ns), &mut |_, value| sum += value);
+        }
         let keys = (0..64).map(|back| [number.saturating_sub(back), 1]);
         table.hint_burst(keys.clone(), &mut hints);
         for (index, key) in keys.enumerate() {
-            sum += table.find(&key, hints.at(index), now_ns).map_or(0, |(_, value)| *value);
+            sum += table.find(&key, hints.at(index), at(now_ns)).map_or(0, |(_, value)| *value);
         }
-        let flows = (0..number % 64).map(|more| ([number % 3_000 + more, 3], more));
-        table.insert_burst(flows, now_ns, &mut placed, |_, value| sum += value);
+        let ranked = &mut (|value: &u64, _: Class, _: u64| Some((value % 2) as u8), |_, _| ());
+        for more in 0..number % 64 {
+            let key = [number % 3_000 + more, 3];
+            table.prefetch_insert(&key, &mut hints, more as usize);
+            let _ = table.insert(key, more, at(now_ns), ranked);
+        }
         table.remove(&[number % 11, 2]);
-        table.age(now_ns, if number % 10_000 < 5_000 { 0 } else { 16 }, |_, _| ());
+        table.expire(at(now_ns), if number % 10_000 < 5_000 { 0 } else { 16 }, |_, _| ());
         cursor = table.scan(cursor, 15, |_, value| sum += value).unwrap_or_default();
     }
     assert!(sum > 0);

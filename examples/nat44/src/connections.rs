@@ -12,7 +12,7 @@ use std::{collections::VecDeque, net::SocketAddrV4};
 const PORT_MIN: u16 = 1024;
 
 /// Number of places checked for expired connections in each turn of the core.
-const AGE_BUDGET: usize = 15;
+const EXPIRE_BUDGET: usize = 15;
 
 const TRANSITORY: Class = Class::new(0);
 const ESTABLISHED: Class = Class::new(1);
@@ -113,14 +113,15 @@ impl Connections {
     /// The connection of a packet, which keeps it alive; an error does not (RFC 5508, section 4.3).
     #[inline(always)]
     fn find(&mut self, key: &FlowKeyV4, seen: &Seen, now: Instant) -> Option<(Handle, Connection)> {
-        let handle = if seen.is_error {
-            self.table.peek(key, now)?
-        } else if let Some((handle, found)) = self.table.find(key, seen.hint, now) {
-            return Some((handle, *found));
-        } else {
-            // An earlier packet of the burst may have opened the connection.
-            self.table.get(key, now)?
-        };
+        if seen.is_error {
+            return self.peek(key, seen, now);
+        }
+        self.table.find(key, seen.hint, now).map(|(handle, found)| (handle, *found))
+    }
+
+    #[cold]
+    fn peek(&self, key: &FlowKeyV4, seen: &Seen, now: Instant) -> Option<(Handle, Connection)> {
+        let (handle, _) = self.table.peek(key, seen.hint, now).ok()?;
         Some((handle, self.table[handle]))
     }
 
@@ -129,8 +130,8 @@ impl Connections {
         let port = *free_ports.front().ok_or(NatDrop::NoPort)?;
         let new = Connection { port, station: seen.station };
         // An expired connection may still have its place, and its port.
-        let release = |_, expired: Connection| free_ports.push_back(expired.port);
-        let handle = table.insert_evicting(seen.key, new, now, release);
+        let mut release = |_, expired: Connection| free_ports.push_back(expired.port);
+        let handle = table.insert(seen.key, new, now, &mut release);
         let handle = handle.map_err(|_| NatDrop::NoPort)?;
         free_ports.pop_front();
         owners[usize::from(port)] = Some(seen.key);
@@ -151,9 +152,9 @@ impl Connections {
 
     /// Removes expired connections, some places at a time, and frees their ports. Returns their
     /// number.
-    pub fn age(&mut self, now: Instant) -> usize {
+    pub fn expire(&mut self, now: Instant) -> usize {
         let Self { table, free_ports, .. } = self;
-        table.age(now, AGE_BUDGET, |_, expired| free_ports.push_back(expired.port));
+        table.expire(now, EXPIRE_BUDGET, |_, expired| free_ports.push_back(expired.port));
         table.len()
     }
 }

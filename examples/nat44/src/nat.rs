@@ -186,7 +186,7 @@ impl<P: PacketBuf> BurstStage<Classified<P>> for Nat {
     }
 
     fn tick(&mut self, cx: &mut Cx<'_, NatDrop>, _: &mut Output<'_, Self::Out>) {
-        self.count.set(self.connections.age(cx.now()) as u64);
+        self.count.set(self.connections.expire(cx.now()) as u64);
     }
 
     fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {

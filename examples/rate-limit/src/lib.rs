@@ -105,7 +105,7 @@ pub struct Limiter {
 }
 
 /// The number of places that are checked for silent sources in each turn of the core.
-const AGE_BUDGET: usize = 15;
+const EXPIRE_BUDGET: usize = 15;
 
 impl Limiter {
     /// The limiter of a core, which knows no source yet.
@@ -121,13 +121,12 @@ impl Limiter {
     /// Takes a token from the bucket of a source.
     #[inline]
     fn take(&mut self, source: SourceKey, hint: Hint, now: Instant) -> Result<(), LimitDrop> {
-        let known = self.buckets.find(&source, hint, now).map(|(handle, _)| handle);
-        // An earlier packet of the burst may have been the first of the source.
-        let handle = match known.or_else(|| self.buckets.get(&source, now)) {
-            Some(handle) => handle,
+        let handle = match self.buckets.find(&source, hint, now) {
+            Some((handle, _)) => handle,
             None => {
                 let full = Bucket { full_at_ns: now.as_ns() };
-                self.buckets.insert(source, full, now).map_err(|_| LimitDrop::TableFull)?
+                let inserted = self.buckets.insert(source, full, now, &mut |_, _| ());
+                inserted.map_err(|_| LimitDrop::TableFull)?
             }
         };
         let bucket = &mut self.buckets[handle];
@@ -167,7 +166,7 @@ impl<P: PacketBuf> BurstStage<P> for Limiter {
     }
 
     fn tick(&mut self, cx: &mut Cx<'_, LimitDrop>, _: &mut Output<'_, P>) {
-        self.buckets.age(cx.now(), AGE_BUDGET, |_, _| {});
+        self.buckets.expire(cx.now(), EXPIRE_BUDGET, |_, _| {});
         self.source_count.set(self.buckets.len() as u64);
     }
 

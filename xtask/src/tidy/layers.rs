@@ -41,13 +41,13 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("crates/flow", &[
         "group key lines prefetch stats",
         "config eviction_state",
-        "clock",
+        "clock eviction",
         "entry",
         "store_view",
         "hints store",
         "place table",
-        "insert lookup visit",
-        "ranked",
+        "lookup room visit",
+        "insert",
     ]),
     ("crates/stage", &[
         "core counters error",

@@ -316,7 +316,7 @@ impl<P> Worker<P> {
     #[inline]
     fn age(&mut self, counts: &WorkerCounts, now: Instant) {
         let Self { connections, schedule, .. } = self;
-        connections.age(now, |target| schedule.connection_removed(target, counts));
+        connections.expire(now, |target| schedule.connection_removed(target, counts));
         counts.connections.set(connections.len() as u64);
     }
 }

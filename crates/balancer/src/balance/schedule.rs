@@ -9,7 +9,7 @@ use crate::counts::{TargetCounts, WorkerCounts};
 use crate::services::{Choice, Found, Service, ServiceTable, TargetId};
 use crate::spec::Scheduler;
 use hotloop::arena::{Arena, Obtained, Request};
-use hotloop::flow::{Classes, Config, Full, Table};
+use hotloop::flow::{Classes, Config, Full, Hint, Table};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
 use hotloop::stage::{Error, Instant};
@@ -90,7 +90,8 @@ impl Schedule {
                 if service.persistence_ns > 0 {
                     let sticky = StickyTarget { target, since: now };
                     // If there is no slot for the client, the hash continues to choose.
-                    let _ = self.clients.insert(client_key(service, client), sticky, now.as_ns());
+                    let key = client_key(service, client);
+                    let _ = self.clients.insert(key, sticky, now, &mut |_, _| ());
                 }
                 return Ok(target);
             }
@@ -128,7 +129,8 @@ impl Schedule {
         if service.persistence_ns == 0 {
             return None;
         }
-        let handle = self.clients.peek(&client_key(service, client), now.as_ns())?;
+        let key = client_key(service, client);
+        let (handle, _) = self.clients.peek(&key, Hint::NONE, now).ok()?;
         let StickyTarget { target, since } = self.clients[handle];
         let is_usable =
             matches!(services.target(target), Found::Active(target) if target.is_usable);

@@ -4,7 +4,7 @@
 use super::{Connections, Family, Kept};
 use crate::connection::Connection;
 use crate::services::{ServiceTable, TargetId};
-use hotloop::flow::SeenAt;
+use hotloop::flow::{Hint, SeenAt};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
@@ -90,7 +90,7 @@ impl Connections {
     /// Sets the clock of the IPv4 connections to the time of a burst, for [`found_fast`](Self::found_fast).
     #[inline(always)]
     pub fn seen_at(&mut self, now: Instant) -> SeenAt {
-        self.v4.table.seen_at(now.as_ns())
+        self.v4.table.seen_at(now)
     }
 
     /// The connection of the packet at `index` of the burst that hints were made for, and the value
@@ -100,7 +100,7 @@ impl Connections {
     #[inline(always)]
     pub fn found_fast(&mut self, index: usize, seen_at: SeenAt) -> Option<&(Connection, Kept)> {
         let found =
-            self.v4.table.find_seen_at(self.keys.get(index)?, self.v4.hints.at(index), seen_at);
+            self.v4.table.find_hinted(self.keys.get(index)?, self.v4.hints.at(index), seen_at);
         found.map(|(_, connection)| connection)
     }
 
@@ -143,7 +143,7 @@ impl Connections {
         now: Instant,
     ) {
         let Some(key) = layout.fast_key_v4(frame) else { return };
-        let Some(handle) = self.v4.table.peek(&key, now.as_ns()) else { return };
+        let Ok((handle, _)) = self.v4.table.peek(&key, Hint::NONE, now) else { return };
         let (connection, kept) = &mut self.v4.table[handle];
         kept.renew(services, connection.target);
     }

@@ -5,7 +5,7 @@
 
 use super::{Connections, Kept, Position, Walk};
 use crate::connection::Connection;
-use hotloop::flow::Cursor;
+use hotloop::flow::{Cursor, Hint};
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::stage::Instant;
 use std::collections::VecDeque;
@@ -164,11 +164,11 @@ impl Connections {
     pub fn peek_silent(&self, key: &FlowKey, now: Instant) -> Option<(Position, Connection, u64)> {
         let (position, silent_ns) = match key {
             FlowKey::V4(key) => {
-                let (handle, silent_ns) = self.v4.table.peek_silent(key, now.as_ns())?;
+                let (handle, silent_ns) = self.v4.table.peek(key, Hint::NONE, now).ok()?;
                 (Position::V4(handle), silent_ns)
             }
             FlowKey::V6(key) => {
-                let (handle, silent_ns) = self.v6.table.peek_silent(key, now.as_ns())?;
+                let (handle, silent_ns) = self.v6.table.peek(key, Hint::NONE, now).ok()?;
                 (Position::V6(handle), silent_ns)
             }
         };
@@ -232,27 +232,19 @@ impl Connections {
         let Self { v4, v6, journal, .. } = self;
         match walk {
             Walk::V4(cursor) if !v4.table.is_empty() => {
-                let next = v4.table.scan_mut(
-                    now.as_ns(),
-                    cursor,
-                    budget,
-                    |key, (connection, _), silent_ns| {
+                let next =
+                    v4.table.scan_mut(now, cursor, budget, |key, (connection, _), silent_ns| {
                         visit(&FlowKey::V4(*key), connection, silent_ns, journal);
-                    },
-                );
+                    });
                 Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
             }
             Walk::V4(_) => Some(Walk::V6(Cursor::default())),
             Walk::V6(_) if v6.table.is_empty() => None,
             Walk::V6(cursor) => {
-                let next = v6.table.scan_mut(
-                    now.as_ns(),
-                    cursor,
-                    budget,
-                    |key, (connection, ()), silent_ns| {
+                let next =
+                    v6.table.scan_mut(now, cursor, budget, |key, (connection, ()), silent_ns| {
                         visit(&FlowKey::V6(*key), connection, silent_ns, journal);
-                    },
-                );
+                    });
                 next.map(Walk::V6)
             }
         }

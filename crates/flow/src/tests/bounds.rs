@@ -1,9 +1,9 @@
 //! The number of lines that one operation touches, whatever is in the table.
 
-use super::{Chosen, Random, check, table};
+use super::{Chosen, Plainly, Random, at, check, table};
 use crate::group::{GROUP_SLOTS, Lanes, Native};
 use crate::lines;
-use crate::{Class, Classes, Config, Full, Hints, LINES_MAX, STEP_NS, Table};
+use crate::{Class, Classes, Config, Full, Hint, Hints, LINES_MAX, STEP_NS, Table};
 
 /// 16 bytes of key, 40 of value, 8 of the table's own: one line.
 type Value = [u64; 5];
@@ -35,16 +35,16 @@ fn thirty_flows_of_one_tag() {
         let mut table: Table<Chosen, Value> = table(Config { full, ..Config::new(1_000, 0) });
         let key = |number| Chosen { number, hash: HASH };
         for number in 0..2 * GROUP_SLOTS as u32 {
-            bounded("insert", || table.insert(key(number), [0; 5], 0_u64)).unwrap();
+            bounded("insert", || table.put(key(number), [0; 5], 0)).unwrap();
         }
         check(&table);
         assert_eq!(table.stats().overflow_len, GROUP_SLOTS);
         for number in 0..40 {
-            bounded("get", || table.get(&key(number), 0_u64));
-            let inserted = bounded("insert", || table.insert(key(100 + number), [0; 5], 0_u64));
+            bounded("get", || table.get(&key(number), 0));
+            let inserted = bounded("insert", || table.put(key(100 + number), [0; 5], 0));
             assert_eq!(inserted.is_ok(), full == EVICT, "one of their own may leave");
         }
-        let count = lines::count(|| table.get(&key(1_000), 0_u64)).0;
+        let count = lines::count(|| table.get(&key(1_000), 0)).0;
         assert_eq!(
             count,
             LINES_MAX - 2,
@@ -52,7 +52,7 @@ fn thirty_flows_of_one_tag() {
         );
         // When all are expired, one of them leaves if any may.
         let late_ns = 3 * STEP_NS;
-        let inserted = bounded("insert", || table.insert(key(2_000), [0; 5], late_ns));
+        let inserted = bounded("insert", || table.put(key(2_000), [0; 5], late_ns));
         assert_eq!(inserted.is_ok(), full != Full::Refuse);
         let mut hints = Hints::new();
         for is_cached in [true, false] {
@@ -62,7 +62,7 @@ fn thirty_flows_of_one_tag() {
         }
         for number in 0..64 {
             bounded("find", || {
-                table.find(&key(number), hints.at(number as usize), late_ns).is_some()
+                table.find(&key(number), hints.at(number as usize), at(late_ns)).is_some()
             });
         }
         for number in 0..3_000 {
@@ -90,19 +90,23 @@ fn random_flows_in_a_table_without_room() {
             // Few tags: many entries are compared.
             let hash = random.next() & !(0x3f << 32);
             let key = Chosen { number, hash };
-            if let Ok(handle) = bounded("insert", || table.insert(key, [0; 5], now_ns)) {
+            if let Ok(handle) = bounded("insert", || table.put(key, [0; 5], now_ns)) {
                 let class = Class::new(random.below(3) as usize);
                 bounded("set_class", || table.set_class(handle, class));
             }
             bounded("get", || table.get(&key, now_ns));
-            bounded("get_or_insert_with", || {
-                let other = Chosen { number: number + count, hash: random.next() };
-                let _ = table.get_or_insert_with(other, now_ns, || [0; 5]);
-            });
+            let other = Chosen { number: number + count, hash: random.next() };
+            let now = at(now_ns);
+            if let Err(vacancy) = bounded("peek", || table.peek(&other, Hint::NONE, now)) {
+                let ranks = |_: &Value, class: Class, _: u64| Some(class.index() as u8);
+                let _ = bounded("insert with ranks", || {
+                    table.insert(vacancy, [0; 5], now, &mut (ranks, |_, _| ()))
+                });
+            }
             if number % 7 == 0 {
                 bounded("remove", || table.remove(&key));
             }
-            let (line_count, _) = lines::count(|| table.age(now_ns, 1, |_, _| ()));
+            let (line_count, _) = lines::count(|| table.expire(at(now_ns), 1, |_, _| ()));
             assert!(
                 line_count <= 4,
                 "entry, control, eviction state, and the control of its first group"
@@ -125,7 +129,7 @@ fn a_stuck_overflow_count_is_safe() {
     assert_eq!(table.store.view().group(first).overflow(), 255);
     for round in 0..20 {
         for number in 0..2 * GROUP_SLOTS as u32 {
-            table.insert(key(number), [round; 5], 0_u64).unwrap();
+            table.put(key(number), [round; 5], 0).unwrap();
         }
         check(&table);
         for number in 0..2 * GROUP_SLOTS as u32 {

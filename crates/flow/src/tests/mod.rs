@@ -5,16 +5,19 @@ mod full;
 mod hashes;
 mod oracle;
 mod panics;
+#[path = "../../tests/plainly/mod.rs"]
+mod plainly;
 mod ranks;
 mod spread;
 
 use std::collections::HashSet;
 
 use hotloop_arena::{Arena, Pages, Request};
+use plainly::{Plainly, at};
 
 use crate::group::{GROUP_SLOTS, Mask, Native};
 use crate::table::Table;
-use crate::{Backend, Config, HashSeed, Key};
+use crate::{Backend, Config, Handle, HashSeed, Hint, Key, Refused};
 
 /// A key with a hash that the test chooses, whatever the seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
-use super::{check, table};
+use super::{Plainly, at, check, table};
 use crate::{Class, Classes, Config, Full, Hint, STEP_NS, Table};
 
 type Counted = Rc<()>;
@@ -13,7 +13,7 @@ fn full_table(count: u64, counter: &Counted) -> Table<[u64; 1], Counted> {
     let full = Full::Evict(Classes::ALL);
     let mut table = table(Config { full, ..Config::new(count as usize, 0) });
     for number in 0..count {
-        table.insert([number], counter.clone(), 0_u64).unwrap();
+        table.put([number], counter.clone(), 0).unwrap();
     }
     table
 }
@@ -30,18 +30,18 @@ fn fail() {
 fn while_a_flow_is_reported() {
     let counter = Counted::default();
     let mut table = full_table(100, &counter);
-    panics(|| table.insert_evicting([200], counter.clone(), 0_u64, |_, _| fail()));
+    panics(|| table.insert([200], counter.clone(), at(0), &mut |_, _| fail()));
     check(&table);
     assert_eq!((table.len(), Rc::strong_count(&counter)), (100, 101));
-    assert!(table.get(&[200], 0_u64).is_some());
+    assert!(table.get(&[200], 0).is_some());
 
     let late_ns = 5 * STEP_NS;
     for left_count in (90..100).rev() {
-        panics(|| table.age(late_ns, usize::MAX, |_, _| fail()));
+        panics(|| table.expire(at(late_ns), usize::MAX, |_, _| fail()));
         check(&table);
         assert_eq!((table.len(), Rc::strong_count(&counter)), (left_count, left_count + 1));
     }
-    assert_eq!(table.age(late_ns, usize::MAX, |_, _| ()), 90);
+    assert_eq!(table.expire(at(late_ns), usize::MAX, |_, _| ()), 90);
     assert_eq!(Rc::strong_count(&counter), 1);
 }
 
@@ -49,7 +49,7 @@ fn while_a_flow_is_reported() {
 #[test]
 fn while_a_flow_is_ranked_or_leaves() {
     let counter = Counted::default();
-    for (number, rank, is_rank_to_fail) in
+    for (number, cost, is_rank_to_fail) in
         [(200, 0, true), (201, 0, false), (202, 1, true), (203, 1, false)]
     {
         let mut table = full_table(100, &counter);
@@ -57,61 +57,15 @@ fn while_a_flow_is_ranked_or_leaves() {
             if is_rank_to_fail {
                 fail();
             }
-            Some(rank)
+            Some(cost)
         };
-        let leaves = |_: &[u64; 1], _: &Counted| fail();
-        let vacancy = table.get_silent([number], Hint::default(), 0_u64).unwrap_err();
-        let (value, class) = (counter.clone(), Class::default());
-        panics(|| table.insert_ranked(vacancy, value, class, 0_u64, &mut (rank, leaves)));
+        let leaves = |_, _| fail();
+        let vacancy = table.peek(&[number], Hint::NONE, at(0)).unwrap_err();
+        let value = counter.clone();
+        panics(|| table.insert(vacancy, value, at(0), &mut (rank, leaves)));
         check(&table);
-        assert_eq!((table.len(), Rc::strong_count(&counter)), (100, 101));
+        // In turn, a flow leaves before the new one comes.
+        let count = if cost == 0 && !is_rank_to_fail { 99 } else { 100 };
+        assert_eq!((table.len(), Rc::strong_count(&counter)), (count, count + 1));
     }
-}
-
-#[test]
-fn in_the_middle_of_a_burst() {
-    let counter = Counted::default();
-    let mut table = full_table(100, &counter);
-    let mut placed = [None; 64];
-    let mut reported_count = 0;
-    let flows = (200..264).map(|number| ([number], counter.clone()));
-    panics(|| {
-        table.insert_burst(flows, 0_u64, &mut placed, |_, _| {
-            reported_count += 1;
-            if reported_count == 10 {
-                fail();
-            }
-        })
-    });
-    check(&table);
-    assert_eq!((table.len(), Rc::strong_count(&counter)), (100, 101));
-    assert_eq!(table.stats().inserted_count, 110, "the rest was dropped");
-
-    let flows = (300..).map(|number| {
-        if number == 310 {
-            fail();
-        }
-        ([number], counter.clone())
-    });
-    panics(|| table.insert_burst(flows, 0_u64, &mut placed, |_, _| ()));
-    check(&table);
-    assert_eq!((table.stats().inserted_count, Rc::strong_count(&counter)), (110, 101));
-}
-
-#[test]
-fn while_a_value_is_made() {
-    let counter = Counted::default();
-    let mut table = full_table(100, &counter);
-    let before = table.stats();
-    for number in 0..200 {
-        panics(|| {
-            // The flows there are expired: a value is made for each key.
-            table.get_or_insert_with([number], 3 * STEP_NS, || {
-                fail();
-                counter.clone()
-            })
-        });
-    }
-    check(&table);
-    assert_eq!((table.stats(), Rc::strong_count(&counter)), (before, 101));
 }

@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 
-use super::{Random, check, table};
+use super::{Plainly, Random, at, check, table};
 use crate::group::GROUP_SLOTS;
 use crate::{Class, Classes, Config, Full, Refused, STEP_NS, Table};
 
 /// The lowest rank leaves first; flows of this rank or above stay.
 const RANKS: u64 = 4;
 
-/// An `on_evict` for flows that leave.
-fn ignore(_: &[u64; 2], _: &u64) {}
+/// A function for flows that leave.
+fn ignore(_: [u64; 2], _: u64) {}
 
 /// A rank from a value; `None` for some.
 fn rank_of(value: u64) -> Option<u8> {
@@ -45,16 +45,12 @@ fn rank_0_leaves_or_else_the_flow_of_the_lowest_rank_that_was_silent_for_longest
             let rank = |other: &u64, class: Class, silent_ns: u64| {
                 let &(_, _, seen) =
                     flows.iter().find(|flow| flow.1 == *other).expect("the flow is there");
-                assert_eq!((class, silent_ns), (Class::default(), (step - seen + 1) * STEP_NS));
+                let silent_steps = (step - seen).saturating_sub(1);
+                assert_eq!((class, silent_ns), (Class::default(), silent_steps * STEP_NS));
                 rank_of(*other)
             };
-            let result = table.insert_ranked(
-                key,
-                value,
-                Class::default(),
-                step * STEP_NS,
-                &mut (rank, |key: &[u64; 2], value: &u64| left = Some((*key, *value))),
-            );
+            let leaves = |key, value| left = Some((key, value));
+            let result = table.insert(key, value, at(step * STEP_NS), &mut (rank, leaves));
             let is_expired = |seen: u64| step - seen > idle_steps;
             if flows.len() == capacity {
                 let first = |&&(_, value, seen): &&(_, u64, u64)| (rank_of(value), seen);
@@ -89,19 +85,18 @@ fn rank_0_leaves_or_else_the_flow_of_the_lowest_rank_that_was_silent_for_longest
 fn without_a_rank_a_flow_stays_and_45_are_asked_at_most() {
     let mut table = evicting(3_000, u64::MAX);
     for number in 0..3_000 {
-        table.insert([number, 0], u64::from(number % 10 == 0), 0_u64).unwrap();
+        table.put([number, 0], u64::from(number % 10 == 0), 0).unwrap();
     }
     let (mut refused_count, mut most) = (0, 0);
     for number in 3_000..30_000 {
         let mut asked_count = 0;
-        let rank = |value: &u64, _, _| {
+        let rank = |value: &u64, _: Class, _: u64| {
             asked_count += 1;
             (*value == 1).then_some(0)
         };
-        let class = Class::default();
-        let is_worthless = |_: &[u64; 2], left: &u64| assert_eq!(*left, 1);
+        let is_worthless = |_, left| assert_eq!(left, 1);
         let eviction = &mut (rank, is_worthless);
-        let result = table.insert_ranked([number, 0], 1, class, number * STEP_NS, eviction);
+        let result = table.insert([number, 0], 1, at(number * STEP_NS), eviction);
         refused_count += u64::from(result.is_err());
         most = asked_count.max(most);
     }
@@ -118,12 +113,12 @@ fn a_low_rank_is_found_soon() {
         let mut table = evicting(3_000, u64::MAX);
         let asked_counts = (0..12_000).map(|number| {
             let mut asked_count = 0;
-            let rank = |value: &u64, _, _| {
+            let rank = |value: &u64, _: Class, _: u64| {
                 asked_count += 1;
                 rank_of(*value)
             };
-            let (class, now_ns) = (Class::default(), number * STEP_NS);
-            table.insert_ranked([number, 0], number, class, now_ns, &mut (rank, ignore)).unwrap();
+            let now = at(number * STEP_NS);
+            table.insert([number, 0], number, now, &mut (rank, ignore)).unwrap();
             asked_count
         });
         // When each has been met once.
@@ -155,19 +150,18 @@ fn a_low_rank_is_found_soon() {
 fn a_flood_takes_the_places_of_its_own_with_one_look_each() {
     let mut table = evicting(3_000, u64::MAX);
     for number in 0..3_000 {
-        table.insert([number, 0], 1, 0_u64).unwrap();
+        table.put([number, 0], 1, 0).unwrap();
     }
     let mut queues = vec![VecDeque::new(); table.slot_count() / GROUP_SLOTS];
     let (mut worthy_count, mut one_look_count) = (0, 0);
     for number in 3_000..33_000 {
         let (mut asked_count, mut left) = (0, None);
-        let rank = |value: &u64, _, _| {
+        let rank = |value: &u64, _: Class, _: u64| {
             asked_count += 1;
             Some(*value as u8)
         };
-        let on_evict = |key: &[u64; 2], value: &u64| left = Some((key[0], *value));
-        let class = Class::default();
-        let placed = table.insert_ranked([number, 0], 0, class, 0_u64, &mut (rank, on_evict));
+        let leaves = |key: [u64; 2], value| left = Some((key[0], value));
+        let placed = table.insert([number, 0], 0, at(0), &mut (rank, leaves));
         let queue = &mut queues[placed.unwrap().slot as usize / GROUP_SLOTS];
         match left.unwrap() {
             (_, 1) => worthy_count += 1,
@@ -195,10 +189,10 @@ fn what_has_just_come_does_not_leave_next() {
             table.remove(&[number - 1 - random.below(2_000), 0]);
         }
         let mut left = None;
-        let on_evict = |key: &[u64; 2], _: &u64| left = Some(key[0]);
-        let rank = |_: &u64, _, _| Some(0);
-        let (class, now_ns) = (Class::default(), number * STEP_NS);
-        let placed = table.insert_ranked([number, 0], 0, class, now_ns, &mut (rank, on_evict));
+        let leaves = |key: [u64; 2], _| left = Some(key[0]);
+        let rank = |_: &u64, _: Class, _: u64| Some(0);
+        let now = at(number * STEP_NS);
+        let placed = table.insert([number, 0], 0, now, &mut (rank, leaves));
         let group = placed.unwrap().slot as usize / GROUP_SLOTS;
         newest_left_count += usize::from(has_been_full && left.is_some() && left == newest[group]);
         left_count += usize::from(left.is_some());
@@ -215,14 +209,13 @@ fn what_has_just_come_does_not_leave_next() {
 fn a_flow_that_was_spared_leaves_when_its_class_says_so() {
     let mut table = evicting(4, u64::MAX);
     let insert = |table: &mut Table<_, _>, number: u64, step: u64| {
-        let (class, mut asked_count, mut left) = (Class::new(1), 0, None);
-        let rank = |_: &u64, class: Class, _| {
+        let (mut asked_count, mut left) = (0, None);
+        let rank = |_: &u64, class: Class, _: u64| {
             asked_count += 1;
-            Some(u8::from(class == Class::new(1)))
+            Some(u8::from(class == Class::default()))
         };
-        let on_evict = |_: &[u64; 2], value: &u64| left = Some(*value);
-        let eviction = &mut (rank, on_evict);
-        let placed = table.insert_ranked([number, 0], number, class, step * STEP_NS, eviction);
+        let leaves = |_, value| left = Some(value);
+        let placed = table.insert([number, 0], number, at(step * STEP_NS), &mut (rank, leaves));
         (placed.unwrap(), asked_count, left)
     };
     insert(&mut table, 1, 1);
@@ -232,7 +225,7 @@ fn a_flow_that_was_spared_leaves_when_its_class_says_so() {
     // By silence, after looking at each flow, and once more.
     let (_, asked_count, left) = insert(&mut table, 5, 5);
     assert_eq!((asked_count, left), (8, Some(1)));
-    assert!(table.set_class(second, Class::new(0)));
+    assert!(table.set_class(second, Class::new(1)));
     table.get(&[2, 0], 9 * STEP_NS).unwrap();
     // After looking at five flows at most.
     let (_, asked_count, left) = insert(&mut table, 6, 10);
@@ -244,19 +237,18 @@ fn classes_that_may_not_leave_are_not_asked_for_a_rank() {
     let full = Full::Evict(Classes::of(&[Class::new(1)]));
     let mut table: Table<[u64; 2], u64> = table(Config { full, ..Config::new(10, u64::MAX) });
     for number in 0..10 {
-        let class = Class::new(number as usize % 2);
-        let rank = |_: &u64, _, _| None;
-        table.insert_ranked([number, 0], number, class, 0_u64, &mut (rank, ignore)).unwrap();
+        let rank = |_: &u64, _: Class, _: u64| None;
+        let placed = table.insert([number, 0], number, at(0), &mut (rank, ignore)).unwrap();
+        table.set_class(placed, Class::new(number as usize % 2));
     }
     for number in 10..15 {
-        let rank = |_: &u64, class: Class, _| {
+        let rank = |_: &u64, class: Class, _: u64| {
             assert_eq!(class, Class::new(1));
             Some(0)
         };
-        let class = Class::new(0);
-        table.insert_ranked([number, 0], number, class, STEP_NS, &mut (rank, ignore)).unwrap();
+        table.insert([number, 0], number, at(STEP_NS), &mut (rank, ignore)).unwrap();
     }
-    let rank = |_: &u64, _, _| unreachable!("all of that class have left");
-    let result = table.insert_ranked([15, 0], 15, Class::new(0), STEP_NS, &mut (rank, ignore));
+    let rank = |_: &u64, _: Class, _: u64| unreachable!("all of that class have left");
+    let result = table.insert([15, 0], 15, at(STEP_NS), &mut (rank, ignore));
     assert_eq!(result, Err(Refused));
 }

@@ -1,6 +1,6 @@
 //! Keys chosen by an attacker.
 
-use super::{Random, check};
+use super::{Plainly, Random, check};
 use crate::group::GROUP_SLOTS;
 use crate::{Backend, Config, Full, STEP_NS, Table};
 
@@ -30,12 +30,11 @@ fn colliding(seed: u64, count: usize, same_second: bool) -> Vec<[u64; 2]> {
 fn keys_chosen_with_the_seed_fill_two_groups_and_no_more() {
     let keys = colliding(1, 40, true);
     let mut table = seeded(1);
-    let placed_count = keys.iter().filter(|&&key| table.insert(key, 0, 0_u64).is_ok()).count();
+    let placed_count = keys.iter().filter(|&&key| table.put(key, 0, 0).is_ok()).count();
     assert_eq!(placed_count, 2 * GROUP_SLOTS);
     check(&table);
     // Other keys still find places, except those of the same two groups.
-    let refused_count =
-        (0..1_000).filter(|&number| table.insert([number, 1], 0, 0_u64).is_err()).count();
+    let refused_count = (0..1_000).filter(|&number| table.put([number, 1], 0, 0).is_err()).count();
     assert!(refused_count <= 3, "{refused_count}");
     check(&table);
 }
@@ -47,7 +46,7 @@ fn under_another_seed_the_same_keys_spread() {
     for _ in 0..20 {
         let mut table = seeded(random.next());
         for (number, &key) in (0..).zip(&keys) {
-            table.insert(key, number, 0_u64).unwrap();
+            table.put(key, number, 0).unwrap();
         }
         // 200 flows in 157 groups: 16 or more in one group never happens by chance.
         assert_eq!(table.stats().overflow_len, 0);

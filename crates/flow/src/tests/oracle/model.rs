@@ -7,17 +7,18 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
-use super::super::{Chosen, check, table_with};
+use super::super::{Chosen, at, check, table_with};
 use crate::group::{GROUP_SLOTS, Native};
 use crate::{
-    BURST_KEYS_MAX, Backend, CLASS_COUNT, Class, Classes, Config, Full, Handle, HashSeed, Hint,
-    Hints, Refused, STEP_NS, Stats, Table, Vacancy, hash_words,
+    BURST_KEYS_MAX, Backend, CLASS_COUNT, Class, Classes, Config, Eviction, Full, Handle, HashSeed,
+    Hint, Hints, Refused, STEP_NS, Stats, Table, Vacancy, hash_words,
 };
+use hotloop_packet::Instant;
 
 /// Initial idle timeouts of each class in steps; the last one is forever.
 const IDLE_STEPS: [u64; CLASS_COUNT] = [8, 20, 0, 50, 8, 8, 8, u32::MAX as u64];
 
-/// Number of steps after which `find` skips flows.
+/// Number of steps after which `find_hinted` skips flows.
 const RECENT_STEPS: u64 = 15;
 
 /// The eviction order of classes when inserting with ranks; one class must stay.
@@ -55,6 +56,33 @@ struct Flow {
     seen_step: u64,
     class: Class,
     handle: Handle,
+}
+
+/// Ranks flows by their classes, and checks what it is asked.
+struct Ranking<'a> {
+    flows: &'a HashMap<Chosen, Flow>,
+    now_step: u64,
+    /// The class of the new flow.
+    class: Class,
+    left: Option<(Chosen, u64)>,
+}
+
+impl Eviction<Chosen, Counted> for Ranking<'_> {
+    fn class(&self, _: &Counted) -> Class {
+        self.class
+    }
+
+    fn rank(&mut self, value: &Counted, class: Class, silent_ns: u64) -> Option<u8> {
+        let flow = self.flows.values().find(|flow| flow.number == value.number).unwrap();
+        assert_eq!(flow.class, class);
+        assert_eq!(silent_ns, (self.now_step - flow.seen_step).saturating_sub(1) * STEP_NS);
+        rank_of(class)
+    }
+
+    fn leaves(&mut self, key: Chosen, value: Counted) {
+        assert_eq!(self.left, None);
+        self.left = Some((key, value.number));
+    }
 }
 
 pub struct Model {
@@ -108,26 +136,24 @@ impl Model {
             0..2 => self.hint(rest),
             2..4 => self.find_hinted(),
             4..6 => {
-                let found = match rest.is_multiple_of(2) {
-                    true => self.table.get(&key, self.now_ns),
-                    false => self.get_silent(key),
-                };
-                assert_eq!(found, self.expect_found(key));
-                found.hash(&mut self.trace);
+                self.find(key);
             }
             6 => self.peek(key),
-            7..11 => self.insert(key),
+            7..11 => {
+                let vacancy = self.vacancy.filter(|_| rest.is_multiple_of(2));
+                self.insert(vacancy.unwrap_or(key.into()));
+            }
             11..14 => {
                 let vacancy = self.vacancy.filter(|_| rest.is_multiple_of(2));
                 let class = Class::new(rest as usize / 3 % CLASS_COUNT);
                 self.insert_ranked(vacancy.unwrap_or(key.into()), class);
             }
-            14..18 => self.get_or_insert(key),
+            14..18 if self.find(key).is_none() => self.insert(key.into()),
             18..21 => self.insert_burst(rest),
             21..23 => self.write(key),
             23..25 => self.set_class(key, Class::new(rest as usize / 7 % CLASS_COUNT)),
             25..28 => self.remove(key),
-            28..30 => self.age(rest as usize % (2 * self.shape.capacity)),
+            28..30 => self.expire(rest as usize % (2 * self.shape.capacity)),
             30 if rest.is_multiple_of(16) => self.set_idle(rest / 16),
             _ => self.now_ns += rest % (3 * STEP_NS),
         }
@@ -146,6 +172,10 @@ impl Model {
         self.next_number += 1;
         self.alive.set(self.alive.get() + 1);
         Counted { number: self.next_number, alive: self.alive.clone() }
+    }
+
+    fn now(&self) -> Instant {
+        at(self.now_ns)
     }
 
     /// The expected result of a lookup, which marks the flow as seen.
@@ -175,8 +205,19 @@ impl Model {
         }
     }
 
+    /// Finds the flow of a key, with a hint or none.
+    fn find(&mut self, key: Chosen) -> Option<Handle> {
+        let (hint, now) = (self.hint_of(key), self.now());
+        let found = self.table.find(&key, hint, now).map(|(handle, value)| (handle, value.number));
+        let handle = self.expect_found(key);
+        assert_eq!(found, handle.map(|handle| (handle, self.flows[&key].number)), "{hint:?}");
+        handle.hash(&mut self.trace);
+        handle
+    }
+
     /// Finds the flows of the latest hints, however old these are.
     fn find_hinted(&mut self) {
+        let seen_at = self.table.seen_at(self.now());
         for (index, key) in self.hinted.clone().into_iter().enumerate() {
             if index % 3 == 0 {
                 let was_absent = self.hints.at(index).is_absent();
@@ -187,7 +228,7 @@ impl Model {
             }
             let hint = self.hints.at(index);
             let expected = if hint.is_absent() { None } else { self.expect_recent(key) };
-            let found = self.table.find(&key, hint, self.now_ns);
+            let found = self.table.find_hinted(&key, hint, seen_at);
             let found = found.map(|(handle, value)| (handle, value.number));
             let found = found.map(|(handle, number)| {
                 assert_eq!(self.table[handle].number, number, "the handle is of the value");
@@ -204,30 +245,23 @@ impl Model {
         index.map_or(Hint::default(), |index| self.hints.at(index))
     }
 
-    fn insert(&mut self, key: Chosen) {
-        let value = self.value();
+    fn insert(&mut self, vacancy: Vacancy<Chosen>) {
+        let (value, now) = (self.value(), self.now());
         let number = value.number;
         let mut left = None;
-        let result = self.table.insert_evicting(key, value, self.now_ns, |key, value| {
+        let result = self.table.insert(vacancy, value, now, &mut |key, value: Counted| {
             left = Some((key, value.number));
         });
-        self.expect_inserted(key, Class::default(), result, number, left.as_slice());
+        self.expect_inserted(vacancy.key, Class::default(), result, number, left.as_slice());
     }
 
     fn insert_ranked(&mut self, vacancy: Vacancy<Chosen>, class: Class) {
-        let (key, value) = (vacancy.key, self.value());
+        let (key, value, now) = (vacancy.key, self.value(), self.now());
         let number = value.number;
-        let mut left = None;
-        let rank = |value: &Counted, class: Class, silent_ns: u64| {
-            let flow = self.flows.values().find(|flow| flow.number == value.number).unwrap();
-            assert_eq!(flow.class, class);
-            assert_eq!(silent_ns / STEP_NS, self.now_ns / STEP_NS - flow.seen_step + 1);
-            rank_of(class)
-        };
-        let now_ns = self.now_ns;
-        let on_evict = |key: &Chosen, value: &Counted| left = Some((*key, value.number));
-        let eviction = &mut (rank, on_evict);
-        let result = self.table.insert_ranked(vacancy, value, class, now_ns, eviction);
+        let now_step = self.now_step();
+        let mut ranking = Ranking { flows: &self.flows, now_step, class, left: None };
+        let result = self.table.insert(vacancy, value, now, &mut ranking);
+        let left = ranking.left;
         if let Some((key, _)) = left {
             let flow = &self.flows[&key];
             assert!(self.is_expired(flow) || rank_of(flow.class).is_some(), "{flow:?} left");
@@ -242,81 +276,29 @@ impl Model {
         }
     }
 
-    fn get_or_insert(&mut self, key: Chosen) {
-        let mut value = Some(self.value());
-        let number = self.next_number;
-        let before = self.table.stats();
-        let result = self.table.get_or_insert_with(key, self.now_ns, || value.take().unwrap());
-        result.ok().hash(&mut self.trace);
-        if let Some(handle) = self.expect_found(key) {
-            assert_eq!(result, Ok(handle));
-            assert!(value.is_some(), "no value is made for a flow that is there");
-            return;
-        }
-        assert_eq!(value.is_some(), result.is_err());
-        let stats = self.table.stats();
-        let has_left =
-            stats.evicted_count + stats.expired_count > before.evicted_count + before.expired_count;
-        // The table does not report which flow left.
-        let is_gone = |other: &Chosen| *other == key || self.find(*other).is_none();
-        let left = has_left.then(|| {
-            let gone = self.flows.iter().find(|(key, _)| is_gone(key)).unwrap();
-            (*gone.0, gone.1.number)
-        });
-        self.expect_inserted(key, Class::default(), result, number, left.as_slice());
-    }
-
+    /// Inserts a burst of flows, each with a vacancy from before the first insertion, from just
+    /// before its own, or with its key.
     fn insert_burst(&mut self, rest: u64) {
         // Often two flows of the same key.
         let count = rest % 40;
         let keys: Vec<Chosen> = (0..count).map(|at| self.key(rest + at % 30)).collect();
-        let flows: Vec<_> = keys.iter().map(|&key| (key, self.value())).collect();
-        let numbers: Vec<u64> = flows.iter().map(|(_, value)| value.number).collect();
-        let mut left = Vec::new();
-        let mut placed = [self.stale.first().copied(); BURST_KEYS_MAX];
-        let before = self.table.stats();
-        let placed_count =
-            self.table.insert_burst(flows, self.now_ns, &mut placed, |key, value| {
-                left.push((key, value.number));
-            });
-        (left.clone(), placed).hash(&mut self.trace);
-        assert_eq!(placed_count, placed.iter().flatten().count());
-        assert!(placed[keys.len()..].iter().all(Option::is_none));
-        let stats = self.table.stats();
-        self.stats.refused_count = stats.refused_count;
-        self.stats.inserted_count = stats.inserted_count;
-        let refused_count = (stats.refused_count - before.refused_count) as usize;
-        assert!(refused_count <= keys.len());
-        for (key, number) in left {
-            match self.flows.remove(&key) {
-                Some(flow) if flow.number == number => self.expect_may_leave(&flow),
-                // A flow of this burst: inserted or given a new value, and evicted for a later one.
-                other => {
-                    assert!(numbers.contains(&number));
-                    let class = other.map_or_else(Class::default, |flow| flow.class);
-                    let Full::Evict(classes) = self.shape.full else { panic!("{key:?} left") };
-                    assert!(classes.contains(class), "{key:?} left");
-                    self.stale.extend(other.map(|flow| flow.handle));
-                    self.stats.evicted_count += 1;
-                }
-            }
+        self.table.hint_burst(keys.iter().copied(), &mut self.hints);
+        self.hinted.clone_from(&keys);
+        let mut vacancies = Vec::new();
+        for (index, key) in keys.iter().enumerate() {
+            self.table.prefetch_insert(key, &mut self.hints, index);
+            let found = self.table.peek(key, self.hints.at(index), self.now());
+            vacancies.push(found.err());
         }
-        for (index, (&key, &number)) in keys.iter().zip(&numbers).enumerate() {
-            let is_last = !keys[index + 1..].contains(&key);
-            let Some(handle) = placed[index] else {
-                assert!(!is_last || self.find(key).is_none());
-                continue;
+        for (index, (key, early)) in keys.into_iter().zip(vacancies).enumerate() {
+            let late = || self.table.peek(&key, self.hints.at(index), self.now()).err();
+            let vacancy = match index % 3 {
+                0 => early,
+                1 => late(),
+                _ => None,
             };
-            let value = self.table.value(handle).expect("handles of a burst are valid after it");
-            assert!(!is_last || value.number == number);
-            let class = match self.flows.get(&key) {
-                Some(flow) => flow.class,
-                None => Class::default(),
-            };
-            let flow = Flow { number: value.number, seen_step: self.now_step(), class, handle };
-            self.flows.insert(key, flow);
+            self.insert(vacancy.unwrap_or(key.into()));
         }
-        self.follow_moves();
     }
 
     /// The expected result of inserting `key`, if the value is new.
@@ -397,14 +379,14 @@ impl Model {
         let is_stale = |flow: &Flow| self.table.value(flow.handle).is_none();
         let moved = self.flows.iter().filter(|(_, flow)| is_stale(flow)).map(|(key, _)| *key);
         for key in moved.collect::<Vec<_>>() {
-            let handle = self.find(key).unwrap();
+            let handle = self.present(key).unwrap();
             let flow = self.flows.get_mut(&key).unwrap();
             self.stale.push(std::mem::replace(&mut flow.handle, handle));
         }
         self.stats.moved_count = moved_count;
     }
 
-    fn find(&self, key: Chosen) -> Option<Handle> {
+    fn present(&self, key: Chosen) -> Option<Handle> {
         let view = self.table.store.view();
         let (slot, _) = view.find::<Native>(&key, view.hash(&key))?;
         Some(self.table.handle(slot))
@@ -438,10 +420,10 @@ impl Model {
         self.stale.extend(flow.map(|flow| flow.handle));
     }
 
-    fn age(&mut self, budget: usize) {
+    fn expire(&mut self, budget: usize) {
         let mut expired = Vec::new();
         let count =
-            self.table.age(self.now_ns, budget, |key, value| expired.push((key, value.number)));
+            self.table.expire(self.now(), budget, |key, value| expired.push((key, value.number)));
         assert_eq!(count, expired.len());
         assert!(count <= budget);
         for (key, number) in expired {

@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use super::{Flow, Model, RECENT_STEPS};
 use crate::tests::Chosen;
-use crate::{CLASS_COUNT, Handle, STEP_NS};
+use crate::{CLASS_COUNT, STEP_NS};
 
 impl Model {
     pub(super) fn now_step(&self) -> u64 {
@@ -16,27 +16,21 @@ impl Model {
         idle_steps != u32::MAX.into() && self.now_step() - flow.seen_step > idle_steps
     }
 
-    /// The number of the value that `find` should return; marks the flow as seen.
+    /// The number of the value that `find_hinted` should return; marks the flow as seen.
     pub(super) fn expect_recent(&mut self, key: Chosen) -> Option<u64> {
         let flow = *self.flows.get(&key)?;
         let is_recent = self.now_step() - flow.seen_step < RECENT_STEPS;
         if is_recent { self.expect_found(key).map(|_| flow.number) } else { None }
     }
 
-    /// Looks up a flow and the time for which it was silent.
-    pub(super) fn get_silent(&mut self, key: Chosen) -> Option<Handle> {
-        let found = self.table.get_silent(key, self.hint_of(key), self.now_ns);
-        let (handle, silent_ns) = found.map_err(|vacancy| self.vacancy = Some(vacancy)).ok()?;
-        let silent_steps = self.now_step() - self.flows[&key].seen_step;
-        assert_eq!(silent_ns, (silent_steps + 1) * STEP_NS);
-        Some(handle)
-    }
-
-    /// Looks at a flow without marking it as seen.
+    /// Looks at a flow without marking it as seen, with a hint or none.
     pub(super) fn peek(&mut self, key: Chosen) {
-        let found = self.table.peek(&key, self.now_ns);
+        let found = self.table.peek(&key, self.hint_of(key), self.now());
+        let found = found.map_err(|vacancy| self.vacancy = Some(vacancy)).ok();
         let expected = self.flows.get(&key).filter(|flow| !self.is_expired(flow));
-        assert_eq!(found, expected.map(|flow| flow.handle));
+        let silent_ns =
+            |flow: &Flow| (self.now_step() - flow.seen_step).saturating_sub(1) * STEP_NS;
+        assert_eq!(found, expected.map(|flow| (flow.handle, silent_ns(flow))));
         found.hash(&mut self.trace);
     }
 
