@@ -99,7 +99,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         let now = cx.now();
         self.update_services(now);
         let counts = &self.counts[self.worker];
-        self.state.age(counts, now);
+        self.state.expire(counts, now);
         self.queries.answer(&self.state.connections, now);
         if !self.has_waiting_work() || self.time_budget.is_left() {
             self.state.walk(self.services.current(), now);
@@ -314,7 +314,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
 impl<P> Worker<P> {
     /// Removes connections that fell silent, in bounded steps.
     #[inline]
-    fn age(&mut self, counts: &WorkerCounts, now: Instant) {
+    fn expire(&mut self, counts: &WorkerCounts, now: Instant) {
         let Self { connections, schedule, .. } = self;
         connections.expire(now, |target| schedule.connection_removed(target, counts));
         counts.connections.set(connections.len() as u64);
