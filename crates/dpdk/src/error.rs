@@ -104,8 +104,10 @@ pub enum Error {
 
     /// More queues than the device has.
     #[error(
-        "device \"{device}\" has {max} {direction} queues, {wanted} are wanted: use fewer cores, or \
-         give the device more queues{hint}"
+        "device \"{device}\" has {max} {direction} {noun}, {wanted} are wanted: use fewer cores, or \
+         give the device more queues{hint}{}",
+        direction.way_out(),
+        noun = if *max == 1 { "queue" } else { "queues" }
     )]
     TooManyQueues {
         /// The device string.
@@ -252,6 +254,19 @@ pub enum Direction {
     Rx,
     /// To the device.
     Tx,
+}
+
+impl Direction {
+    /// The way to use fewer queues than a pipeline's last group has cores.
+    const fn way_out(self) -> &'static str {
+        match self {
+            Self::Rx => "",
+            Self::Tx => {
+                "; or, in a pipeline, let one core send: .handoff() before .sink(..), and \
+                 pipeline([.., 1])"
+            }
+        }
+    }
 }
 
 impl fmt::Display for Direction {

@@ -122,7 +122,12 @@ fn more_queues_than_a_device_has_are_refused() {
     write_pcap(&path, 0, &[]);
     let port = open("net_pcap", &format!(",rx_pcap={}", path.display()));
     let _first = port.rx_queue(&core()).unwrap();
-    holds(&message(port.rx_queue(&core())), &["has 1 RX queues, 2 are wanted", "rx_pcap="]);
+    holds(&message(port.rx_queue(&core())), &["has 1 RX queue, 2 are wanted", "rx_pcap="]);
+
+    let port = open("net_pcap", &format!(",tx_pcap={}", path.display()));
+    let _first = port.tx_queue(&core()).unwrap();
+    let way_out = &["has 1 TX queue, 2 are wanted", "tx_pcap=", ".handoff()", "pipeline([.., 1])"];
+    holds(&message(port.tx_queue(&core())), way_out);
 
     let port = open("net_ring", "");
     let held = (0..16).map(|_| port.tx_queue(&core()).unwrap()).collect::<Vec<_>>();
