@@ -7,7 +7,7 @@
 ///
 /// Each packet carries eight bytes of metadata beside its data. A stage leaves results there for
 /// later stages. They are unspecified when a packet arrives.
-pub trait PacketBuf {
+pub trait PacketBuf: Send {
     /// The bytes of the first segment.
     fn data(&self) -> &[u8];
 

@@ -199,7 +199,7 @@ impl NetworkFunction {
     ) -> impl Graph
     where
         S: Source<Item: PacketBuf + Carries + Send>,
-        Z: Outlet<Item = Routed<S::Item, Route>>,
+        Z: Outlet<Routed<S::Item, Route>>,
     {
         self.balanced(source(receive), |_| None).sink(send)
     }
@@ -214,7 +214,7 @@ impl NetworkFunction {
     ) -> impl Graph
     where
         S: Source<Item: PacketBuf + Carries + Send>,
-        Z: Outlet<Item = Routed<S::Item, Route>>,
+        Z: Outlet<Routed<S::Item, Route>>,
     {
         self.probing_graph(|_| None, next_hops, receive, send)
     }
@@ -230,7 +230,7 @@ impl NetworkFunction {
     ) -> impl Graph
     where
         S: Source<Item: PacketBuf + Carries + Send>,
-        Z: Outlet<Item = Routed<S::Item, Route>>,
+        Z: Outlet<Routed<S::Item, Route>>,
     {
         let by_kernel = self.by_kernel.as_ref();
         let neighbours = self.neighbours();

@@ -1,5 +1,6 @@
 //! Boundaries, at which packets change cores.
 
+use super::bounds::IntoShard;
 use super::group::{Group, Input, Rings};
 use super::node::Node;
 use crate::deployment::Deployment;
@@ -69,14 +70,13 @@ impl<F, I> ByShard<F, I> {
     }
 }
 
-impl<T, I: Into<Shard>, F: Fn(&T) -> I + Sync> Key<T> for ByShard<F, I> {
+impl<T, I: IntoShard, F: Fn(&T) -> I + Sync> Key<T> for ByShard<F, I> {
     const NAME: &'static str = "shard_by";
     const IS_HANDOFF: bool = false;
 
     #[inline(always)]
     fn worker(&self, item: &T, core_count: usize) -> usize {
-        let shard: Shard = (self.0)(item).into();
-        shard.worker(core_count)
+        (self.0)(item).into_shard().worker(core_count)
     }
 }
 
@@ -121,7 +121,7 @@ struct Out<T> {
     counters: Arc<Counters>,
 }
 
-impl<'a, T: Carries + Send, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
+impl<'a, T: Carries, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
     /// The boundary after `group`, on its core `index`, with `rings` to every core of the next group.
     pub fn new(
         key: &'a K,
@@ -252,7 +252,7 @@ impl<T: Carries> Out<T> {
     }
 }
 
-impl<T: Carries + Send, K: Key<T>, D: Node<T>> Node<T> for Boundary<'_, T, K, D> {
+impl<T: Carries, K: Key<T>, D: Node<T>> Node<T> for Boundary<'_, T, K, D> {
     #[inline(always)]
     fn accept(&mut self, context: TurnContext<'_>, burst: &mut Burst<T>) {
         let Self { out, own, .. } = self;

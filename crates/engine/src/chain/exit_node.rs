@@ -1,5 +1,6 @@
 //! A side exit: some packets leave the chain through their own sinks.
 
+use super::bounds::Forked;
 use super::node::Node;
 use crate::node_info::NodeInfo;
 use crate::settle::abandon_emitted;
@@ -57,8 +58,8 @@ impl<On: Carries, Exit: Carries> Carries for Fork<On, Exit> {
 }
 
 /// An exit with its sinks, and the nodes after it.
-pub struct ExitNode<On, Exit, X, D> {
-    parting: Parting<On, Exit>,
+pub struct ExitNode<In: Forked, X, D> {
+    parting: Parting<In::On, In::Exit>,
     exit: X,
     down: D,
 }
@@ -73,21 +74,21 @@ struct Parting<On, Exit> {
     counters: Arc<Counters>,
 }
 
-impl<On, Exit, X: Node<Exit>, D: Node<On>> ExitNode<On, Exit, X, D> {
+impl<In: Forked, X: Node<In::Exit>, D: Node<In::On>> ExitNode<In, X, D> {
     pub fn new(name: String, group: usize, exit: X, down: D) -> Self {
         let (on, leaving, counters) = (Burst::new(), Burst::new(), Arc::new(Counters::new(&[])));
         Self { parting: Parting { on, leaving, name, number: 0, group, counters }, exit, down }
     }
 }
 
-impl<On, Exit, X: Node<Exit>, D: Node<On>> Node<Fork<On, Exit>> for ExitNode<On, Exit, X, D> {
+impl<In: Forked, X: Node<In::Exit>, D: Node<In::On>> Node<In> for ExitNode<In, X, D> {
     #[inline(always)]
-    fn accept(&mut self, context: TurnContext<'_>, burst: &mut Burst<Fork<On, Exit>>) {
+    fn accept(&mut self, context: TurnContext<'_>, burst: &mut Burst<In>) {
         context.watch.enter(self.parting.number);
         let Parting { on, leaving, counters, .. } = &mut self.parting;
         counters.received.add(burst.len() as u64);
         counters.emitted.add(burst.len() as u64);
-        burst.map_into(on, |fork| match fork {
+        burst.map_into(on, |item| match item.fork() {
             Fork::On(packet) => Some(packet),
             Fork::Exit(packet) => {
                 leaving.push(packet);

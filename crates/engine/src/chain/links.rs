@@ -4,7 +4,8 @@
 //! last, there is no `down` yet.
 
 use super::boundary::{Boundary, Key, mesh};
-use super::exit_node::{ExitNode, Fork};
+use super::bounds::Forked;
+use super::exit_node::ExitNode;
 use super::group::{Group, Input, Rings};
 use super::make::Make;
 use super::node::Node;
@@ -15,7 +16,6 @@ use crate::deployment::{Deployment, PlanError};
 use crate::worker::Worker;
 use hotloop_ring::Mesh;
 use hotloop_stage::{BurstStage, Carries, Core, Error, Source};
-use std::marker::PhantomData;
 
 /// The start of a chain.
 pub struct Start<M> {
@@ -121,25 +121,24 @@ where
 }
 
 /// A chain and an exit.
-pub struct Exit<C, On, M> {
+pub struct Exit<C, M> {
     before: C,
     make: M,
     name: String,
-    on: PhantomData<fn() -> On>,
 }
 
-impl<C, On, M> Exit<C, On, M> {
+impl<C, M> Exit<C, M> {
     pub fn new(before: C, make: M) -> Self {
-        Self { before, make, name: "exit".to_owned(), on: PhantomData }
+        Self { before, make, name: "exit".to_owned() }
     }
 }
 
-impl<C, On, M> Chain for Exit<C, On, M>
+impl<C, M> Chain for Exit<C, M>
 where
-    C: Chain<Out = Fork<On, <M::Made as Outlet>::Item>>,
-    M: Make<Made: Outlet>,
+    C: Chain<Out: Forked>,
+    M: Make<Made: Outlet<<C::Out as Forked>::Exit>>,
 {
-    type Out = On;
+    type Out = <C::Out as Forked>::On;
     type Ends = C::Ends;
     const GROUP: usize = C::GROUP;
 
@@ -160,7 +159,7 @@ where
         self.before.ends(deployment, ring_capacity)
     }
 
-    fn worker<'a, D: Node<On> + 'a>(
+    fn worker<'a, D: Node<Self::Out> + 'a>(
         &'a self,
         site: &Site,
         ends: C::Ends,
@@ -205,7 +204,7 @@ fn dealt<T>(mesh: Mesh<T>, deployment: Deployment, group: usize) -> Vec<Ends<T>>
 
 impl<C, K> Chain for Bounded<C, K>
 where
-    C: Chain<Out: Carries + Send>,
+    C: Chain<Out: Carries>,
     K: Key<C::Out>,
 {
     type Out = C::Out;
@@ -275,10 +274,11 @@ impl<C, M> Whole<C, M> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<C, M> Graph for Whole<C, M>
 where
     C: Chain,
-    M: Make<Made: Outlet<Item = C::Out>>,
+    M: Make<Made: Outlet<C::Out>>,
 {
     fn outline(&self) -> Outline {
         let mut outline = Outline::new();
@@ -304,7 +304,7 @@ where
 impl<C, M> Whole<C, M>
 where
     C: Chain,
-    M: Make<Made: Outlet<Item = C::Out>>,
+    M: Make<Made: Outlet<C::Out>>,
 {
     fn worker<'a>(&'a self, site: &Site, ends: C::Ends) -> Result<Box<dyn Worker + 'a>, Error> {
         let node = match site.core_in(C::GROUP) {

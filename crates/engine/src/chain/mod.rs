@@ -2,6 +2,7 @@
 //! the result.
 
 mod boundary;
+mod bounds;
 mod exit_node;
 mod group;
 mod links;
@@ -19,8 +20,9 @@ pub use sink_node::Outlet;
 use crate::deployment::{Deployment, PlanError};
 use crate::worker::Worker;
 use boundary::{ByShard, Handoff};
+use bounds::{Forked, IntoShard, Takes, TakesBursts};
 use hotloop_ring::{Consumers, Producers};
-use hotloop_stage::{BurstStage, Carries, Core, Error, Source, Stage};
+use hotloop_stage::{Carries, Core, Error, Source};
 use links::{Bounded, Exit, Start, Then, Whole};
 use make::{Always, Packets, Try, TryPackets};
 use node::Node;
@@ -114,63 +116,59 @@ pub trait Chain: Sync + Sized {
     }
 
     /// Adds a stage, made by `make` on the core that will own it.
-    fn stage<A>(self, make: impl Fn(&Core) -> A + Sync) -> impl Chain<Out = A::Out>
-    where
-        A: Stage<Self::Out>,
-    {
+    fn stage<A: Takes<Self::Out>>(
+        self,
+        make: impl Fn(&Core) -> A + Sync,
+    ) -> impl Chain<Out = A::Emits> {
         Then::new(self, stage_name::<A>(), Packets(make))
     }
 
     /// Adds a stage made by `make`. An error prevents the engine from starting.
-    fn try_stage<A, E>(
+    fn try_stage<A: Takes<Self::Out>, E: Into<Error>>(
         self,
         make: impl Fn(&Core) -> Result<A, E> + Sync,
-    ) -> impl Chain<Out = A::Out>
-    where
-        A: Stage<Self::Out>,
-        E: Into<Error>,
-    {
+    ) -> impl Chain<Out = A::Emits> {
         Then::new(self, stage_name::<A>(), TryPackets(make))
     }
 
     /// Adds a stage that takes bursts, made by `make` on the core that will own it.
-    fn burst_stage<A>(self, make: impl Fn(&Core) -> A + Sync) -> impl Chain<Out = A::Out>
-    where
-        A: BurstStage<Self::Out>,
-    {
+    fn burst_stage<A: TakesBursts<Self::Out>>(
+        self,
+        make: impl Fn(&Core) -> A + Sync,
+    ) -> impl Chain<Out = A::Emits> {
         Then::new(self, stage_name::<A>(), Always(make))
     }
 
     /// Adds a stage that takes bursts, made by `make`. An error prevents the engine from starting.
-    fn try_burst_stage<A, E>(
+    fn try_burst_stage<A: TakesBursts<Self::Out>, E: Into<Error>>(
         self,
         make: impl Fn(&Core) -> Result<A, E> + Sync,
-    ) -> impl Chain<Out = A::Out>
-    where
-        A: BurstStage<Self::Out>,
-        E: Into<Error>,
-    {
+    ) -> impl Chain<Out = A::Emits> {
         Then::new(self, stage_name::<A>(), Try(make))
     }
 
     /// Adds an exit: of the previous stage's [`Fork`]s, some go on to the next stage, and the
     /// others leave by the sink that `make` returns, or by one of several [`outlets`], on the core
     /// of the exit.
-    fn exit<On, Z, E>(self, make: impl Fn(&Core) -> Result<Z, E> + Sync) -> impl Chain<Out = On>
+    fn exit<Z, E: Into<Error>>(
+        self,
+        make: impl Fn(&Core) -> Result<Z, E> + Sync,
+    ) -> impl Chain<Out = <Self::Out as Forked>::On>
     where
-        Self: Chain<Out = Fork<On, Z::Item>>,
-        Z: Outlet,
-        E: Into<Error>,
+        Self::Out: Forked,
+        Z: Outlet<<Self::Out as Forked>::Exit>,
     {
         Exit::new(self, Try(make))
     }
 
     /// Adds a boundary: `key` selects, by a hash or by number, the core of the next group that owns
     /// the packet, whatever core received it.
-    fn shard_by<I>(self, key: impl Fn(&Self::Out) -> I + Sync) -> impl Chain<Out = Self::Out>
+    fn shard_by<I: IntoShard>(
+        self,
+        key: impl Fn(&Self::Out) -> I + Sync,
+    ) -> impl Chain<Out = Self::Out>
     where
-        Self::Out: Carries + Send,
-        I: Into<Shard>,
+        Self::Out: Carries,
     {
         Bounded::new(self, ByShard::new(key))
     }
@@ -179,24 +177,27 @@ pub trait Chain: Sync + Sized {
     /// their order. In run-to-completion they stay on their core.
     fn handoff(self) -> impl Chain<Out = Self::Out>
     where
-        Self::Out: Carries + Send,
+        Self::Out: Carries,
     {
         Bounded::new(self, Handoff)
     }
 
     /// Ends the graph: `make` is called on each core of the last group and returns its sink, such as
     /// a TX queue, or several as [`outlets`].
-    fn sink<Z, E>(self, make: impl Fn(&Core) -> Result<Z, E> + Sync) -> impl Graph
-    where
-        Z: Outlet<Item = Self::Out>,
-        E: Into<Error>,
-    {
+    fn sink<Z: Outlet<Self::Out>, E: Into<Error>>(
+        self,
+        make: impl Fn(&Core) -> Result<Z, E> + Sync,
+    ) -> impl Graph {
         Whole::new(self, Try(make))
     }
 }
 
 /// A whole network function: the result of [`Chain::sink`] and the input of
 /// [`Engine::plan`](crate::Engine::plan).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no whole graph",
+    label = "a graph starts with `source(..)` and ends with `.sink(..)`"
+)]
 pub trait Graph: Sync {
     #[doc(hidden)]
     fn outline(&self) -> Outline;
@@ -215,10 +216,8 @@ pub type MakeWorker<'a> = Box<dyn FnOnce(&Site) -> Result<Box<dyn Worker + 'a>, 
 
 /// Starts a graph: `make` is called on each core of the first group, and returns its source, such as
 /// an RX queue.
-pub fn source<S, E>(make: impl Fn(&Core) -> Result<S, E> + Sync) -> impl Chain<Out = S::Item>
-where
-    S: Source<Item: Carries>,
-    E: Into<Error>,
-{
+pub fn source<S: Source<Item: Carries>, E: Into<Error>>(
+    make: impl Fn(&Core) -> Result<S, E> + Sync,
+) -> impl Chain<Out = S::Item> {
     Start::new(Try(make))
 }

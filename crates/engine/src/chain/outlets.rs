@@ -1,5 +1,6 @@
 //! Several sinks at the end of a graph, one for each route.
 
+use super::bounds::Is;
 use super::node::Node;
 use super::sink_node::{Collected, Outlet};
 use crate::node_info::NodeInfo;
@@ -21,7 +22,7 @@ pub struct Routed<P, R> {
     pub route: R,
 }
 
-impl<P: Carries, R> Carries for Routed<P, R> {
+impl<P: Carries, R: Send> Carries for Routed<P, R> {
     fn bytes(&self) -> &[u8] {
         self.packet.bytes()
     }
@@ -51,7 +52,7 @@ impl<P: Carries, R> Carries for Routed<P, R> {
     }
 }
 
-impl<T: Outgoing, R: Copy> Outgoing for Routed<T, R> {
+impl<T: Outgoing, R: Copy + Send> Outgoing for Routed<T, R> {
     type Packet = T::Packet;
 
     fn packet_mut(&mut self) -> &mut T::Packet {
@@ -79,8 +80,13 @@ where
     Outlets(sinks.into_iter().collect())
 }
 
-impl<R: Copy + Debug + Eq, S: Sink<Item: Carries>> Outlet for Outlets<R, S> {
-    type Item = Routed<S::Item, R>;
+#[diagnostic::do_not_recommend]
+impl<R, S, T> Outlet<T> for Outlets<R, S>
+where
+    R: Copy + Debug + Eq,
+    S: Sink<Item: Carries>,
+    T: Is<Routed<S::Item, R>>,
+{
     type Node = OutletsNode<R, S>;
 
     fn into_node(self, name: String, group: usize) -> OutletsNode<R, S> {
@@ -121,11 +127,12 @@ impl Unrouted {
     }
 }
 
-impl<R: Eq, S: Sink<Item: Carries>> Node<Routed<S::Item, R>> for OutletsNode<R, S> {
+impl<R: Eq, S: Sink<Item: Carries>, T: Is<Routed<S::Item, R>>> Node<T> for OutletsNode<R, S> {
     /// Most packets take the same outlet as the previous one: a burst is moved in runs of one
     /// route.
     #[inline(always)]
-    fn accept(&mut self, context: TurnContext<'_>, burst: &mut Burst<Routed<S::Item, R>>) {
+    fn accept(&mut self, context: TurnContext<'_>, burst: &mut Burst<T>) {
+        let burst = T::same(burst);
         burst.fetch();
         let mut first = burst.pop();
         while let Some(Routed { packet, route }) = first {

@@ -1,5 +1,6 @@
 //! The end of a chain: the only place that handles packets which a sink leaves over.
 
+use super::bounds::Is;
 use super::node::Node;
 use crate::node_info::NodeInfo;
 use crate::panic_origin::{attribute, record};
@@ -21,20 +22,23 @@ drop_reasons! {
 }
 
 /// A possible result of the factory for `.sink(..)` or `.exit(..)`: a [`Sink`], or
-/// [`outlets`](crate::outlets()).
-pub trait Outlet {
-    /// The items that the outlet takes.
-    type Item;
-
+/// [`outlets`](crate::outlets()), for items of type `T`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no sink of what leaves the chain, `{T}`",
+    label = "the sink must take `{T}`",
+    note = "for packets with a route (`Routed`) there is a sink for each route: \
+            `outlets([(route, sink), ..])`"
+)]
+pub trait Outlet<T> {
     /// The node that the outlet becomes.
-    type Node: Node<Self::Item>;
+    type Node: Node<T>;
 
     /// Wraps it in the engine's accounting, under this name in `group`.
     fn into_node(self, name: String, group: usize) -> Self::Node;
 }
 
-impl<S: Sink<Item: Carries>> Outlet for S {
-    type Item = S::Item;
+#[diagnostic::do_not_recommend]
+impl<S: Sink<Item: Carries>, T: Is<S::Item>> Outlet<T> for S {
     type Node = SinkNode<S>;
 
     fn into_node(self, name: String, group: usize) -> SinkNode<S> {
@@ -156,9 +160,10 @@ impl<S: Sink<Item: Carries>> Drop for Sending<'_, S> {
     }
 }
 
-impl<S: Sink<Item: Carries>> Node<S::Item> for SinkNode<S> {
+impl<S: Sink<Item: Carries>, T: Is<S::Item>> Node<T> for SinkNode<S> {
     #[inline(always)]
-    fn accept(&mut self, context: TurnContext<'_>, burst: &mut Burst<S::Item>) {
+    fn accept(&mut self, context: TurnContext<'_>, burst: &mut Burst<T>) {
+        let burst = T::same(burst);
         burst.fetch();
         self.send(context, burst);
     }
@@ -309,7 +314,7 @@ mod tests {
 
     #[test]
     fn what_a_sink_leaves_and_what_it_cannot_send_are_drops_of_their_own() {
-        let mut node = EvenPairs::default().into_node("sink".to_owned(), 0);
+        let mut node = SinkNode::new(EvenPairs::default(), "sink".to_owned(), 0);
         let watch = Watch::new(1, None);
         let context = TurnContext { now: Instant::from_ns(0), watch: &watch };
         for numbers in [0..14, 20..23] {

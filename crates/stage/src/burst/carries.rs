@@ -6,8 +6,12 @@ use hotloop_packet::PacketBuf;
 use hotloop_ring::prefetch;
 
 /// The packet inside an item, for code that looks at packets on their way: a capture of drops reads
-/// it.
-pub trait Carries {
+/// it. Items are [`Send`]: a boundary moves them to other cores.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no item of a graph",
+    label = "a packet, or an item that implements `Carries`, belongs here"
+)]
+pub trait Carries: Send {
     /// The bytes of the packet's first segment.
     fn bytes(&self) -> &[u8];
 

@@ -51,7 +51,7 @@ impl<P: PacketBuf, M: Copy + FromBytes + Immutable + IntoBytes> Tagged<P, M> {
     }
 }
 
-impl<P: PacketBuf, M> Carries for Tagged<P, M> {
+impl<P: PacketBuf, M: Send> Carries for Tagged<P, M> {
     fn bytes(&self) -> &[u8] {
         self.packet.data()
     }

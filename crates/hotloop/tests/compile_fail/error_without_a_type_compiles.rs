@@ -1,0 +1,7 @@
+use hotloop::prelude::*;
+
+pub fn chain(port: &Port) {
+    let _ = source(|core| Ok::<_, hotloop::Error>(sources([port.rx_queue(core)?])));
+}
+
+pub fn main() {}

@@ -1,0 +1,7 @@
+use hotloop::prelude::*;
+
+pub fn end(chain: impl Chain<Out = Packet>, port: &Port) {
+    let _ = chain.sink(|core| port.tx_queue(core).unwrap());
+}
+
+pub fn main() {}

@@ -1,0 +1,8 @@
+use hotloop::prelude::*;
+
+pub fn chain(port: &Port) {
+    let received = source(|core| port.rx_queue(core));
+    let _ = received.burst_stage(|_| each(|packet: Packet| packet));
+}
+
+pub fn main() {}
