@@ -61,7 +61,8 @@ impl Deployment {
         if self.is_run_to_completion() { 1 } else { self.group_count }
     }
 
-    /// The number of cores that run `group`; 0 if a pipeline has no such group.
+    /// The number of cores that run `group`: all cores in run-to-completion, and 0 if a pipeline has
+    /// no such group.
     #[must_use]
     pub const fn cores_in(&self, group: usize) -> usize {
         if self.is_run_to_completion() {
