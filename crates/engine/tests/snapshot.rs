@@ -2,7 +2,7 @@
 
 use crate::common::{DEPLOYMENTS, Hold, Parcel, World, core_name, watched, whole};
 use hotloop_engine::{Chain, Deployment, Engine, PlaceCounts, PlaceSnapshot, Snapshot, source};
-use hotloop_stage::{Counter, Cx, Error, NoDrops, Stage, Verdict, drop_reasons};
+use hotloop_stage::{Counter, Cx, Error, Gauge, NoDrops, Stage, Verdict, drop_reasons};
 use std::sync::Arc;
 use std::thread;
 
@@ -140,8 +140,12 @@ impl Stage<Parcel> for Keys {
         Ok(parcel)
     }
 
-    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
-        vec![("large", Arc::clone(&self.large)), ("highest", Arc::clone(&self.highest))]
+    fn gauges(&self) -> Vec<Gauge> {
+        vec![
+            Gauge::new("large", &self.large),
+            Gauge::new("highest", &self.highest),
+            Gauge::new("of", &self.large).label("size", "large"),
+        ]
     }
 }
 
@@ -166,6 +170,9 @@ fn the_counters_of_a_stage_are_summed_under_its_name() {
             (0..1000).filter(|&number| crate::common::mix(number) > 1_000_000).count() as u64;
         let keys = report.stages.iter().find(|stage| stage.name == "keys").unwrap();
         assert_eq!(keys.gauges["large"], large * deployment.cores_in(0) as u64, "{report}");
+        assert_eq!(keys.gauges[r#"of{size="large"}"#], keys.gauges["large"], "{report}");
+        let json = serde_json::to_value(keys).unwrap();
+        assert_eq!(json["gauges"][r#"of{size="large"}"#], keys.gauges["large"], "{json}");
         assert!(report.to_string().contains("highest"), "{report}");
         let places = seen.unwrap().places;
         let of_keys = places.iter().filter(|place| place.counts.name == "keys");

@@ -102,8 +102,11 @@ pub struct Scrape {
 #[derive(Clone, Debug)]
 struct Samples {
     metric: Metric,
-    values: BTreeMap<Vec<String>, Value>,
+    values: BTreeMap<Labels, Value>,
 }
+
+/// A sample's labels: the values of its metric's, and those of its own.
+type Labels = (Vec<String>, Vec<(&'static str, String)>);
 
 /// A sample's value.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +122,22 @@ impl Scrape {
     /// # Panics
     /// If the number of values differs from that of the metric's labels.
     pub fn add(&mut self, metric: &Metric, values: &[&str], count: u64) {
-        match self.entry(metric, values) {
+        self.add_labelled(metric, values, &[], count);
+    }
+
+    /// Like [`add`](Self::add), to a sample with `more` labels of its own after the metric's.
+    ///
+    /// # Panics
+    /// As [`add`](Self::add), and if the metric has no labels.
+    pub fn add_labelled(
+        &mut self,
+        metric: &Metric,
+        values: &[&str],
+        more: &[(&'static str, &str)],
+        count: u64,
+    ) {
+        assert!(more.is_empty() || !values.is_empty(), "{}: it has no labels", metric.name);
+        match self.entry(metric, values, more) {
             Entry::Vacant(place) => {
                 place.insert(Value::Count(count));
             }
@@ -136,7 +154,7 @@ impl Scrape {
     /// # Panics
     /// As [`add`](Self::add).
     pub fn set_seconds(&mut self, metric: &Metric, values: &[&str], seconds: f64) {
-        self.entry(metric, values).insert_entry(Value::Measured(seconds));
+        self.entry(metric, values, &[]).insert_entry(Value::Measured(seconds));
     }
 
     /// Sets a metric that is a share, from 0 to 1.
@@ -144,7 +162,7 @@ impl Scrape {
     /// # Panics
     /// As [`add`](Self::add).
     pub fn set_ratio(&mut self, metric: &Metric, values: &[&str], ratio: f64) {
-        self.entry(metric, values).insert_entry(Value::Measured(ratio));
+        self.entry(metric, values, &[]).insert_entry(Value::Measured(ratio));
     }
 
     /// Adds to a counter of seconds. Seconds with the same values are summed.
@@ -152,17 +170,23 @@ impl Scrape {
     /// # Panics
     /// As [`add`](Self::add).
     pub fn add_seconds(&mut self, metric: &Metric, values: &[&str], seconds: f64) {
-        let sum = self.entry(metric, values).or_insert(Value::Measured(0.0));
+        let sum = self.entry(metric, values, &[]).or_insert(Value::Measured(0.0));
         if let Value::Measured(sum) = sum {
             *sum += seconds;
         }
     }
 
-    fn entry(&mut self, metric: &Metric, values: &[&str]) -> Entry<'_, Vec<String>, Value> {
+    fn entry(
+        &mut self,
+        metric: &Metric,
+        values: &[&str],
+        more: &[(&'static str, &str)],
+    ) -> Entry<'_, Labels, Value> {
         assert_eq!(metric.labels.len(), values.len(), "{}: one value a label", metric.name);
         let values = values.iter().map(|value| cut(value).to_owned()).collect();
+        let more = more.iter().map(|(label, value)| (*label, cut(value).to_owned())).collect();
         let samples = Samples { metric: *metric, values: BTreeMap::new() };
-        self.metrics.entry(metric.name).or_insert(samples).values.entry(values)
+        self.metrics.entry(metric.name).or_insert(samples).values.entry((values, more))
     }
 
     /// Number of samples.
@@ -236,8 +260,9 @@ impl Collector for Written {
                 value.map_or(Ok(()), |value| value.encode(has_suffix, encoder))?;
                 continue;
             }
-            for (values, value) in values {
-                let labels = metric.labels.iter().zip(values);
+            for ((values, more), value) in values {
+                let own = more.iter().map(|(label, value)| (label, value));
+                let labels = metric.labels.iter().zip(values).chain(own);
                 let labels: Vec<_> =
                     labels.map(|(label, value)| (*label, value.as_str())).collect();
                 value.encode(has_suffix, encoder.encode_family(&labels)?)?;
@@ -265,6 +290,19 @@ mod tests {
     const PACKETS: Metric = Metric::counter("nf_packets_total", &["stage"], "Packets.");
     const UP: Metric = Metric::gauge("nf_up", &[], "Whether it is up.");
     const WAITED: Metric = Metric::counter("nf_waited_seconds_total", &[], "Waited.");
+
+    #[test]
+    fn a_sample_may_have_labels_of_its_own() {
+        let mut scrape = Scrape::default();
+        scrape.add(&PACKETS, &["a"], 1);
+        scrape.add_labelled(&PACKETS, &["a"], &[("rule", "ssh")], 2);
+        scrape.add_labelled(&PACKETS, &["a"], &[("rule", "ssh")], 3);
+        scrape.add_labelled(&PACKETS, &["a"], &[("rule", "dns")], 4);
+        let samples = "nf_packets_total{stage=\"a\"} 1\n\
+                       nf_packets_total{stage=\"a\",rule=\"dns\"} 4\n\
+                       nf_packets_total{stage=\"a\",rule=\"ssh\"} 5\n";
+        assert!(scrape.to_text().ends_with(samples), "{}", scrape.to_text());
+    }
 
     #[test]
     fn both_formats_have_the_same_samples() {

@@ -4,7 +4,7 @@ use crate::claim::may_be_one;
 use crate::link::Link;
 use crate::table::{Lesson, Neighbours};
 use hotloop_packet::PacketBuf;
-use hotloop_stage::{Counter, Cx, Instant, NoDrops, Stage, Verdict};
+use hotloop_stage::{Counter, Cx, Gauge, Instant, NoDrops, Stage, Verdict};
 use std::sync::Arc;
 
 /// Shows packets to the [`Neighbours`], like [`learn_from`](Neighbours::learn_from), and passes all
@@ -68,8 +68,7 @@ impl<P: PacketBuf> Stage<P> for Learn {
         Ok(packet)
     }
 
-    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
-        let counts = self.counts.iter().map(Arc::clone);
-        LESSONS.iter().map(|(_, name)| *name).zip(counts).collect()
+    fn gauges(&self) -> Vec<Gauge> {
+        LESSONS.iter().zip(&self.counts).map(|((_, name), count)| Gauge::new(name, count)).collect()
     }
 }

@@ -4,7 +4,9 @@ use crate::key::LinkId;
 use crate::link::NextHop;
 use crate::table::Neighbours;
 use hotloop_packet::{PacketBuf, ethernet};
-use hotloop_stage::{Burst, BurstStage, Counter, Cx, Instant, Outgoing, Output, drop_reasons};
+use hotloop_stage::{
+    Burst, BurstStage, Counter, Cx, Gauge, Instant, Outgoing, Output, drop_reasons,
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -248,7 +250,7 @@ impl<T: Outgoing, F: NextHops<T>> BurstStage<T> for Resolve<T, F> {
         2
     }
 
-    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
-        vec![("waiting", Arc::clone(&self.waiting_gauge)), ("requests", Arc::clone(&self.requests))]
+    fn gauges(&self) -> Vec<Gauge> {
+        vec![Gauge::new("waiting", &self.waiting_gauge), Gauge::new("requests", &self.requests)]
     }
 }

@@ -328,8 +328,9 @@ fn the_stage_says_how_much_it_holds_and_asks() {
     let gauges = stage.gauges();
     let mut bench = bench_burst(stage);
     bench.feed([to(7, 1), to(7, 2)]);
-    let counts: Vec<_> = gauges.iter().map(|(name, gauge)| (*name, gauge.count())).collect();
+    let counts: Vec<_> =
+        gauges.iter().map(|gauge| (gauge.name.bare(), gauge.counter.count())).collect();
     assert_eq!(counts, [("waiting", 2), ("requests", 1)]);
     bench.finish::<MemPacket>();
-    assert_eq!(gauges[0].1.count(), 0);
+    assert_eq!(gauges[0].counter.count(), 0);
 }

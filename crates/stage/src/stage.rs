@@ -1,7 +1,6 @@
 //! Stages: the processing of packets between source and sink.
 
-use crate::{BURST_CAPACITY, Burst, Counter, Cx, DropReason, NoDrops, Verdict};
-use std::sync::Arc;
+use crate::{BURST_CAPACITY, Burst, Cx, DropReason, Gauge, NoDrops, Verdict};
 
 /// One packet in, one verdict out: enough for most network functions. A stage that looks all
 /// packets of a burst up at once, while memory is slow, is a [`BurstStage`].
@@ -48,8 +47,12 @@ pub trait Stage<In> {
     /// The stage's own counters and gauges, each with its name in reports and metrics. Called once,
     /// after the stage is made; the engine reads them at any time, and sums them over cores.
     ///
+    /// The set is fixed from then on, with its labels. Counters of rules or backends that a reload
+    /// adds or removes belong into the value that control publishes (`publish` in hotloop-engine),
+    /// one for each core; the program adds them to its own metrics.
+    ///
     /// ```
-    /// use hotloop_stage::{Counter, Cx, NoDrops, Stage, Verdict};
+    /// use hotloop_stage::{Counter, Cx, Gauge, NoDrops, Stage, Verdict};
     /// use std::sync::Arc;
     ///
     /// #[derive(Default)]
@@ -64,12 +67,12 @@ pub trait Stage<In> {
     ///         Ok(packet)
     ///     }
     ///
-    ///     fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
-    ///         vec![("longest_bytes", Arc::clone(&self.0))]
+    ///     fn gauges(&self) -> Vec<Gauge> {
+    ///         vec![Gauge::new("longest_bytes", &self.0)]
     ///     }
     /// }
     /// ```
-    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
+    fn gauges(&self) -> Vec<Gauge> {
         Vec::new()
     }
 }
@@ -132,7 +135,7 @@ pub trait BurstStage<In> {
     }
 
     /// Like [`Stage::gauges`].
-    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
+    fn gauges(&self) -> Vec<Gauge> {
         Vec::new()
     }
 }

@@ -1,6 +1,6 @@
 //! Places: the counting parts of a graph on one core, each a row of the account.
 
-use hotloop_stage::{Counter, Counters};
+use hotloop_stage::{Counters, Gauge};
 use std::sync::Arc;
 
 /// One row of the account: a part of the graph on one core.
@@ -14,8 +14,8 @@ pub struct Place {
     pub name: String,
     /// The place's counters.
     pub counters: Arc<Counters>,
-    /// The stage's own counters and gauges, by name.
-    pub gauges: Vec<(&'static str, Arc<Counter>)>,
+    /// The stage's own counters and gauges.
+    pub gauges: Vec<Gauge>,
 }
 
 impl Place {

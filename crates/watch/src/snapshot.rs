@@ -2,7 +2,9 @@
 
 use crate::load::{LoadCounts, Watch};
 use crate::place::{Place, PlaceKind};
-use serde::Serialize;
+use hotloop_stage::GaugeName;
+use serde::{Serialize, Serializer};
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -110,16 +112,16 @@ pub struct PlaceCounts {
     /// Packets that the place emitted without having had them.
     pub uncreated: u64,
     /// The stage's own counters and gauges, by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub gauges: BTreeMap<String, u64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", serialize_with = "by_text")]
+    pub gauges: BTreeMap<GaugeName, u64>,
 }
 
 impl PlaceCounts {
     /// Adds the counts of a place up to now.
     pub fn add(&mut self, place: &Place) {
         let counters = &place.counters;
-        for (name, gauge) in &place.gauges {
-            *self.gauges.entry((*name).to_owned()).or_default() += gauge.count();
+        for gauge in &place.gauges {
+            *self.gauges.entry(gauge.name.clone()).or_default() += gauge.counter.count();
         }
         self.received += counters.received.count();
         self.emitted += counters.emitted.count();
@@ -228,4 +230,8 @@ fn left(place: &Place) -> u64 {
     let counters = &place.counters;
     let sent = if place.kind == PlaceKind::Sink { counters.emitted.count() } else { 0 };
     sent + counters.dropped_sum() + counters.panicked.count()
+}
+
+fn by_text<S: Serializer>(gauges: &BTreeMap<GaugeName, u64>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(gauges.iter().map(|(name, value)| (Borrow::<str>::borrow(name), value)))
 }

@@ -8,7 +8,11 @@ use hotloop::packet::answer::{self, IcmpError};
 use hotloop::packet::arp::{self, ArpMessage, Neighbour};
 use hotloop::packet::ip::{is_host, protocol};
 use hotloop::packet::{flow_key::FlowKeyV4, ipv4::Ipv4Header, seed::Seed};
-use hotloop::{engine::Shard, prelude::*, stage::Counter};
+use hotloop::{
+    engine::Shard,
+    prelude::*,
+    stage::{Counter, Gauge},
+};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
@@ -189,7 +193,7 @@ impl<P: PacketBuf> BurstStage<Classified<P>> for Nat {
         self.count.set(self.connections.expire(cx.now()) as u64);
     }
 
-    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
-        vec![("connections", Arc::clone(&self.count))]
+    fn gauges(&self) -> Vec<Gauge> {
+        vec![Gauge::new("connections", &self.count)]
     }
 }

@@ -22,7 +22,10 @@
 
 use hotloop::flow::{Config, HashSeed, Hint, Hints, hash_words};
 use hotloop::packet::ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6};
-use hotloop::{prelude::*, stage::Counter};
+use hotloop::{
+    prelude::*,
+    stage::{Counter, Gauge},
+};
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 drop_reasons! {
@@ -170,8 +173,8 @@ impl<P: PacketBuf> BurstStage<P> for Limiter {
         self.source_count.set(self.buckets.len() as u64);
     }
 
-    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
-        vec![("sources", Arc::clone(&self.source_count))]
+    fn gauges(&self) -> Vec<Gauge> {
+        vec![Gauge::new("sources", &self.source_count)]
     }
 }
 

@@ -51,6 +51,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ]),
     ("crates/stage", &[
         "core counters error",
+        "gauge",
         "burst",
         "io tap",
         "verdict",

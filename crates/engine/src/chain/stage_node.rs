@@ -6,7 +6,7 @@ use crate::panic_origin::record;
 use crate::settle::{BurstCounts, abandon_emitted, settle};
 use crate::turn::TurnContext;
 use hotloop_stage::{
-    BURST_CAPACITY, Burst, BurstStage, Counter, Counters, Cx, DropReason, Output, Stage, Tally,
+    BURST_CAPACITY, Burst, BurstStage, Counters, Cx, DropReason, Gauge, Output, Stage, Tally,
 };
 use hotloop_watch::{Place, PlaceKind};
 use std::marker::PhantomData;
@@ -253,7 +253,7 @@ impl<In, A: Stage<In>> BurstStage<In> for PerPacket<A> {
         self.0.tick(cx);
     }
 
-    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
+    fn gauges(&self) -> Vec<Gauge> {
         self.0.gauges()
     }
 }

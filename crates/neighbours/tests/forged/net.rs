@@ -5,7 +5,7 @@ use hotloop_packet::build::udp;
 use hotloop_packet::ethernet::MacAddress;
 use hotloop_packet::memory::MemPacket;
 use hotloop_packet::{PacketBuf, PortId, arp, nd};
-use hotloop_stage::{Counter, Instant, Stage};
+use hotloop_stage::{Gauge, Instant, Stage};
 use hotloop_testing::{Bench, OneByOne, bench, bench_burst};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub struct Net {
     neighbours: Arc<Neighbours>,
     links: Vec<Link>,
     learn: Bench<OneByOne<Learn>>,
-    gauges: Vec<(&'static str, Arc<Counter>)>,
+    gauges: Vec<Gauge>,
     resolve: Bench<Resolve<MemPacket, Hop>>,
     next_hop: NextHop,
     now_ns: u64,
@@ -170,6 +170,6 @@ impl Net {
 
     /// A gauge of the learning stage.
     pub fn count(&self, name: &str) -> u64 {
-        self.gauges.iter().find(|(gauge, _)| *gauge == name).unwrap().1.count()
+        self.gauges.iter().find(|gauge| gauge.name.bare() == name).unwrap().counter.count()
     }
 }

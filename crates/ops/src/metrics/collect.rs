@@ -269,7 +269,8 @@ fn add_place(scrape: &mut Scrape, place: &PlaceSnapshot) {
         scrape.add(&DROPPED, &[core, stage, reason], count);
     }
     for (gauge, value) in &counts.gauges {
-        scrape.add(&STAGE_VALUE, &[core, stage, gauge], *value);
+        let labels: Vec<_> = gauge.labels().iter().map(|(name, of)| (*name, &**of)).collect();
+        scrape.add_labelled(&STAGE_VALUE, &[core, stage, gauge.bare()], &labels, *value);
     }
 }
 

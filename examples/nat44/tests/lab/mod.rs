@@ -93,9 +93,9 @@ impl Lab {
     pub fn connections(&mut self) -> u64 {
         self.0.tick::<Classified<MemPacket>>();
         let gauges = BurstStage::<Classified<MemPacket>>::gauges(self.0.stage());
-        let [(name, gauge)] = &gauges[..] else { panic!("one gauge") };
-        assert_eq!(*name, "connections");
-        gauge.count()
+        let [gauge] = &gauges[..] else { panic!("one gauge") };
+        assert_eq!(gauge.name.bare(), "connections");
+        gauge.counter.count()
     }
 }
 
