@@ -48,6 +48,7 @@ mod gauge;
 mod io;
 mod stage;
 pub mod tap;
+mod token_bucket;
 mod verdict;
 
 pub use burst::{BURST_CAPACITY, Burst, Carries, Drain, IterMut, Tagged};
@@ -59,4 +60,5 @@ pub use gauge::{Gauge, GaugeName};
 pub use hotloop_packet::Instant;
 pub use io::{Device, DeviceCounters, LinkState, Reopening, Sink, Source};
 pub use stage::{BurstStage, Each, Output, Stage, Tally, each};
+pub use token_bucket::{SharedTokenBucket, TokenBucket, TokenRate};
 pub use verdict::{Cx, DropReason, Dropped, NoDrops, Outgoing, Verdict};

@@ -1,9 +1,9 @@
 //! The command line.
 
 use clap::{Parser, value_parser};
+use hotloop::stage::TokenRate;
 use hotloop_ops::{DeploymentArgs, RunArgs};
 use rate_limit::Limits;
-use std::time::Duration;
 
 /// Forwards packets from port A to port B, and drops those of sources that send too many.
 #[derive(Clone, Debug, Parser)]
@@ -39,7 +39,7 @@ pub struct Cli {
 impl Cli {
     /// The limits of each source.
     pub fn limits(&self) -> Limits {
-        let token_interval = Duration::from_secs(1) / self.packets_per_second;
-        Limits { token_interval, burst: self.burst, sources_max: self.sources_max }
+        let rate = TokenRate::per_second(self.packets_per_second.into(), self.burst.into());
+        Limits { rate, sources_max: self.sources_max }
     }
 }

@@ -9,10 +9,10 @@
 //!
 //! ```
 //! use hotloop::prelude::*;
+//! use hotloop::stage::TokenRate;
 //! use rate_limit::{LimitDrop, Limiter, Limits};
-//! use std::time::Duration;
 //!
-//! let limits = Limits { token_interval: Duration::from_millis(100), burst: 2, sources_max: 1_000 };
+//! let limits = Limits { rate: TokenRate::per_second(10, 2), sources_max: 1_000 };
 //! let mut bench = bench_burst(Limiter::new(&Core::new(0, 1), limits)?);
 //! let out = bench.feed(vec![udp().from("10.0.0.1:53"); 3]);
 //! assert_eq!((out.packets().len(), out.dropped(LimitDrop::OverRate)), (2, 1));
@@ -22,11 +22,9 @@
 
 use hotloop::flow::{Config, HashSeed, Hint, Hints, hash_words};
 use hotloop::packet::ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6};
-use hotloop::{
-    prelude::*,
-    stage::{Counter, Gauge},
-};
-use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+use hotloop::prelude::*;
+use hotloop::stage::{Counter, Gauge, TokenBucket, TokenRate};
+use std::{net::Ipv4Addr, sync::Arc};
 
 drop_reasons! {
     /// Why the limiter drops packets.
@@ -41,23 +39,10 @@ drop_reasons! {
 /// The operator's limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How often each source's bucket gets a token.
-    pub token_interval: Duration,
-    /// The number of tokens that fit into a bucket.
-    pub burst: u32,
+    /// The rate at which each source's bucket gets tokens, one for each packet.
+    pub rate: TokenRate,
     /// The maximum number of sources that each core remembers.
     pub sources_max: usize,
-}
-
-impl Limits {
-    const fn ns_per_token(&self) -> u64 {
-        self.token_interval.as_nanos() as u64
-    }
-
-    /// How long it takes to fill an empty bucket. A source that is silent for longer may be forgotten.
-    const fn ns_to_fill(&self) -> u64 {
-        self.ns_per_token() * self.burst as u64
-    }
 }
 
 /// A source: an IPv4 address, or the upper half of an IPv6 address, as one host may have all of its /64.
@@ -91,16 +76,10 @@ pub fn shard<P: PacketBuf>(packet: &P) -> u32 {
     source_of(packet.data()).map_or(0, |source| (hash_words(&source, &SEED) >> 32) as u32)
 }
 
-/// When a source's bucket will be full again: all that is needed to know how many tokens it has.
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    full_at_ns: u64,
-}
-
 /// The stage that drops the packets of sources that send too much, with the buckets of one core.
 pub struct Limiter {
     limits: Limits,
-    buckets: Table<SourceKey, Bucket>,
+    buckets: Table<SourceKey, TokenBucket>,
     /// The hints for a burst's buckets in their table.
     hints: Hints,
     /// The number of sources that are remembered.
@@ -116,7 +95,9 @@ impl Limiter {
     /// # Errors
     /// There is not enough memory for the buckets.
     pub fn new(core: &Core, limits: Limits) -> hotloop::Result<Self> {
-        let config = Config::new(limits.sources_max, limits.ns_to_fill());
+        // A source that is silent until its bucket is full may be forgotten.
+        let idle_ns = limits.rate.time_to_fill().as_nanos() as u64;
+        let config = Config::new(limits.sources_max, idle_ns);
         let buckets = Table::new(Arena::on(core.node())?, config)?;
         Ok(Self { limits, buckets, hints: Hints::new(), source_count: Arc::default() })
     }
@@ -127,18 +108,13 @@ impl Limiter {
         let handle = match self.buckets.find(&source, hint, now) {
             Some((handle, _)) => handle,
             None => {
-                let full = Bucket { full_at_ns: now.as_ns() };
+                let full = TokenBucket::default();
                 let inserted = self.buckets.insert(source, full, now, &mut |_, _| ());
                 inserted.map_err(|_| LimitDrop::TableFull)?
             }
         };
-        let bucket = &mut self.buckets[handle];
-        let full_at_ns = bucket.full_at_ns.max(now.as_ns()) + self.limits.ns_per_token();
-        if full_at_ns - now.as_ns() > self.limits.ns_to_fill() {
-            return Err(LimitDrop::OverRate);
-        }
-        bucket.full_at_ns = full_at_ns;
-        Ok(())
+        let has_token = self.buckets[handle].take(&self.limits.rate, 1, now);
+        if has_token { Ok(()) } else { Err(LimitDrop::OverRate) }
     }
 }
 

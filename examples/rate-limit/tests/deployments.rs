@@ -2,6 +2,7 @@
 
 use hotloop::packet::ipv4::Ipv4View;
 use hotloop::prelude::*;
+use hotloop::stage::TokenRate;
 use hotloop::testing::simulator::{Scenario, Simulated, World, simulate_seeds};
 use hotloop::testing::{Frame, Rng};
 use rate_limit::{Limits, limited};
@@ -11,7 +12,7 @@ use std::time::Duration;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// No bucket gets a token while a run lasts.
-const LIMITS: Limits = Limits { token_interval: DAY, burst: 3, sources_max: 100 };
+const LIMITS: Limits = Limits { rate: TokenRate::new(1, DAY, 3), sources_max: 100 };
 
 /// Twenty sources that send more than they may.
 struct Flood;
@@ -41,7 +42,7 @@ impl Scenario for Flood {
             let Some(ip) = Ipv4View::of_frame(&frame.bytes) else { continue };
             *counts.entry(ip.source()).or_insert(0) += 1;
         }
-        match counts.into_iter().find(|(_, count)| *count > LIMITS.burst) {
+        match counts.into_iter().find(|(_, count)| *count > LIMITS.rate.burst()) {
             Some((source, count)) => Err(format!("{count} packets of {source}")),
             None => Ok(()),
         }

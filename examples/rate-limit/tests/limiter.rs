@@ -2,11 +2,11 @@
 
 use hotloop::packet::build::{PacketBuilder, arp_request};
 use hotloop::prelude::*;
+use hotloop::stage::TokenRate;
 use rate_limit::{LimitDrop, Limiter, Limits};
 use std::time::Duration;
 
-const LIMITS: Limits =
-    Limits { token_interval: Duration::from_millis(10), burst: 5, sources_max: 50 };
+const LIMITS: Limits = Limits { rate: TokenRate::per_second(100, 5), sources_max: 50 };
 
 fn limiter() -> Limiter {
     Limiter::new(&Core::new(0, 1), LIMITS).unwrap()

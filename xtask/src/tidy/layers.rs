@@ -52,7 +52,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("crates/stage", &[
         "core counters error",
         "gauge",
-        "burst",
+        "burst token_bucket",
         "io tap",
         "verdict",
         "stage",
