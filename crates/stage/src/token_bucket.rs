@@ -29,18 +29,22 @@ impl TokenRate {
     /// The rate of `count` tokens in each `period`, for buckets of `burst` tokens. Tokens come one by
     /// one, evenly over the period.
     ///
-    /// A period of 0 counts as one nanosecond. Numbers so large that their product with the period in
-    /// nanoseconds exceeds 64 bits count as the largest that don't: for a period of one second, 18
-    /// billion.
+    /// A period of 0 counts as one nanosecond. If the product of the count and the period in
+    /// nanoseconds exceeds 64 bits, as with more than 18 billion a second, both are halved until it
+    /// doesn't, which rounds the rate a little. A burst is at most as large as 64 bits allow in the
+    /// same way.
     #[must_use]
     pub const fn new(count: u64, period: Duration, burst: u64) -> Self {
-        let period_ns = match period.as_nanos() {
+        let mut count = count;
+        let mut period_ns = match period.as_nanos() {
             0 => 1,
             ns if ns > u64::MAX as u128 => u64::MAX,
             ns => ns as u64,
         };
+        while count > u64::MAX / period_ns {
+            (count, period_ns) = (count / 2, period_ns / 2);
+        }
         let most = u64::MAX / period_ns;
-        let count = if count < most { count } else { most };
         let burst = if burst < most { burst } else { most };
         Self { count, period_ns, burst }
     }
@@ -72,8 +76,8 @@ impl TokenRate {
 
 /// A token bucket of one core. New buckets are full.
 ///
-/// It is exact: what comes in any time is neither more nor less than the [`TokenRate`], however
-/// often and however irregularly tokens are taken. A take costs a multiplication, and neither a
+/// It is exact: tokens come neither faster nor slower than the [`TokenRate`], however often and
+/// however irregularly they are taken. A take costs a multiplication, and neither a
 /// division nor a lock.
 ///
 /// ```
@@ -94,8 +98,8 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Takes `count` tokens if the bucket has them, and returns whether it did. It takes none if it
-    /// has fewer. A time before that of the last take counts as that time.
+    /// Takes `count` tokens if the bucket has them, and returns whether it did. If it has fewer,
+    /// all stay. A time before that of the last take counts as that time.
     #[inline]
     pub fn take(&mut self, rate: &TokenRate, count: u64, now: Instant) -> bool {
         self.fill(rate, now);
@@ -131,7 +135,7 @@ impl TokenBucket {
 /// A token bucket that cores share: all of them together stay within its rate. New buckets are full.
 ///
 /// It is exact like a [`TokenBucket`], except that tokens come whole, at fixed times, and that no more
-/// than 2^63 may come between two takes: 16 years of the highest rate per second. It takes no lock: its state is one number, the count of tokens at which the bucket is full again (the
+/// than 2^63 may come between two takes: 16 years of 18 billion a second. It takes no lock: its state is one number, the count of tokens at which the bucket is full again (the
 /// generic cell rate algorithm of ITU-T I.371, in tokens instead of time). A take costs two
 /// divisions, and one atomic exchange if there are enough tokens; a refusal only reads. Cores that
 /// take at the same moment repeat the exchange, and each take moves the bucket's cache line to the
@@ -162,8 +166,8 @@ impl SharedTokenBucket {
         Self { full_at: AtomicU64::new(0), rate }
     }
 
-    /// Takes `count` tokens if the bucket has them, and returns whether it did. It takes none if it
-    /// has fewer. A core whose time is behind that of others has at most the tokens that the bucket
+    /// Takes `count` tokens if the bucket has them, and returns whether it did. If it has fewer,
+    /// all stay. A core whose time is behind that of others has at most the tokens that the bucket
     /// had at its time.
     #[inline]
     pub fn take(&self, count: u64, now: Instant) -> bool {
