@@ -1,6 +1,8 @@
 //! Shares a kind's budget among its senders.
 
 use super::punt::PuntLimit;
+use hotloop_stage::{Instant, TokenBucket, TokenRate};
+use std::time::Duration;
 
 /// Number of sources of a kind that can have a share of their own.
 pub(super) const SHARE_COUNT: usize = 256;
@@ -16,38 +18,23 @@ const KEPT_TIMES: u64 = 10;
 const KEPT_NS_MIN: u64 = SECOND_NS;
 const KEPT_NS_MAX: u64 = 300 * SECOND_NS;
 
-/// A token bucket, stored as the time at which it will be full (GCRA, ITU-T I.371).
+/// A token bucket with its rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
-    /// Time to earn one packet's token.
-    interval_ns: u64,
-    /// Time to fill the bucket.
-    depth_ns: u64,
-    full_ns: u64,
+    rate: TokenRate,
+    tokens: TokenBucket,
 }
 
 impl Bucket {
     pub(super) fn new(limit: PuntLimit) -> Self {
-        let Some(interval_ns) = SECOND_NS.checked_div(limit.per_second.into()) else {
-            return Self { interval_ns: 1, depth_ns: 0, full_ns: 0 };
-        };
-        let depth_ns = interval_ns * u64::from(limit.burst.max(1));
-        Self { interval_ns, depth_ns, full_ns: 0 }
+        let burst = if limit.per_second == 0 { 0 } else { limit.burst.max(1) };
+        let rate = TokenRate::per_second(limit.per_second.into(), burst.into());
+        Self { rate, tokens: TokenBucket::default() }
     }
 
     /// Whether one more packet may pass at this time, which never goes back.
     pub(super) fn take(&mut self, now_ns: u64) -> bool {
-        self.take_to(self.depth_ns, now_ns)
-    }
-
-    /// Whether one more packet may pass that takes no more than `depth_ns` of the bucket.
-    fn take_to(&mut self, depth_ns: u64, now_ns: u64) -> bool {
-        let full_ns = self.full_ns.max(now_ns) + self.interval_ns;
-        let passes = full_ns - now_ns <= depth_ns;
-        if passes {
-            self.full_ns = full_ns;
-        }
-        passes
+        self.tokens.take(&self.rate, 1, Instant::from_ns(now_ns))
     }
 }
 
@@ -76,6 +63,7 @@ pub(super) enum BudgetPart {
 #[derive(Debug)]
 pub(super) struct Budget {
     all: Bucket,
+    share_rate: TokenRate,
     shares: Box<[Share]>,
 }
 
@@ -86,35 +74,36 @@ struct Share {
     since_ns: u64,
     /// Time after which another source may take it; 0 if it never had an owner.
     kept_until_ns: u64,
-    /// When its bucket will be full.
-    full_ns: u64,
+    tokens: TokenBucket,
 }
 
 impl Budget {
     pub(super) fn new(limit: PuntLimit) -> Self {
         let shares = vec![Share::default(); SHARE_COUNT].into_boxed_slice();
-        Self { all: Bucket::new(limit), shares }
+        let all = Bucket::new(limit);
+        let part = 2 * SHARE_COUNT as u32;
+        let burst = (all.rate.burst() / u64::from(part)).max(all.rate.burst().min(1));
+        let period = Duration::from_secs(part.into());
+        let share_rate = TokenRate::new(limit.per_second.into(), period, burst);
+        Self { all, share_rate, shares }
     }
 
     /// The part that one more packet of this source takes from at this time, which never goes back.
     /// `None` if the packet is above the limit.
     pub(super) fn take(&mut self, source: u64, now_ns: u64) -> Option<BudgetPart> {
-        let Bucket { interval_ns, depth_ns, .. } = self.all;
-        let share_interval_ns = interval_ns * 2 * SHARE_COUNT as u64;
-        let share_depth_ns = depth_ns.max(share_interval_ns);
-        let share = share_of(&mut self.shares, source, now_ns);
-        let own = share.and_then(|share| {
-            let full_ns = share.full_ns.max(now_ns) + share_interval_ns;
-            (full_ns - now_ns <= share_depth_ns).then_some((share, full_ns))
+        let now = Instant::from_ns(now_ns);
+        let own = share_of(&mut self.shares, source, now_ns).and_then(|share| {
+            let mut tokens = share.tokens;
+            tokens.take(&self.share_rate, 1, now).then_some((share, tokens))
         });
-        // One packet's token, if half of the bucket is less.
-        let rest_ns = (depth_ns / 2).max(interval_ns).min(depth_ns);
-        let to_ns = if own.is_some() { depth_ns } else { rest_ns };
-        if !self.all.take_to(to_ns, now_ns) {
+        let Bucket { rate, tokens } = self.all;
+        // All but one token, if half of the bucket is less.
+        let reserved = rate.burst() - (rate.burst() / 2).max(1).min(rate.burst());
+        if own.is_none() && tokens.available(&rate, now) <= reserved || !self.all.take(now_ns) {
             return None;
         }
-        let Some((share, full_ns)) = own else { return Some(BudgetPart::Rest) };
-        share.full_ns = full_ns;
+        let Some((share, tokens)) = own else { return Some(BudgetPart::Rest) };
+        share.tokens = tokens;
         Some(BudgetPart::Own)
     }
 }
