@@ -90,7 +90,7 @@ impl TokenRate {
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokenBucket {
-    /// What is missing from a full bucket, in fractions of a token: `period_ns` of them are one, and
+    /// The gap to a full bucket, in fractions of a token: `period_ns` of them are one, and
     /// `count` of them come in a nanosecond.
     missing: u64,
     /// The time of `missing`.
