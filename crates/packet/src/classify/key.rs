@@ -24,10 +24,12 @@ impl FlowKey {
     /// ```
     #[inline]
     pub fn of(frame: &[u8], len_bytes: usize, depth: Depth) -> Option<Self> {
-        match (HeadersV4::find(frame, len_bytes), depth) {
-            (Some(headers), _) => Some(Self::V4(headers.key())),
-            (None, Depth::Outermost) => of_any::<false>(frame, len_bytes),
-            (None, Depth::Innermost) => of_any::<true>(frame, len_bytes),
+        match HeadersV4::find(frame, len_bytes) {
+            Some(headers) => Some(Self::V4(headers.key())),
+            None => match depth {
+                Depth::Outermost => of_any::<false>(frame, len_bytes),
+                Depth::Innermost => of_any::<true>(frame, len_bytes),
+            },
         }
     }
 }

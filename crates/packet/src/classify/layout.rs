@@ -66,14 +66,17 @@ impl Layout {
                 let key = headers.key();
                 Self::plain(KIND_FAST_V4).with_hashes(seed.hash_v4(&key), seed.shard_v4(&key))
             }
-            None => Self::of_any(frame, len_bytes, depth, seed),
+            None => match depth {
+                Depth::Outermost => Self::of_any::<false>(frame, len_bytes, seed),
+                Depth::Innermost => Self::of_any::<true>(frame, len_bytes, seed),
+            },
         }
     }
 
     /// [`of`](Self::of) for any frame. Not inlined, to keep the callers of `of` small.
     #[inline(never)]
-    fn of_any(frame: &[u8], len_bytes: usize, depth: Depth, seed: &Seed) -> Self {
-        let layout = Self::any(frame, len_bytes, depth, &Station::ANY);
+    fn of_any<const INNERMOST: bool>(frame: &[u8], len_bytes: usize, seed: &Seed) -> Self {
+        let layout = Self::any_at::<INNERMOST>(frame, len_bytes, &Station::ANY);
         match layout.key(frame) {
             Some(key) => layout.with_hashes(seed.hash(&key), seed.shard(&key)),
             None => layout,
@@ -90,7 +93,10 @@ impl Layout {
     pub fn at(frame: &[u8], len_bytes: usize, depth: Depth, station: &Station) -> Self {
         match Self::fast_at(frame, len_bytes, station) {
             Some((layout, _)) => layout,
-            None => Self::any(frame, len_bytes, depth, station),
+            None => match depth {
+                Depth::Outermost => Self::any_at::<false>(frame, len_bytes, station),
+                Depth::Innermost => Self::any_at::<true>(frame, len_bytes, station),
+            },
         }
     }
 
@@ -105,16 +111,7 @@ impl Layout {
         Some((Self::plain(KIND_FAST_V4), headers.key()))
     }
 
-    /// [`at`](Self::at) for any frame.
-    #[inline(always)]
-    fn any(frame: &[u8], len_bytes: usize, depth: Depth, station: &Station) -> Self {
-        match depth {
-            Depth::Outermost => Self::any_at::<false>(frame, len_bytes, station),
-            Depth::Innermost => Self::any_at::<true>(frame, len_bytes, station),
-        }
-    }
-
-    /// Not inlined, to keep the callers of `at` small.
+    /// [`at`](Self::at) for any frame. Not inlined, to keep the callers of `at` small.
     #[inline(never)]
     fn any_at<const INNERMOST: bool>(frame: &[u8], len_bytes: usize, station: &Station) -> Self {
         if !station.takes(frame) {

@@ -61,10 +61,12 @@ impl Summary {
     /// checksums.
     #[inline]
     pub fn of(frame: &[u8], len_bytes: usize, depth: Depth) -> Self {
-        match (HeadersV4::find(frame, len_bytes), depth) {
-            (Some(headers), _) => headers.summary(),
-            (None, Depth::Outermost) => Self::of_any::<false>(frame, len_bytes),
-            (None, Depth::Innermost) => Self::of_any::<true>(frame, len_bytes),
+        match HeadersV4::find(frame, len_bytes) {
+            Some(headers) => headers.summary(),
+            None => match depth {
+                Depth::Outermost => Self::of_any::<false>(frame, len_bytes),
+                Depth::Innermost => Self::of_any::<true>(frame, len_bytes),
+            },
         }
     }
 
