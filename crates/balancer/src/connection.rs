@@ -278,8 +278,8 @@ impl Connection {
     }
 
     /// The loss if the connection leaves a full table. Its last packet came `silent_ns` before
-    /// `now`, rounded down as in the table. 0 for a connection that is over or unproven, 1 for one in
-    /// use; `None` for one that must stay.
+    /// `now`, rounded down as in the table. 0 for a connection that is over or unproven, 1 for one
+    /// in use; `None` for one that must stay.
     ///
     /// Any host can send packets of connections that don't exist. A connection therefore counts as
     /// established only after evidence that a sender who can't receive doesn't produce: its backend

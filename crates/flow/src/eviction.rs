@@ -12,8 +12,9 @@ pub trait Eviction<K, V> {
     /// Whether flows have ranks. If not, [`rank`](Self::rank) must always return `Some(0)`.
     const HAS_RANKS: bool = true;
 
-    /// Returns the class in which a new flow begins: the default class unless overridden. This costs
-    /// less than a later [`set_class`](crate::Table::set_class), which reads what was just written.
+    /// Returns the class in which a new flow begins: the default class unless overridden. This
+    /// costs less than a later [`set_class`](crate::Table::set_class), which reads what was just
+    /// written.
     fn class(&self, _value: &V) -> Class {
         Class::default()
     }

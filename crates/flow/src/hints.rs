@@ -55,8 +55,9 @@ impl Default for Hints {
 /// The place of a key's flow, as far as a table can tell without reading its entry. See
 /// [`Table::hint_burst`](crate::Table::hint_burst).
 ///
-/// The default is [`NONE`](Self::NONE). A hint stays usable even if flows have come, left or moved since.
-/// But it belongs to its key and its table: with the hint of another key, a flow may not be found.
+/// The default is [`NONE`](Self::NONE). A hint stays usable even if flows have come, left or moved
+/// since. But it belongs to its key and its table: with the hint of another key, a flow may not be
+/// found.
 #[derive(Clone, Copy, Debug)]
 pub struct Hint {
     pub(crate) place: u64,

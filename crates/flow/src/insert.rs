@@ -41,12 +41,12 @@ impl<K: Key, V> Table<K, V> {
     /// With ranks, for flows of different worth, the search in a full table goes round the new
     /// flow's group, beginning after the newest flow. The first flow of rank 0 leaves, or the first
     /// expired one. All other flows that the search meets stay, and later searches skip them until
-    /// their class changes; so a flood of worthless flows evicts its own, and each eviction looks at
-    /// one flow. If nothing leaves that way, or if the group has fewer than four flows, the search
-    /// samples both groups. It stops at the fourth flow of rank 0, at the eighth of the lowest rank
-    /// found if that is higher, or after sixteen flows that may leave. The flow that leaves is the
-    /// longest silent one of the lowest rank. Only flows that may leave are ranked, 45 of them at
-    /// most, and never an expired one.
+    /// their class changes; so a flood of worthless flows evicts its own, and each eviction looks
+    /// at one flow. If nothing leaves that way, or if the group has fewer than four flows, the
+    /// search samples both groups. It stops at the fourth flow of rank 0, at the eighth of the
+    /// lowest rank found if that is higher, or after sixteen flows that may leave. The flow that
+    /// leaves is the longest silent one of the lowest rank. Only flows that may leave are ranked,
+    /// 45 of them at most, and never an expired one.
     ///
     /// ```
     /// use hotloop_arena::{Arena, Pages, Request};

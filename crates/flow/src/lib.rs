@@ -59,21 +59,22 @@
 //! # Use
 //!
 //! [`Table::find`] is the lookup: it returns a flow's value and [`Handle`], and marks the flow as
-//! seen. [`Table::peek`] only looks, and returns how long the flow has been silent. [`Table::insert`]
-//! is the insertion: an [`Eviction`], in most cases a closure, gets the flow that leaves for the new
-//! one. [`Table::expire`] removes silent flows, a few places in each turn of the core. That is all
-//! that a stage needs; the rest saves time:
+//! seen. [`Table::peek`] only looks, and returns how long the flow has been silent.
+//! [`Table::insert`] is the insertion: an [`Eviction`], in most cases a closure, gets the flow that
+//! leaves for the new one. [`Table::expire`] removes silent flows, a few places in each turn of the
+//! core. That is all that a stage needs; the rest saves time:
 //!
-//! - **Hints.** For the keys of a whole burst, call [`Table::hint_burst`] first. It prefetches their
-//!   flows and leaves a [`Hint`] for each key, to pass to `find`. Without a burst, pass [`Hint::NONE`].
-//! - **Vacancies.** If `peek` finds no flow, its error is a [`Vacancy`]: pass it to `insert` in place
-//!   of the key, and the key is not searched for again.
+//! - **Hints.** For the keys of a whole burst, call [`Table::hint_burst`] first. It prefetches
+//!   their flows and leaves a [`Hint`] for each key, to pass to `find`. Without a burst, pass
+//!   [`Hint::NONE`].
+//! - **Vacancies.** If `peek` finds no flow, its error is a [`Vacancy`]: pass it to `insert` in
+//!   place of the key, and the key is not searched for again.
 //! - **Prefetching for new flows.** After `hint_burst`, [`Table::prefetch_insert`] prefetches the
 //!   memory that a new flow will be written to: a few keys before their insertions.
 //! - **The time of a burst.** [`Table::find_hinted`] is a `find` that leaves rare cases to a slower
 //!   function. It takes the time as a [`SeenAt`], which [`Table::seen_at`] makes once a burst.
-//! - **Data behind values.** If values refer to other data, [`Table::likely_value`] returns a value
-//!   ahead of its lookup, to prefetch these with [`prefetch_at`].
+//! - **Data that values refer to.** [`Table::likely_value`] returns a value ahead of its lookup, to
+//!   prefetch this data with [`prefetch_at`].
 //!
 //! # How it works
 //!

@@ -120,8 +120,8 @@ impl<K: Key, V> Table<K, V> {
     }
 
     /// [`find`](Self::find) for most packets of a burst, at the least cost: for a stage that passes
-    /// the rest to a slower function, which looks again. `seen_at` must be of the latest time passed
-    /// to this table.
+    /// the rest to a slower function, which looks again. `seen_at` must be of the latest time
+    /// passed to this table.
     ///
     /// Two kinds of flows are left to [`find`](Self::find) or [`peek`](Self::peek), unchanged: those
     /// that came after their hint, if it reports that they are [absent](Hint::is_absent), and those

@@ -16,14 +16,14 @@ use crate::store::{Handle, Store};
 /// The flows of one core: keys of type `K`, each with a value of type `V`, in memory that is
 /// allocated once.
 ///
-/// All times are of one clock; a time earlier than the latest counts as the latest. A flow is silent
-/// since its last packet. If it is silent for longer than its class's [`Config::idle_ns`], it has
-/// expired, and is not found any more, even before [`expire`](Self::expire) clears its place; so
-/// results depend only on the clock. Times are recorded in steps of [`STEP_NS`](crate::STEP_NS): a
-/// flow never expires early, and is no longer found two steps (34 ms) after its timeout. A silence
-/// that the table reports is rounded down by less than two steps, so it never exceeds the time since
-/// the flow came. Steps have 32 bits, so a flow that was silent for 2.28 years must have been
-/// cleared by then, or counts as just seen.
+/// All times are of one clock; a time earlier than the latest counts as the latest. A flow is
+/// silent since its last packet. If it is silent for longer than its class's [`Config::idle_ns`],
+/// it has expired, and is not found any more, even before [`expire`](Self::expire) clears its
+/// place; so results depend only on the clock. Times are recorded in steps of
+/// [`STEP_NS`](crate::STEP_NS): a flow never expires early, and is no longer found two steps (34
+/// ms) after its timeout. A silence that the table reports is rounded down by less than two steps,
+/// so it never exceeds the time since the flow came. Steps have 32 bits, so a flow that was silent
+/// for 2.28 years must have been cleared by then, or counts as just seen.
 pub struct Table<K, V> {
     pub(crate) store: Store<K, V>,
     pub(crate) clock: Clock,
