@@ -33,7 +33,9 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::ExitCode;
 
 use hotloop::arena::Arena;
-use hotloop::flow::{BURST_KEYS_MAX, Backend, Class, Classes, Config, Full, Hints, Table};
+use hotloop::flow::{
+    BURST_KEYS_MAX, Backend, Class, Classes, Config, Full, Hint, Hints, Table,
+};
 use hotloop::packet::Instant;
 use hotloop::packet::build::{PacketBuilder, tcp, udp};
 use hotloop::packet::classify::{Depth, classify};
@@ -93,8 +95,11 @@ fn cases() -> Vec<Case> {
             }
         }
         for (what, is_full) in [("with room", false), ("into a full table", true)] {
-            let name = format!("flow insert with ranks, {what}, {backend:?}");
-            cases.push((name, Box::new(move |calls| insert_ranked(calls, backend, is_full))));
+            for (how, has_peek) in [("insert", false), ("peek and insert", true)] {
+                let name = format!("flow {how} with ranks, {what}, {backend:?}");
+                let insert = move |calls| insert_ranked(calls, backend, is_full, has_peek);
+                cases.push((name, Box::new(insert)));
+            }
         }
     }
     cases.extend(chains::cases());
@@ -247,7 +252,7 @@ fn find_hinted(table: &mut Table<FlowKeyV4, u32>, burst: &[FlowKeyV4], hints: &m
 }
 
 /// New flows in a table, each replacing another or finding room.
-fn insert_ranked(calls: usize, backend: Backend, is_full: bool) {
+fn insert_ranked(calls: usize, backend: Backend, is_full: bool, has_peek: bool) {
     let capacity = if is_full { FLOW_COUNT } else { FLOW_COUNT + CALLS_MAX as u32 };
     let full = Full::Evict(Classes::ALL);
     let config = Config { full, ..Config::new(capacity as usize, u64::MAX) };
@@ -257,7 +262,13 @@ fn insert_ranked(calls: usize, backend: Backend, is_full: bool) {
         let rank = |value: &u32, _: Class, _: u64| Some((*value & 1) as u8);
         let leaves = |_, _| evicted_count += 1;
         let now = Instant::from_ns(NOW.as_ns() + u64::from(number));
-        let placed = table.insert(flow(number), number, now, &mut (rank, leaves));
+        let key = flow(number);
+        let placed = if has_peek {
+            let vacancy = table.peek(&key, Hint::NONE, now).expect_err("a new flow");
+            table.insert(vacancy, number, now, &mut (rank, leaves))
+        } else {
+            table.insert(key, number, now, &mut (rank, leaves))
+        };
         placed.expect("room for the flow");
     }
     assert_eq!(evicted_count, if is_full { calls } else { 0 });
