@@ -33,9 +33,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::ExitCode;
 
 use hotloop::arena::Arena;
-use hotloop::flow::{
-    BURST_KEYS_MAX, Backend, Class, Classes, Config, Full, Hint, Hints, Table,
-};
+use hotloop::flow::{BURST_KEYS_MAX, Backend, Class, Classes, Config, Full, Hint, Hints, Table};
 use hotloop::packet::Instant;
 use hotloop::packet::build::{PacketBuilder, tcp, udp};
 use hotloop::packet::classify::{Depth, classify};
