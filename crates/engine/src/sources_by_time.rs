@@ -21,8 +21,8 @@ struct Input<S: Source> {
 /// as it goes, so that answers pass before their questions.
 ///
 /// - The packet with the earliest time comes next; of equal times, that of the earlier source.
-/// - Each source keeps its own order, even if its times go back. A packet without a time comes next
-///   in its source's turn: sources without times are emptied one after the other.
+/// - Each source keeps its own order, even if its times go back. A packet without a time comes
+///   before all others, so sources without times are emptied one after the other.
 /// - No packet comes while a source has none and has not [finished](Source::finished), because its
 ///   next one may be earlier. So a live device that is silent holds the others back. A source that
 ///   has finished holds back none.

@@ -49,8 +49,8 @@
 //!
 //! # Example
 //!
-//! A forwarder, and what makes `nf ctl note "port 2 is for tests"` its own command: `Command` and
-//! `ask` are the client, and `Notes` answers it.
+//! A forwarder with a command of its own, `nf ctl note "port 2 is for tests"`: `Command` and `ask`
+//! are the client, and `Notes` answers it.
 #![cfg_attr(feature = "dpdk", doc = include_str!("guide/own_command.md"))]
 #![cfg_attr(not(feature = "dpdk"), doc = "Its code is on this page where feature `dpdk` is on.")]
 //!

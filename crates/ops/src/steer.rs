@@ -36,12 +36,12 @@ use std::time::Duration;
 /// ```
 #[allow(unused_variables, reason = "the defaults use no parameters, which have names for readers")]
 pub trait Steer {
-    /// Answers a client's request, if its command is none of every program's. It is called at any
-    /// time between two turns.
+    /// Answers a request with a command of the program's own, between two turns. Commands that every
+    /// program has don't get here.
     ///
     /// # Errors
-    /// The text that the client gets as an error, with a remedy; for a command that the program
-    /// doesn't have, that of [`Request::unknown`].
+    /// The text that the client gets as an error, with a remedy. For a command that the program
+    /// doesn't have, [`Request::unknown`] returns the error.
     fn answer(&mut self, control: &Control<'_>, request: &Request) -> Result<Reply, String> {
         request.unknown()
     }

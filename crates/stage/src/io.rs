@@ -86,7 +86,8 @@ pub trait Source {
 
     /// Called when the run ends: from then on, nothing is taken from the device. Returns whether
     /// there are items that were taken before and not yielded yet; then the engine goes on to poll
-    /// until the source has [finished](Self::finished). Otherwise it polls no more.
+    /// until the source has [finished](Self::finished). Otherwise it polls no more. A source that
+    /// wraps another one passes the call on.
     fn stop(&mut self) -> bool {
         false
     }
