@@ -188,7 +188,7 @@ mod tests {
     }
 
     fn recorded(packets: &[Option<Numbered>]) -> Recorded {
-        Recorded { packets: packets.to_vec().into_iter(), is_endless: false }
+        Recorded { packets: Vec::from(packets).into_iter(), is_endless: false }
     }
 
     impl Source for Recorded {

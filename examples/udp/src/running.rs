@@ -60,6 +60,7 @@ pub struct Lines<'a, F> {
 
 impl<'a, F: FnMut(Duration) -> Vec<String>> Lines<'a, F> {
     /// Lines since `started`.
+    #[must_use]
     pub fn new(output: &'a Output, started: Instant, lines: F) -> Self {
         Self { output, looked: started, due: started + INTERVAL, lines }
     }
