@@ -50,9 +50,73 @@
 //! # Example
 //!
 //! A forwarder with a command of its own, `nf ctl note "port 2 is for tests"`: `Command` and `ask`
-//! are the client, and `Notes` answers it.
-#![cfg_attr(feature = "dpdk", doc = include_str!("guide/own_command.md"))]
-#![cfg_attr(not(feature = "dpdk"), doc = "Its code is on this page where feature `dpdk` is on.")]
+//! are the client, and `Notes` answers it. It needs feature `dpdk`.
+//!
+//! ```no_run
+//! # #[cfg(feature = "dpdk")]
+//! # mod nf {
+//! use clap::{Parser, Subcommand};
+//! use hotloop_engine::{Chain, Control, Deployment, source};
+//! use hotloop_ops::{CtlArgs, Failure, Reply, Request, RunArgs, Steer, main_with};
+//! use serde_json::json;
+//! use std::process::ExitCode;
+//!
+//! /// Forwards packets from one device to another.
+//! #[derive(Parser)]
+//! struct Cli {
+//!     #[arg(long, value_name = "DEVICE")]
+//!     from: String,
+//!     #[arg(long, value_name = "DEVICE")]
+//!     to: String,
+//!     #[command(flatten)]
+//!     run: RunArgs,
+//! }
+//!
+//! /// The own commands of `nf ctl`.
+//! #[derive(Subcommand)]
+//! enum Command {
+//!     /// Leave a note for other operators, or print the last one.
+//!     Note { text: Option<String> },
+//! }
+//!
+//! #[derive(Default)]
+//! struct Notes {
+//!     last: Option<String>,
+//! }
+//!
+//! impl Steer for Notes {
+//!     fn answer(&mut self, _: &Control<'_>, request: &Request) -> Result<Reply, String> {
+//!         match request.command.as_str() {
+//!             "note" => {
+//!                 let text = request.arguments.as_str().map(str::to_owned);
+//!                 self.last = text.or(self.last.take());
+//!                 Ok(json!(self.last).into())
+//!             }
+//!             _ => request.unknown(),
+//!         }
+//!     }
+//! }
+//!
+//! fn run(cli: &Cli) -> Result<(), Failure> {
+//!     let socket = cli.run.begin("nf")?;
+//!     let (eal, devices) = (cli.run.eal()?, &cli.run.devices);
+//!     let (from, to) = (devices.open(eal, &cli.from)?, devices.open(eal, &cli.to)?);
+//!     let graph = source(|core| from.rx_queue(core)).sink(|core| to.tx_queue(core));
+//!     let plan = cli.run.plan(graph, Deployment::run_to_completion(1))?;
+//!     cli.run.run_with(plan, socket, &mut Notes::default())
+//! }
+//!
+//! fn ask(ctl: &CtlArgs, Command::Note { text }: Command) -> ExitCode {
+//!     let request = Request::with("note", json!(text));
+//!     ctl.ask("nf", &request, |last: &Option<String>| last.clone().unwrap_or_default())
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     main_with("nf", |cli: Cli| run(&cli), ask)
+//! }
+//! # }
+//! # fn main() {}
+//! ```
 //!
 //! # Unsafe code
 //!

@@ -19,7 +19,7 @@ pub const TURN: Duration = Duration::from_millis(5);
 /// [`Plan::run`](hotloop_engine::Plan::run). `RunArgs::run_with` is all that others need.
 #[derive(Debug, Default)]
 pub struct Operation<'a> {
-    /// The socket, by which clients come.
+    /// The socket for clients.
     pub socket: Option<&'a mut Socket>,
     /// The server of metrics.
     pub metrics: Option<&'a mut Metrics>,

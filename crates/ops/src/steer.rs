@@ -1,4 +1,4 @@
-//! What a program adds to the control thread's loop.
+//! The part of a program in the control thread's loop: commands, metrics, SIGHUP, other work.
 
 use crate::live::Annotate;
 use crate::request::{Reply, Request};
@@ -61,8 +61,8 @@ pub trait Steer {
         Duration::ZERO
     }
 
-    /// Acts on SIGHUP, any number of which may have come since the last turn. It is called only if
-    /// the program [expects](crate::expect_hangup) the signal; otherwise SIGHUP ends the process.
+    /// Acts on SIGHUP, however often it came since the last turn. It is called only if the program
+    /// [expects](crate::expect_hangup) the signal; otherwise SIGHUP ends the process.
     fn hangup(&mut self) {
         tracing::warn!("SIGHUP: this program has no configuration to read again");
     }
