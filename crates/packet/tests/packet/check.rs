@@ -7,11 +7,11 @@ use hotloop_packet::{
     answer::{self, IcmpError},
     arp,
     classify::{Depth, Kind, Summary, classify},
-    ethernet, fragment, icmp, icmpv6, ipip, ipv4, ipv6,
+    ethernet, fragment, gre, gue, icmp, icmpv6, ip, ipip, ipv4, ipv6,
     memory::MemPacket,
     nat, nd,
     seed::Seed,
-    tcp as tcp_header, udp as udp_header,
+    tcp as tcp_header, udp as udp_header, vxlan,
 };
 
 pub const SEED: Seed = Seed::new(42);
@@ -49,6 +49,15 @@ fn read_all(bytes: &[u8]) -> usize {
     }
     if let Ok(view) = icmpv6::Icmpv6View::parse(bytes) {
         let _ = (view.quoted(), view.mtu_bytes(), view.echo_identifier());
+    }
+    for parts in [
+        gre::GreView::parse(bytes).map(|view| (view.header_bytes(), view.payload())),
+        gue::GueView::parse(bytes).map(|view| (view.header_bytes(), view.payload())),
+        vxlan::VxlanView::parse(bytes).map(|view| (vxlan::HEADER_BYTES, view.payload())),
+    ] {
+        let Ok((header_bytes, payload)) = parts else { continue };
+        assert_eq!(header_bytes + payload.len(), bytes.len());
+        parsed += 1;
     }
     parsed
 }
@@ -159,7 +168,7 @@ fn check_rewritings(frame: &[u8]) {
     }
 }
 
-/// Tunnels by flow, fragments and segment sizes; a call that fails must leave the frame unchanged.
+/// Tunnels by flow, fragments, segment sizes, options and padding; a call that fails must leave the frame unchanged.
 fn check_changes(frame: &[u8]) {
     let source = "2001:db8::".parse().unwrap();
     let tunnel = ipip::Tunnel::spread((source, 64), std::net::Ipv6Addr::LOCALHOST).unwrap();
@@ -180,6 +189,17 @@ fn check_changes(frame: &[u8]) {
         }
         let _ = fragment::split(MemPacket::new(frame).without_copies(), mtu_bytes, drop);
     }
+    let key = classify(frame, &SEED).key(frame);
+    for options in [&[][..], &[2, 4, 5, 0xb4], &[1; 40]] {
+        let mut packet = MemPacket::new(frame);
+        match tcp_header::set_options(&mut packet, options) {
+            Ok(()) => assert_eq!(classify(packet.data(), &SEED).key(packet.data()), key),
+            Err(_) => assert_eq!(packet.data(), frame),
+        }
+    }
+    let mut packet = MemPacket::new(frame);
+    ip::cut_padding(&mut packet);
+    assert_eq!(classify(packet.data(), &SEED).key(packet.data()), key);
     for offset in [0, 14, 34, 54] {
         let mut segment = frame.get(offset..).unwrap_or_default().to_vec();
         let before = segment.clone();
