@@ -26,7 +26,7 @@ pub const HEADER_BYTES: usize = 4;
 /// EtherType of an Ethernet frame in GRE (RFC 1701; RFC 7637, section 3.2).
 pub const ETHERTYPE_ETHERNET: u16 = 0x6558;
 
-/// Flags, each of which adds a field of four bytes.
+/// Flags. Each adds a field of four bytes.
 const CHECKSUM: u16 = 0x8000;
 const KEY: u16 = 0x2000;
 const SEQUENCE: u16 = 0x1000;
@@ -121,7 +121,7 @@ impl<'a> GreView<'a> {
     /// # Errors
     /// [`Malformed`] if the bytes end within the header (optional fields included), if its version
     /// is not 0 (it is 1 in PPTP, RFC 2637), or if it has fields of RFC 1701 that RFC 2784 and RFC
-    /// 2890 have not.
+    /// 2890 lack.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let cut = |wanted| Malformed::cut(Header::Gre, wanted, bytes.len());
         let [a, b, c, d] = *bytes.first_chunk().ok_or_else(|| cut(HEADER_BYTES))?;

@@ -1,9 +1,10 @@
 //! GUE: IP packets and others in UDP (draft-ietf-intarea-gue-09), variant 0.
 //!
-//! The destination's port is [`PORT`]. The source's tells flows apart, and is best computed from a
-//! hash of the inner packet's flow. Variant 1 has no header: the IP packet begins right after UDP's,
-//! and [`GueView::parse`] returns an error for it, as the first byte of IPv4 or IPv6 has the bits of
-//! variant 1.
+//! The destination's port is [`PORT`]. The source's port tells flows apart: compute it from a hash of
+//! the inner packet's flow.
+//!
+//! Variant 1 has no header: the IP packet begins right after the UDP header. [`GueView::parse`] returns
+//! an error for it; the first byte of an IPv4 or IPv6 header has the bits of variant 1.
 //!
 //! ```
 //! use hotloop_packet::{
@@ -74,7 +75,7 @@ impl GueHeader {
         self.protocol
     }
 
-    /// The flags, each of which announces an extension field.
+    /// The flags. Each announces an extension field.
     #[inline]
     pub const fn flags(&self) -> u16 {
         self.flags.get()

@@ -1,8 +1,7 @@
 //! VXLAN: Ethernet frames in UDP (RFC 7348).
 //!
-//! The destination's port is [`PORT`]. The source's tells flows apart, from
-//! [49,152](SOURCE_PORT_MIN) on, and is best computed from a hash of the inner frame's flow (section
-//! 5).
+//! The destination's port is [`PORT`]. The source's port, [49,152](SOURCE_PORT_MIN) or above, tells
+//! flows apart: compute it from a hash of the inner frame's flow (section 5).
 //!
 //! ```
 //! use hotloop_packet::{

@@ -13,21 +13,21 @@ pub enum WriteError {
     /// A header of the packet is cut or inconsistent.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// The packet is longer than the header's length field can count.
-    #[error("{len_bytes} bytes, more than the length field of an {header} header can count")]
+    /// The packet is longer than the header's length field counts.
+    #[error("{len_bytes} bytes, more than the length field of {header} counts")]
     TooLong {
         /// The header's protocol.
         header: Header,
         /// The length in bytes that the field must count.
         len_bytes: usize,
     },
-    /// A TCP header has room for 40 bytes of options.
-    #[error("{option_bytes} bytes of options, of which a TCP header takes 40")]
+    /// There are more than 40 bytes of options.
+    #[error("{option_bytes} bytes of options: a TCP header takes up to 40")]
     Options {
         /// Length of the options in bytes.
         option_bytes: usize,
     },
-    /// The frame carries something else than a whole TCP segment: another protocol, or a fragment.
+    /// The frame carries something other than a whole TCP segment: another protocol, or a fragment.
     #[error("the frame carries no whole TCP segment")]
     NotTcp,
 }

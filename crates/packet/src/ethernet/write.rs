@@ -70,8 +70,8 @@ impl VlanTag {
     }
 }
 
-/// Puts a header in front of the packet, which it becomes the frame of. For a frame with VLAN tags,
-/// push a header with the payload's EtherType, then [insert](insert_tag) the tags, innermost first.
+/// Puts a header in front of the packet, which becomes a frame. For a frame with VLAN tags, push a
+/// header with the payload's EtherType, then [insert](insert_tag) the tags, innermost first.
 ///
 /// ```
 /// use hotloop_packet::{

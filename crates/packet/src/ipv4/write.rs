@@ -174,7 +174,7 @@ impl Ipv4Header {
 ///
 /// Fills in the header's length and checksum, and completes the checksum of TCP, UDP or ICMPv6 that
 /// the payload begins with. It is computed from scratch, which reads all bytes of the packet, over
-/// all segments. A UDP checksum of 0, which means "no checksum", stays 0, and nothing is read. A
+/// all segments. A UDP checksum of 0, which means "no checksum", stays 0 without reading. A
 /// fragment's payload (of a header with [`fragment`](Ipv4Header::fragment) set) is left as it is.
 ///
 /// A checksum that was wrong becomes right: verify that of a message from elsewhere before.

@@ -117,8 +117,8 @@ impl Ipv6Header {
 ///
 /// Fills in the header's length, and completes the checksum of TCP, UDP or ICMPv6 that the payload
 /// begins with, or that follows its extension headers. It is computed from scratch, which reads all
-/// bytes of the packet, over all segments. A UDP checksum of 0 stays 0, and nothing is read: this
-/// is for tunnels only (RFC 6935). A fragment's payload is left as it is.
+/// bytes of the packet, over all segments. A UDP checksum of 0, for tunnels only (RFC 6935), stays 0
+/// without reading. A fragment's payload is left as it is.
 ///
 /// A checksum that was wrong becomes right: verify that of a message from elsewhere before.
 ///
