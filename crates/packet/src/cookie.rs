@@ -1,4 +1,4 @@
-//! Message authentication codes, by which a host recognises its own cookies without keeping state.
+//! Message authentication codes: a host recognises its own cookies without keeping state.
 
 use siphasher::sip::SipHasher24;
 use zerocopy::IntoBytes;
@@ -9,7 +9,7 @@ use crate::flow_key::FlowKey;
 /// number of a SYN-ACK (RFC 4987, section 3.6).
 ///
 /// The code is [SipHash-2-4](https://www.aumasson.jp/siphash/siphash.pdf) of a flow's key and 64
-/// more bits. Nobody can compute or guess it without the secret, in contrast to the hashes of
+/// more bits. No one can compute or guess it without the secret, in contrast to the hashes of
 /// [`Seed`](crate::seed::Seed). It is the same on every machine with the same key.
 ///
 /// A key must be random, from the operating system, and should be replaced from time to time: a
@@ -53,8 +53,8 @@ impl CookieKey {
         Self { hasher: SipHasher24::new_with_key(&secret) }
     }
 
-    /// The code of a flow's key and `extra`: all that the cookie vouches for. All 64 bits are
-    /// equally good: a cookie takes as many as it has room for.
+    /// The code of a flow's key and `extra`, the other facts that the cookie vouches for. All 64
+    /// bits are equally good: a cookie with less room takes any of them.
     pub fn mac(&self, flow: &FlowKey, extra: u64) -> u64 {
         const EXTRA_BYTES: usize = size_of::<u64>();
         let (mut v4, mut v6) = ([0; 16 + EXTRA_BYTES], [0; 40 + EXTRA_BYTES]);

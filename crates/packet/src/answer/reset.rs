@@ -19,7 +19,7 @@ use crate::{
 ///
 /// The frame's addresses, the packet's and the ports are swapped, VLAN tags stay. The answer keeps
 /// what [`udp`](super::udp) keeps, and needs no room. The segment's checksum is verified first (RFC
-/// 9293, section 3.1), over all segments of the packet, of which the first stays.
+/// 9293, section 3.1), over all segments of the packet. All except the first are freed.
 ///
 /// ```
 /// use hotloop_packet::{PacketBuf, answer, build::tcp, tcp::flags, memory::MemPacket};

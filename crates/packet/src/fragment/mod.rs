@@ -1,5 +1,5 @@
-//! Fragments: IPv4 packets that are too long for a link are [`split`] (RFC 791, section 3.2), and
-//! fragments of both families are told apart and [checked](FragmentView::check).
+//! Fragments: [`split`] cuts IPv4 packets that are too long for a link (RFC 791, section 3.2), and a
+//! [`FragmentView`] reads and checks fragments of both families.
 //!
 //! IPv6 packets are only fragmented by their senders (RFC 8200, section 4.5): see
 //! [`IcmpError::TooBig`](crate::answer::IcmpError::TooBig).

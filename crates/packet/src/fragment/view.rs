@@ -6,7 +6,7 @@ use crate::{
     ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6},
     fragment::split::UNIT_BYTES,
     icmp,
-    ip::{Fragment, protocol},
+    ip_fields::{Fragment, protocol},
     ipv4::Ipv4View,
     ipv6::{self, Ipv6View},
     tcp::{self, TcpView},
@@ -15,9 +15,6 @@ use crate::{
 
 /// Length in bytes of the longest datagram: of all of it in IPv4, of the payload in IPv6.
 const DATAGRAM_BYTES_MAX: usize = 0xffff;
-
-/// Length in bytes of IPv6's fragment header.
-const FRAGMENT_HEADER_BYTES: usize = 8;
 
 /// The fields that the fragments of one datagram share, and no other's: addresses and
 /// identification; in IPv4 the protocol too (RFC 791, section 3.2; RFC 8200, section 4.5).
@@ -164,21 +161,21 @@ impl<'a> FragmentView<'a> {
     }
 
     fn of_v6(view: Ipv6View<'a>) -> Option<Self> {
-        let chain = ipv6::walk_to_fragment(view.next_header(), view.payload()).ok()?;
+        let (header, offset) = ipv6::fragment_header(view.next_header(), view.payload())?;
         let id = FragmentId {
             source: view.source().into(),
             destination: view.destination().into(),
             protocol: None,
-            identification: chain.identification,
+            identification: header.identification(),
         };
         Some(Self {
             id,
-            protocol: chain.protocol,
-            offset_bytes: chain.fragment_offset_bytes,
-            len_bytes: usize::from(view.payload_length()).checked_sub(chain.offset_bytes)?,
-            more_fragments: chain.more_fragments,
-            front_bytes: chain.offset_bytes.saturating_sub(FRAGMENT_HEADER_BYTES),
-            part: view.payload().get(chain.offset_bytes..)?,
+            protocol: header.next_header(),
+            offset_bytes: header.offset_bytes(),
+            len_bytes: usize::from(view.payload_length()).checked_sub(offset)?,
+            more_fragments: header.more_fragments(),
+            front_bytes: offset.saturating_sub(size_of_val(&header)),
+            part: view.payload().get(offset..)?,
         })
     }
 
@@ -227,8 +224,8 @@ impl<'a> FragmentView<'a> {
         if offset_bytes == 0 {
             return if self.has_headers() { Ok(()) } else { Err(BadFragment::HeadersCut) };
         }
-        // In IPv6, what a later fragment names as its protocol proves nothing, and a first fragment
-        // has room for TCP's header: no link's MTU is below 1,280 bytes.
+        // In IPv6, the protocol in a later fragment proves nothing, and a first fragment always has
+        // room for TCP's header: no link's MTU is below 1,280 bytes.
         let may_be_tcp = self.id.protocol.is_none_or(|protocol| protocol == protocol::TCP);
         if may_be_tcp && offset_bytes < tcp::HEADER_BYTES {
             return Err(BadFragment::OverlapsHeaders { offset_bytes });

@@ -43,14 +43,19 @@ impl FragmentHeader {
         }
     }
 
-    /// Whether more fragments follow this one.
-    pub const fn more_fragments(&self) -> bool {
-        self.offset_more.get() & 1 == 1
+    /// The first header of the part after this header.
+    pub const fn next_header(&self) -> u8 {
+        self.next_header
     }
 
     /// Offset of the part in its datagram, in bytes.
-    const fn offset_bytes(&self) -> usize {
+    pub const fn offset_bytes(&self) -> usize {
         (self.offset_more.get() & 0xfff8) as usize
+    }
+
+    /// Whether more fragments follow this one.
+    pub const fn more_fragments(&self) -> bool {
+        self.offset_more.get() & 1 == 1
     }
 
     /// The identification, which the fragments of one datagram share.
@@ -78,26 +83,6 @@ pub struct Chain {
     /// The identification, which the fragments of one datagram share; 0 for a packet that is not a
     /// fragment.
     pub identification: u32,
-    /// Offset of the part in its datagram's fragmentable part, in bytes (RFC 8200, section 4.5); 0
-    /// for a packet that is not a fragment.
-    pub fragment_offset_bytes: usize,
-    /// Whether more fragments follow this one.
-    pub more_fragments: bool,
-}
-
-impl Chain {
-    /// The chain before its first extension header.
-    #[inline]
-    const fn new(next_header: u8) -> Self {
-        Self {
-            protocol: next_header,
-            offset_bytes: 0,
-            fragment: Fragment::None,
-            identification: 0,
-            fragment_offset_bytes: 0,
-            more_fragments: false,
-        }
-    }
 }
 
 /// Walks through the extension headers: hop-by-hop options, routing, fragment, authentication,
@@ -109,14 +94,13 @@ impl Chain {
 /// [`Malformed`] if a header is cut, or if there are more than eight.
 #[inline]
 pub fn walk(next_header: u8, payload: &[u8]) -> Result<Chain, Malformed> {
-    let chain = Chain::new(next_header);
-    if is_extension(next_header) { walk_extensions::<false>(chain, payload) } else { Ok(chain) }
-}
-
-/// [`walk`] that ends at the header of any fragment: `offset_bytes` is where the fragmented part
-/// begins, and `protocol` its first header, for a first fragment too.
-pub(crate) fn walk_to_fragment(next_header: u8, payload: &[u8]) -> Result<Chain, Malformed> {
-    walk_extensions::<true>(Chain::new(next_header), payload)
+    let chain = Chain {
+        protocol: next_header,
+        offset_bytes: 0,
+        fragment: Fragment::None,
+        identification: 0,
+    };
+    if is_extension(next_header) { walk_extensions(chain, payload) } else { Ok(chain) }
 }
 
 #[inline]
@@ -124,40 +108,23 @@ pub(crate) const fn is_extension(next_header: u8) -> bool {
     matches!(next_header, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140)
 }
 
-fn walk_extensions<const TO_FRAGMENT: bool>(
-    mut chain: Chain,
-    payload: &[u8],
-) -> Result<Chain, Malformed> {
+fn walk_extensions(mut chain: Chain, payload: &[u8]) -> Result<Chain, Malformed> {
     for _ in 0..EXTENSION_HEADERS_MAX {
         if !is_extension(chain.protocol) {
             return Ok(chain);
         }
-        let rest = payload.get(chain.offset_bytes..).unwrap_or_default();
-        let cut = |wanted| Malformed::cut(Header::Ipv6Extension, wanted, rest.len());
-        // Every extension header has at least eight bytes.
-        let first = rest.first_chunk::<8>().ok_or_else(|| cut(8))?;
-        let header_bytes = match chain.protocol {
-            protocol::FRAGMENT => 8,
-            protocol::AUTHENTICATION => (usize::from(first[1]) + 2) * 4,
-            _ => (usize::from(first[1]) + 1) * 8,
-        };
-        if header_bytes > rest.len() {
-            return Err(cut(header_bytes));
-        }
+        let (first, header_bytes) = extension(chain.protocol, payload, chain.offset_bytes)?;
         if chain.protocol == protocol::FRAGMENT {
             let header: FragmentHeader = zerocopy::transmute!(*first);
             // An atomic fragment inside a fragment does not make it whole.
             if header.fragment() != Fragment::None {
                 chain.fragment = header.fragment();
                 chain.identification = header.identification();
-                chain.fragment_offset_bytes = header.offset_bytes();
-                chain.more_fragments = header.more_fragments();
             }
         }
         chain.protocol = first[0];
         chain.offset_bytes += header_bytes;
-        let is_first = chain.fragment == Fragment::First;
-        if chain.fragment == Fragment::Later || TO_FRAGMENT && is_first {
+        if chain.fragment == Fragment::Later {
             return Ok(chain);
         }
     }
@@ -165,6 +132,43 @@ fn walk_extensions<const TO_FRAGMENT: bool>(
         return Err(Malformed::inconsistent(Header::Ipv6Extension, "number of extension headers"));
     }
     Ok(chain)
+}
+
+/// The first eight bytes of the extension header at an offset, which every one has, and its length.
+#[inline]
+fn extension(
+    kind: u8,
+    payload: &[u8],
+    offset_bytes: usize,
+) -> Result<(&[u8; 8], usize), Malformed> {
+    let rest = payload.get(offset_bytes..).unwrap_or_default();
+    let cut = |wanted| Malformed::cut(Header::Ipv6Extension, wanted, rest.len());
+    let first = rest.first_chunk::<8>().ok_or_else(|| cut(8))?;
+    let header_bytes = match kind {
+        protocol::FRAGMENT => 8,
+        protocol::AUTHENTICATION => (usize::from(first[1]) + 2) * 4,
+        _ => (usize::from(first[1]) + 1) * 8,
+    };
+    if header_bytes > rest.len() { Err(cut(header_bytes)) } else { Ok((first, header_bytes)) }
+}
+
+/// The header of a fragment that is not atomic, and the offset of the part after it, which is not
+/// read. `None` if there is no such header, or if a header before it is cut.
+pub(crate) fn fragment_header(next_header: u8, payload: &[u8]) -> Option<(FragmentHeader, usize)> {
+    let (mut kind, mut offset_bytes) = (next_header, 0);
+    for _ in 0..EXTENSION_HEADERS_MAX {
+        if !is_extension(kind) {
+            return None;
+        }
+        let (first, header_bytes) = extension(kind, payload, offset_bytes).ok()?;
+        offset_bytes += header_bytes;
+        let header: FragmentHeader = zerocopy::transmute!(*first);
+        if kind == protocol::FRAGMENT && header.fragment() != Fragment::None {
+            return Some((header, offset_bytes));
+        }
+        kind = first[0];
+    }
+    None
 }
 
 #[cfg(test)]
@@ -184,7 +188,9 @@ mod tests {
             .extension(protocol::AUTHENTICATION, &[0; 22])
             .build();
         let chain = Ipv6View::parse(&frame[14..]).unwrap().chain().unwrap();
-        assert_eq!(chain, Chain { offset_bytes: 8 + 16 + 24, ..Chain::new(6) });
+        let (offset_bytes, fragment) = (8 + 16 + 24, Fragment::None);
+        let expected = Chain { protocol: 6, offset_bytes, fragment, identification: 0 };
+        assert_eq!(chain, expected);
     }
 
     #[test]
@@ -195,17 +201,14 @@ mod tests {
             .iter()
             .map(|frame| Ipv6View::parse(&frame[14..]).unwrap().chain().unwrap())
             .collect();
-        let fragments =
-            [(Fragment::First, 0, true), (Fragment::Later, 48, true), (Fragment::Later, 96, false)];
+        let fragments = [Fragment::First, Fragment::Later, Fragment::Later];
         let identification = chains[0].identification;
         assert_ne!(identification, 0);
-        let expected = fragments.map(|(fragment, fragment_offset_bytes, more_fragments)| Chain {
+        let expected = fragments.map(|fragment| Chain {
+            protocol: 17,
             offset_bytes: 8,
             fragment,
             identification,
-            fragment_offset_bytes,
-            more_fragments,
-            ..Chain::new(17)
         });
         assert_eq!(chains, expected);
     }
@@ -215,7 +218,8 @@ mod tests {
         let mut payload = FragmentHeader::new(17, 0, false, 7).as_bytes().to_vec();
         payload.extend([0; 8]);
         let chain = walk(protocol::FRAGMENT, &payload).unwrap();
-        assert_eq!(chain, Chain { offset_bytes: 8, ..Chain::new(17) });
+        let (offset_bytes, fragment) = (8, Fragment::None);
+        assert_eq!(chain, Chain { protocol: 17, offset_bytes, fragment, identification: 0 });
     }
 
     #[test]

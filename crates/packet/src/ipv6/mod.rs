@@ -15,7 +15,7 @@ pub use self::{
     write::push,
 };
 pub(crate) use self::{
-    chain::{EXTENSION_HEADERS_MAX, FragmentHeader, is_extension, walk_to_fragment},
+    chain::{EXTENSION_HEADERS_MAX, FragmentHeader, fragment_header, is_extension},
     write::push_alone,
 };
 use crate::{Header, Malformed, ip_fields::Ecn};

@@ -292,7 +292,7 @@ mod tests {
 
     /// All combinations of the six flags of RFC 9293, against a list of the possible ones.
     #[test]
-    fn impossible_flags_are_told_from_possible_ones() {
+    fn impossible_flags_are_recognised() {
         const FIN: u8 = 1;
         const SYN: u8 = 2;
         const RST: u8 = 4;

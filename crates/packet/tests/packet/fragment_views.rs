@@ -76,6 +76,9 @@ fn whole_datagrams_are_no_fragments() {
     // RFC 6946: an atomic fragment.
     let atomic = udp().to("[2001:db8::2]:53").extension(number::FRAGMENT, &[0; 6]).build();
     assert!(FragmentView::of_frame(&atomic).is_none());
+    let inside = udp().to("[2001:db8::2]:53").extension(number::FRAGMENT, &[0; 6]);
+    let inside = inside.extension(number::FRAGMENT, &[0, 1, 0, 0, 0, 7]).build();
+    assert_eq!((view(&inside).id().identification(), view(&inside).check()), (7, Ok(())));
     let arp = arp_request([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     assert!(FragmentView::of_frame(&arp).is_none());
 }
@@ -107,7 +110,7 @@ fn words_differ_for_any_two_ids() {
 /// An IPv4 fragment with this payload.
 fn v4(protocol_number: u8, offset_bytes: u16, more: bool, payload: &[u8]) -> Vec<u8> {
     let mut frame = protocol(protocol_number).payload(payload).build();
-    frame[20..22].copy_from_slice(&(u16::from(more) << 13 | offset_bytes / 8).to_be_bytes());
+    frame[20..22].copy_from_slice(&((u16::from(more) << 13) | (offset_bytes / 8)).to_be_bytes());
     ipv4::fill_checksum(&mut frame[14..]).unwrap();
     frame
 }
@@ -205,7 +208,7 @@ fn later_fragments_leave_the_headers_alone() {
         assert_eq!(view(&v4(number::TCP, offset_bytes, true, &[7; 64])).check(), bad);
         assert_eq!(view(&v4(number::TCP, offset_bytes, false, &[7; 64])).check(), bad);
         assert_eq!(view(&v4(number::UDP, offset_bytes, false, &[7; 64])).check(), Ok(()));
-        // What a later fragment of IPv6 names as its protocol does not count.
+        // In IPv6, the protocol in a later fragment does not count.
         for protocol in [number::TCP, number::UDP, number::DESTINATION_OPTIONS] {
             assert_eq!(view(&v6(protocol, offset_bytes, false, &[7; 64])).check(), bad);
         }

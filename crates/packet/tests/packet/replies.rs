@@ -121,7 +121,7 @@ fn datagrams_are_turned_round() {
             assert_eq!(packet.data(), expected);
             assert!(is_right(packet.data()));
 
-            // The same out of two segments, of which the second is freed.
+            // The same out of two segments. The second is freed.
             let mut segmented = Segmented::new(&frame, frame.len() - 11);
             if reply_bytes < 77 - 11 {
                 replied(&mut segmented, &reply).unwrap();

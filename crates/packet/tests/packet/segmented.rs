@@ -1,6 +1,9 @@
 //! A packet of two segments that counts its copies.
 
-use std::{cell::Cell, rc::Rc};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use hotloop_packet::{NoRoom, PacketBuf, memory::MemPacket};
 
@@ -10,19 +13,19 @@ use hotloop_packet::{NoRoom, PacketBuf, memory::MemPacket};
 pub struct Segmented {
     first: MemPacket,
     rest: Vec<u8>,
-    copies_left: Rc<Cell<usize>>,
+    copies_left: Arc<AtomicUsize>,
 }
 
 impl Segmented {
     /// Puts the first `first_bytes` bytes of a frame into the first segment.
     pub fn new(frame: &[u8], first_bytes: usize) -> Self {
         let (first, rest) = frame.split_at(first_bytes.min(frame.len()));
-        let copies_left = Rc::new(Cell::new(usize::MAX));
+        let copies_left = Arc::new(AtomicUsize::new(usize::MAX));
         Self { first: MemPacket::new(first), rest: rest.to_vec(), copies_left }
     }
 
     pub fn with_copies(self, count: usize) -> Self {
-        self.copies_left.set(count);
+        self.copies_left.store(count, Relaxed);
         self
     }
 
@@ -61,7 +64,7 @@ impl PacketBuf for Segmented {
     fn copied(&self, offset_bytes: usize, len_bytes: usize) -> Option<Self> {
         let first = MemPacket::new(&self.bytes()).copied(offset_bytes, len_bytes)?;
         let copies_left = self.copies_left.clone();
-        copies_left.set(copies_left.get().checked_sub(1)?);
+        copies_left.store(copies_left.load(Relaxed).checked_sub(1)?, Relaxed);
         let mut copy = Self { first, rest: Vec::new(), copies_left };
         copy.set_metadata(self.metadata());
         Some(copy)

@@ -87,11 +87,11 @@ impl<T> ExactSizeIterator for IterMut<'_, T> {}
 mod tests {
     use super::*;
     use crate::BURST_CAPACITY;
-    use std::cell::RefCell;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Mutex;
 
     /// A packet that notes its prefetches: its number, and whether it was ahead.
-    struct Noting<'a>(usize, &'a RefCell<Vec<(usize, bool)>>);
+    struct Noting<'a>(usize, &'a Mutex<Vec<(usize, bool)>>);
 
     impl Carries for Noting<'_> {
         fn bytes(&self) -> &[u8] {
@@ -99,11 +99,11 @@ mod tests {
         }
 
         fn prefetch(&self, is_ahead: bool) {
-            self.1.borrow_mut().push((self.0, is_ahead));
+            self.1.lock().unwrap().push((self.0, is_ahead));
         }
     }
 
-    fn cold(count: usize, notes: &RefCell<Vec<(usize, bool)>>) -> Burst<Noting<'_>> {
+    fn cold(count: usize, notes: &Mutex<Vec<(usize, bool)>>) -> Burst<Noting<'_>> {
         let mut burst = Burst::new();
         burst.extend((0..count).map(|number| Noting(number, notes)));
         burst.set_cold();
@@ -124,23 +124,23 @@ mod tests {
     #[test]
     fn the_first_pass_over_a_cold_burst_fetches_each_packet_once_and_in_time() {
         for count in 0..=BURST_CAPACITY {
-            let notes = RefCell::default();
+            let notes = Mutex::default();
             let mut burst = cold(count, &notes);
             for (number, item) in burst.iter_mut().enumerate() {
                 assert_eq!(item.0, number);
-                assert_is_ahead(number, count, notes.borrow().len());
+                assert_is_ahead(number, count, notes.lock().unwrap().len());
             }
             assert_eq!(burst.iter_mut().len(), count);
             let mut out = Burst::new();
             burst.map_into(&mut out, Some);
-            assert_eq!(*notes.borrow(), once(count, true));
+            assert_eq!(*notes.lock().unwrap(), once(count, true));
             assert_eq!(out.len(), count);
 
-            let notes = RefCell::default();
+            let notes = Mutex::default();
             let mut next = 0..;
             cold(count, &notes).map_into(&mut Burst::new(), |item| {
                 assert_eq!(Some(item.0), next.next());
-                assert_is_ahead(item.0, count, notes.borrow().len());
+                assert_is_ahead(item.0, count, notes.lock().unwrap().len());
                 Some(())
             });
             assert_eq!((next.start, notes.take()), (count, once(count, true)));
@@ -149,19 +149,19 @@ mod tests {
 
     #[test]
     fn all_are_fetched_at_once_where_asked_for() {
-        let notes = RefCell::default();
+        let notes = Mutex::default();
         let mut burst = cold(20, &notes);
         assert!(burst.as_slice().len() == 20 && burst.as_mut_slice().len() == 20);
-        assert!(notes.borrow().is_empty());
+        assert!(notes.lock().unwrap().is_empty());
         burst.fetch();
         burst.fetch();
         assert_eq!(burst.iter_mut().count(), 20);
-        assert_eq!(*notes.borrow(), once(20, false));
+        assert_eq!(*notes.lock().unwrap(), once(20, false));
     }
 
     #[test]
     fn a_pass_that_ends_early_leaves_the_other_packets() {
-        let notes = RefCell::default();
+        let notes = Mutex::default();
         let mut burst = cold(30, &notes);
         let mut out = Burst::new();
         let stopped =
