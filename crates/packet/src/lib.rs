@@ -13,7 +13,7 @@
 //!   without state.
 //! - [`prefix`]: address prefixes, and the longest match among many; [`port_range`].
 //! - [`ipip`]: in and out of IP-in-IP tunnels, in all four combinations of families.
-//! - [`answer`]: ICMP errors, echo and UDP replies, TCP resets, built from the packet itself;
+//! - [`answer`]: ICMP errors, echo and UDP replies, TCP resets, built from the packet itself, and [those of every host](answer::as_host);
 //!   [`fragment`]: IPv4 packets in pieces, and fragments of both families checked;
 //!   [`tcp::clamp_mss`].
 //! - [`nat`]: addresses and ports, rewritten in place.

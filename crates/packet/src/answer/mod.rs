@@ -28,6 +28,7 @@
 mod about;
 mod echo;
 mod error;
+mod host;
 mod reset;
 mod turn;
 mod udp;
@@ -36,6 +37,7 @@ use std::net::IpAddr;
 
 pub use echo::echo_reply;
 pub use error::{IcmpError, icmp_error};
+pub use host::as_host;
 pub use reset::tcp_reset;
 pub use udp::udp;
 

@@ -143,7 +143,10 @@ mod tests {
                 assert_is_ahead(item.0, count, notes.lock().unwrap().len());
                 Some(())
             });
-            assert_eq!((next.start, std::mem::take(&mut *notes.lock().unwrap())), (count, once(count, true)));
+            assert_eq!(
+                (next.start, std::mem::take(&mut *notes.lock().unwrap())),
+                (count, once(count, true))
+            );
         }
     }
 
