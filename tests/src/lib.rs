@@ -55,7 +55,7 @@ mod siege;
 pub use alone::alone;
 pub use free_address::free_address;
 pub use host::Host;
-pub use malformed::malformed_frames;
+pub use malformed::{malformed_frames, mutated};
 pub use program::{Program, wait_until};
 pub use siege::{besiege, deliver};
 // The only way to start programs of the system.

@@ -60,8 +60,8 @@ fn templates() -> Vec<Vec<u8>> {
     frames
 }
 
-/// Changes some bytes of the headers, and now and then the length.
-fn mutated(rng: &mut Rng, mut frame: Vec<u8>) -> Vec<u8> {
+/// Changes some bytes of the headers after the Ethernet addresses, and now and then the length.
+pub fn mutated(rng: &mut Rng, mut frame: Vec<u8>) -> Vec<u8> {
     for _ in 0..rng.below(5) {
         let at = 12 + rng.index(frame.len().min(90) - 12);
         let any = rng.next_u64() as u8;

@@ -1,0 +1,5 @@
+//! Tests of the responder.
+
+mod answers;
+mod program;
+mod whole;
