@@ -12,8 +12,9 @@
 //! - At every exit, also after a signal or a panic, every packet is accounted for: the [`Report`]
 //!   shows whether received + created = sent + dropped, at each stage and against the devices' own
 //!   counters. A difference is an error of the run.
-//! - While cores run, control hands them values by [`publish()`], queries them by [`mailbox()`], and reads
-//!   their counts by [`Control::snapshot`]; none of it makes a core wait.
+//! - While cores run, control hands them values by [`publish()`], queries them by [`mailbox()`], lists
+//!   their state by [`Lister`], and reads their counts by [`Control::snapshot`]; none of it makes a core
+//!   wait.
 //! - Packets can be captured where they come in, go out and are dropped, by [`Control::taps`]: a capture
 //!   that can't keep up loses records, which are counted, and never packets.
 //! - At most 16 groups and 127 cores.
@@ -75,6 +76,7 @@ mod deployment;
 mod engine;
 mod idle;
 mod ledger;
+mod lister;
 mod mailbox;
 mod monitor;
 mod node_info;
@@ -105,6 +107,7 @@ pub use hotloop_watch::{
 };
 pub use idle::Idle;
 pub use ledger::NicLoss;
+pub use lister::{LIST_BUDGET, LIST_ROWS_MAX, LIST_TURNS_MAX, ListPage, ListRows, Lister};
 pub use mailbox::{Asker, Mailbox, Mailboxes, mailbox};
 pub use monitor::{CoreState, Monitor};
 pub use placement::{Placement, PlacementError, Seat};

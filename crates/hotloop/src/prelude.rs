@@ -2,8 +2,9 @@
 
 pub use hotloop_arena::Arena;
 pub use hotloop_engine::{
-    Asker, Chain, Control, Deployment, Engine, Fork, Graph, Idle, Mailbox, Mailboxes, Publisher,
-    Report, Routed, Subscriber, Subscribers, Waited, mailbox, outlets, publish, source, sources,
+    Asker, Chain, Control, Deployment, Engine, Fork, Graph, Idle, Lister, Mailbox, Mailboxes,
+    Publisher, Report, Routed, Subscriber, Subscribers, Waited, mailbox, outlets, publish, source,
+    sources,
 };
 pub use hotloop_flow::{Handle, Table};
 pub use hotloop_packet::classify::Depth;

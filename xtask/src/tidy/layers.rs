@@ -67,7 +67,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "placement wait worker",
         // Between cores, and from control to cores.
         "ledger mailbox publish",
-        "chain report",
+        "chain lister report",
         "assembly monitor report_text",
         "control",
         "thread",
