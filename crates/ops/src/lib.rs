@@ -8,6 +8,7 @@
 //!   itself. `DeviceArgs` open the devices that it names, with `PortSettings`.
 //! - [`Steer`] is what a program adds to its run: `ctl` commands, metrics, SIGHUP, work between
 //!   packets. [`Operation`] is the control thread's loop, which `RunArgs` runs.
+//! - [`Listing`] answers clients with state of all cores, such as their flows.
 //! - [`main()`] is a program's whole `main`, [`main_with`] that of one with `ctl` commands of its
 //!   own, and [`program`] that of one whose arguments are commands. Messages, `tracing`'s events, go
 //!   to standard error in the format of [`LogArgs`]. [`print()`] writes data to standard output, and
@@ -143,6 +144,7 @@ mod failure;
 mod hangup;
 mod idle;
 mod links;
+mod listing;
 mod live;
 mod load;
 mod metrics;
@@ -178,6 +180,7 @@ pub use failure::{Failure, exit_code, usage};
 pub use hangup::expect_hangup;
 pub use hotloop_load::{CoreFigures, StallEvent, load_figures};
 pub use idle::IdleArgs;
+pub use listing::Listing;
 pub use live::{Annotate, CaptureArgs, Summary};
 pub use metrics::{
     METRICS, Metric, MetricKind, Metrics, MetricsArgs, SCHEMA_VERSION, SCRAPE_COUNT_MAX,

@@ -5,5 +5,6 @@
 mod numbers;
 
 mod ask;
+mod listing;
 mod operate;
 mod paths;

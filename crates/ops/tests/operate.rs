@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Counts up until `is_over` is set.
-struct Count<'a> {
-    next: u64,
-    is_over: &'a AtomicBool,
+pub struct Count<'a> {
+    pub next: u64,
+    pub is_over: &'a AtomicBool,
 }
 
 impl Source for Count<'_> {
@@ -141,7 +141,7 @@ impl Steer for Weighing {
     }
 }
 
-fn with(socket: &mut Socket) -> Operation<'_> {
+pub fn with(socket: &mut Socket) -> Operation<'_> {
     Operation { socket: Some(socket), ..Operation::default() }
 }
 

@@ -114,7 +114,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ]),
     ("crates/ops", &[
         "deployment hangup idle links notify path port_settings queue request seconds table unix",
-        "cpus devices diagnostics load output socket",
+        "cpus devices diagnostics listing load output socket",
         "ask common failure privileges",
         "live metrics watch",
         "ctl stall_args steer",
