@@ -12,8 +12,8 @@ use hotloop::packet::seed::Seed;
 use hotloop::stage::neighbours::{Learn, Neighbours, NextHop, Resolve};
 use hotloop::stage::{Carries, Classified, Core, Error, Source};
 use hotloop_balancer::balance::{
-    BUFFERS_MAX, Balance, BalancerConfig, Buffer, Create, Egresses, Exchange, Probing, Query,
-    Reply, Route, Sharing,
+    BUFFERS_MAX, Balance, BalancerConfig, Buffer, Create, Egresses, Exchange, Probing, QueryPage,
+    Route, Sharing,
 };
 use hotloop_balancer::capture_order::{CaptureOrder, InOrder};
 use hotloop_balancer::classify::{Classify, ReceivingPorts, shard};
@@ -33,7 +33,7 @@ const WAITING_MAX: usize = 256;
 pub struct NetworkFunction {
     services: Arc<ServiceTable>,
     subscribers: Subscribers<ServiceTable>,
-    mailboxes: Mailboxes<Query, Reply>,
+    mailboxes: Mailboxes<QueryPage, QueryPage>,
     /// Mailboxes of health checks through tunnels, if there may be any.
     probes: Option<Mailboxes<Buffer, Buffer>>,
     /// Mailboxes of exceptions, if there are other nodes, and the size of each worker's journal.
@@ -64,7 +64,7 @@ pub struct ControlHandles {
     /// The last published service table.
     pub services: Arc<ServiceTable>,
     /// Sends queries to the workers.
-    pub asker: Asker<Query, Reply>,
+    pub asker: Asker<QueryPage, QueryPage>,
     /// Sends probes through tunnels, if the configuration has a probe source.
     pub probe_channel: Option<ProbeChannel>,
     /// The workers' counters.

@@ -2,11 +2,10 @@
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 use crate::bench::Lb;
+use hotloop::engine::{LIST_BUDGET, LIST_ROWS_MAX, LIST_TURNS_MAX, ListPage};
 use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::SYN;
-use hotloop_balancer::balance::{
-    Filter, Listing, Query, ROWS_A_PAGE, Reply, SLOTS_A_TURN, TURNS_A_PAGE, TargetSet,
-};
+use hotloop_balancer::balance::{Filter, Query, QueryPage, Row, TargetSet};
 use hotloop_balancer::services::TargetId;
 use hotloop_balancer::spec::ServiceSpec;
 use ipip_lb::config::Config;
@@ -46,16 +45,16 @@ fn vip(index: u32) -> Ipv4Addr {
 /// Lists the matching connections on the worker. Returns their number, the number of turns, and the
 /// median duration of a turn.
 fn list(lb: &mut Lb, filter: Filter) -> (u64, usize, Duration) {
-    let listing = Box::new(Listing::new(filter, 10));
-    lb.asker.ask(0, Query::Connections(listing)).expect("the worker has no other query");
+    let page = Box::new(ListPage::new(Query::Matching(filter), 10));
+    lb.asker.ask(0, page).expect("the worker has no other query");
     let mut turns = Vec::new();
     loop {
         let start = Instant::now();
         lb.tick();
         turns.push(start.elapsed());
-        if let Some(Reply::Connections(listing)) = lb.asker.answer(0) {
+        if let Some(page) = lb.asker.answer(0) {
             turns.sort();
-            return (listing.matching_count, turns.len(), turns[turns.len() / 2]);
+            return (page.matching_count(), turns.len(), turns[turns.len() / 2]);
         }
     }
 }
@@ -86,9 +85,9 @@ fn a_question_costs_the_same_few_slots_a_turn_whatever_its_filter() {
     let mut turn_counts = HashSet::new();
     for (what, filter, matching) in filters {
         let (matching_count, turn_count, turn) = list(&mut lb, filter);
-        println!("{what}: {turn_count} turns of {SLOTS_A_TURN} slots, {turn:?} each");
+        println!("{what}: {turn_count} turns of {LIST_BUDGET} slots, {turn:?} each");
         assert_eq!(matching_count, matching, "{what}");
-        assert!(slots.contains(&(turn_count * SLOTS_A_TURN)), "{what}: {turn_count} turns");
+        assert!(slots.contains(&(turn_count * LIST_BUDGET)), "{what}: {turn_count} turns");
         assert!(turn < 10 * TURN, "{what}: {turn:?} a turn");
         turn_counts.insert(turn_count);
     }
@@ -96,11 +95,11 @@ fn a_question_costs_the_same_few_slots_a_turn_whatever_its_filter() {
 }
 
 /// Fills a page on the worker. Returns the page and the number of turns.
-fn page(lb: &mut Lb, page: Box<Listing>) -> (Box<Listing>, usize) {
-    lb.asker.ask(0, Query::Connections(page)).expect("the worker has no other query");
+fn fill(lb: &mut Lb, page: QueryPage) -> (QueryPage, usize) {
+    lb.asker.ask(0, page).expect("the worker has no other query");
     for turn_count in 1.. {
         lb.tick();
-        if let Some(Reply::Connections(page)) = lb.asker.answer(0) {
+        if let Some(page) = lb.asker.answer(0) {
             return (page, turn_count);
         }
     }
@@ -120,19 +119,20 @@ fn a_listing_of_a_large_table_comes_in_pages_of_a_few_rows() {
     }
     assert_eq!(lb.connections(), COUNT as usize);
     for limit in [10, 50_000] {
-        let mut listing = Box::new(Listing::new(Filter::default(), limit));
+        let mut page = Box::new(ListPage::new(Query::Matching(Filter::default()), limit));
         let (mut found, mut matching_count, mut page_count) = (HashSet::new(), 0, 0);
-        while !listing.is_over() {
-            listing.turn_page(limit - found.len());
+        while !page.is_over() {
+            page.turn_page(limit - found.len());
             let turn_count;
-            (listing, turn_count) = page(&mut lb, listing);
-            // In the first turn the worker takes the page.
-            assert!(turn_count <= 1 + TURNS_A_PAGE && listing.found.len() <= ROWS_A_PAGE);
-            assert!(listing.found.capacity() == ROWS_A_PAGE, "the worker has taken memory");
+            (page, turn_count) = fill(&mut lb, page);
+            assert!(turn_count <= LIST_TURNS_MAX && page.rows().len() <= LIST_ROWS_MAX);
             let before = found.len();
-            found.extend(listing.found.iter().map(|(key, _)| *key));
-            assert_eq!(found.len(), before + listing.found.len(), "one is listed twice");
-            matching_count += listing.matching_count;
+            found.extend(page.rows().iter().map(|row| match row {
+                Row::Matching(key, _) => *key,
+                Row::Flow(..) => panic!("{row:?}"),
+            }));
+            assert_eq!(found.len(), before + page.rows().len(), "one is listed twice");
+            matching_count += page.matching_count();
             page_count += 1;
         }
         println!("{limit} of {COUNT} connections: {page_count} pages");

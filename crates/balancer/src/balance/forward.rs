@@ -9,7 +9,7 @@ use crate::counts::{TargetCounts, WorkerCounts};
 use crate::own_header::{fast_flags, plain_flags};
 use crate::route::Route;
 use crate::services::ServiceTable;
-use hotloop::engine::Routed;
+use hotloop::engine::{Lister, Routed};
 use hotloop::flow::{SeenAt, prefetch_at};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
@@ -100,7 +100,10 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         self.update_services(now);
         let counts = &self.counts[self.worker];
         self.state.expire(counts, now);
-        self.queries.answer(&self.state.connections, now);
+        if let Some(queries) = &mut self.queries {
+            let at = (&self.state.connections, now);
+            queries.tick(|query, walk, budget, rows| query.walk(at, walk, budget, rows));
+        }
         if !self.has_waiting_work() || self.time_budget.is_left() {
             self.state.walk(self.services.current(), now);
             if self.exchanges.are_made() {
@@ -135,7 +138,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
     }
 
     fn has_work(&self) -> bool {
-        self.has_waiting_work() || self.queries.has_work()
+        self.has_waiting_work() || self.queries.as_ref().is_some_and(Lister::has_work)
     }
 
     fn held_max(&self) -> usize {

@@ -50,21 +50,19 @@ pub use admission::TUNNELS_MAX;
 pub use exchange::{Changes, Entry, Exchange, Import, Page, Sharing};
 pub use fragments::{WAIT_NS, WAITING_MAX};
 pub use probing::{BUFFER_BYTES, BUFFERS_MAX, Buffer, Create, Probing};
-pub use query::{
-    Filter, Listing, Queries, Query, ROWS_A_PAGE, Reply, SLOTS_A_TURN, TURNS_A_PAGE, TargetSet,
-};
+pub use query::{Filter, Query, QueryMailbox, QueryPage, Row, TargetSet};
 pub use schedule::CLIENTS_MAX;
 
 use crate::capture_order::InOrder;
 use crate::classify::ReceivingPorts;
-use crate::connections::Connections;
+use crate::connections::{Connections, Walk};
 use crate::counts::WorkerCounts;
 use crate::services::ServiceTable;
 use exchange::Exchanges;
 use forward::{Tables, Turn};
 use fragments::Fragments;
 use hotloop::arena::Obtained;
-use hotloop::engine::{Mailbox, Subscriber};
+use hotloop::engine::{Lister, Subscriber};
 use hotloop::packet::ipip::Identifications;
 use hotloop::packet::seed::Seed;
 use hotloop::stage::{Error, drop_reasons};
@@ -159,7 +157,7 @@ pub struct BalancerConfig {
     /// The NUMA node for the tables' memory, if known.
     pub node: Option<u32>,
     /// Control's queries, if there are any.
-    pub mailbox: Option<Mailbox<Query, Reply>>,
+    pub mailbox: Option<QueryMailbox>,
     /// Sharing of exceptions with other nodes, if there are any.
     pub sharing: Option<Sharing>,
     /// Hash seed of the tables, for tests that must be repeatable. Otherwise each table has a
@@ -173,7 +171,7 @@ pub struct Balance<P> {
     services: Subscriber<ServiceTable>,
     counts: Arc<[WorkerCounts]>,
     worker: usize,
-    queries: Queries,
+    queries: Option<Lister<Query, Walk, Row>>,
     exchanges: Exchanges,
     time_budget: TimeBudget,
     /// Whether packets come without their layouts.
@@ -239,7 +237,7 @@ impl<P> Balance<P> {
             identifications: Identifications::new(worker as u16, counts.len() as u16),
             probing: None,
         };
-        let (queries, exchanges) = (Queries::new(mailbox), Exchanges::new(sharing));
+        let (queries, exchanges) = (mailbox.map(Lister::new), Exchanges::new(sharing));
         let time_budget = TimeBudget::default();
         let (classifies, order) = (false, None);
         Ok(Self {

@@ -1,59 +1,38 @@
-//! Control's queries to a worker, which replies between bursts. Reads this worker's connections and
-//! fills memory that came with the query; changes no connection. Every step is bounded.
+//! Control's queries for a worker's connections, which it answers between bursts, by a
+//! [`Lister`](hotloop::engine::Lister). Reads this worker's connections, and changes none.
 
 use crate::connection::Connection;
 use crate::connections::{Connections, Walk};
 use crate::services::TargetId;
-use hotloop::engine::Mailbox;
+use hotloop::engine::{ListPage, ListRows, Mailbox};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::prefix::Prefix;
 use hotloop::stage::Instant;
 use std::sync::Arc;
 
-/// Number of table slots that a worker examines in a turn for a [`Query`], whatever the filter:
-/// less than 10 µs a turn.
-pub const SLOTS_A_TURN: usize = 8;
-
-/// Maximum number of turns for a page of a [`Listing`]: control, and other queries, have their turn
-/// after it.
-pub const TURNS_A_PAGE: usize = 4096;
-
-/// Maximum number of connections on a page.
-pub const ROWS_A_PAGE: usize = 256;
-
-/// A query from control. It brings the memory that the reply needs.
-#[derive(Debug)]
+/// A query from control.
+#[derive(Clone, Debug)]
 pub enum Query {
-    /// List connections: a page of them.
-    Connections(Box<Listing>),
-    /// Look up a connection.
-    Connection(FlowKey),
+    /// List connections.
+    Matching(Filter),
+    /// Look up the connection of a flow.
+    Flow(FlowKey),
 }
 
-/// A reply from a worker.
+/// A row of the answer to a [`Query`].
 #[derive(Debug)]
-pub enum Reply {
-    /// The query's listing, with its next page.
-    Connections(Box<Listing>),
-    /// The connection, if there is one.
-    Connection(Option<Connection>),
+pub enum Row {
+    /// A connection that matches the filter.
+    Matching(FlowKey, Connection),
+    /// The flow that was looked up, with its connection if there is one.
+    Flow(FlowKey, Option<Connection>),
 }
 
-/// A walk through a worker's connections, page by page. It goes to the worker with an empty page,
-/// comes back with a full one, and is sent again unless it [is over](Self::is_over). The worker's
-/// work in progress and control's memory therefore don't depend on the size of the table.
-#[derive(Debug)]
-pub struct Listing {
-    filter: Filter,
-    /// Position to continue from; `None` once all connections were examined.
-    walk: Option<Walk>,
-    /// The matching connections on this page, up to the requested number.
-    pub found: Vec<(FlowKey, Connection)>,
-    /// Number of matches among the connections examined for this page.
-    pub matching_count: u64,
-    wanted: usize,
-    turns_left: usize,
-}
+/// A query on its way to a worker and back.
+pub type QueryPage = Box<ListPage<Query, Walk, Row>>;
+
+/// A worker's mailbox for queries.
+pub type QueryMailbox = Mailbox<QueryPage, QueryPage>;
 
 /// The connections to list: they match every condition that is set.
 #[derive(Clone, Debug, Default)]
@@ -111,83 +90,25 @@ impl Filter {
     }
 }
 
-impl Listing {
-    /// A walk from the beginning, with a first page of at most `wanted` connections.
-    #[must_use]
-    pub fn new(filter: Filter, wanted: usize) -> Self {
-        let (walk, found) = (Some(Walk::default()), Vec::with_capacity(ROWS_A_PAGE));
-        Self { filter, walk, found, matching_count: 0, wanted, turns_left: TURNS_A_PAGE }
-    }
-
-    /// Empties the page for the next part of the walk, with at most `wanted` connections; more
-    /// matches are only counted.
-    pub fn turn_page(&mut self, wanted: usize) {
-        self.found.clear();
-        (self.matching_count, self.wanted, self.turns_left) = (0, wanted, TURNS_A_PAGE);
-    }
-
-    /// Whether all connections were examined.
-    #[must_use]
-    pub const fn is_over(&self) -> bool {
-        self.walk.is_none()
-    }
-
-    /// Examines the next [`SLOTS_A_TURN`] slots. Returns whether the page is complete.
-    fn go_on(&mut self, connections: &Connections) -> bool {
-        let Self { filter, walk, found, matching_count, wanted, turns_left } = self;
-        let Some(from) = walk.take() else { return true };
-        *walk = connections.scan(from, SLOTS_A_TURN, |key, connection, _| {
-            if filter.takes(&key, &connection) {
-                *matching_count += 1;
-                if found.len() < *wanted {
-                    found.push((key, connection));
+impl Query {
+    /// A step of the answer: examines `budget` slots of the tables from `walk` on.
+    pub(super) fn walk(
+        &self,
+        (connections, now): (&Connections, Instant),
+        walk: Walk,
+        budget: usize,
+        rows: &mut ListRows<Row>,
+    ) -> Option<Walk> {
+        match self {
+            Self::Matching(filter) => connections.scan(walk, budget, |key, connection, _| {
+                if filter.takes(&key, &connection) {
+                    rows.push(Row::Matching(key, connection));
                 }
+            }),
+            Self::Flow(key) => {
+                rows.push(Row::Flow(*key, connections.peek(key, now)));
+                None
             }
-        });
-        *turns_left -= 1;
-        // The next turn may find a connection in each slot that it examines, and no memory is
-        // allocated here.
-        let is_full = found.len() < *wanted && found.len() + SLOTS_A_TURN > ROWS_A_PAGE;
-        walk.is_none() || *turns_left == 0 || is_full
-    }
-}
-
-/// The worker's end of the mailbox, with the query in progress.
-#[derive(Debug)]
-pub struct Queries {
-    mailbox: Option<Mailbox<Query, Reply>>,
-    listing: Option<Box<Listing>>,
-}
-
-impl Queries {
-    /// Takes queries from `mailbox`, if there is one.
-    pub(super) const fn new(mailbox: Option<Mailbox<Query, Reply>>) -> Self {
-        Self { mailbox, listing: None }
-    }
-
-    /// Whether a page is in progress.
-    pub(super) const fn has_work(&self) -> bool {
-        self.listing.is_some()
-    }
-
-    /// Continues with the query in progress, or takes the next one: a bounded step.
-    #[inline]
-    pub(super) fn answer(&mut self, connections: &Connections, now: Instant) {
-        let Some(mailbox) = &mut self.mailbox else { return };
-        if let Some(mut listing) = self.listing.take() {
-            if listing.go_on(connections) {
-                mailbox.answer(Reply::Connections(listing));
-            } else {
-                self.listing = Some(listing);
-            }
-            return;
-        }
-        match mailbox.request() {
-            Some(Query::Connections(listing)) => self.listing = Some(listing),
-            Some(Query::Connection(key)) => {
-                mailbox.answer(Reply::Connection(connections.peek(&key, now)));
-            }
-            None => {}
         }
     }
 }

@@ -121,7 +121,7 @@ impl Control {
         let failed = |error: std::io::Error| Failure::Run(format!("health checks: {error}"));
         let probes = Probes::start_with(sender, probe_channel).map_err(failed)?;
         let publication = Publication::start(source.clone(), builder);
-        let questions = Questions::new(asker);
+        let questions = Questions::new("connections", asker);
         let notes = CaptureNotes::new(&table);
         let publisher = Publisher {
             config: Arc::new(config),
@@ -212,7 +212,8 @@ impl Control {
         let Self { link, members, publisher, presence, .. } = self;
         link.turn(publisher, members, presence);
         members.turn(&publisher.config, link);
-        self.questions.turn(publisher.in_force(), Instant::now());
+        let in_force = publisher.in_force();
+        self.questions.turn(|worker, row| questions::json_of(in_force, worker, row));
         self.answer_backends();
         let Self { link, members, publisher, presence, .. } = self;
         let is_in_force = publisher.turn(members, link);

@@ -11,7 +11,7 @@ use hotloop::packet::seed::Seed;
 use hotloop::stage::{Classified, Core, Tagged};
 use hotloop::testing::{Bench, Outcome, bench_burst};
 use hotloop_balancer::balance::{
-    Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Exchange, Query, Reply, Route, SEED,
+    Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Exchange, QueryPage, Route, SEED,
     Sharing,
 };
 use hotloop_balancer::counts::WorkerCounts;
@@ -58,7 +58,7 @@ pub struct Lb {
     counts: Arc<[WorkerCounts]>,
     builder: Builder,
     publisher: Publisher<ServiceTable>,
-    pub asker: Asker<Query, Reply>,
+    pub asker: Asker<QueryPage, QueryPage>,
     pub config: Config,
     pub standing: Standing,
 }

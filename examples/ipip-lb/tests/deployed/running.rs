@@ -1,12 +1,12 @@
 //! A running balancer, stepped by hand.
 
 use super::Sent;
-use hotloop::engine::{Assembly, Deployment, Report};
+use hotloop::engine::{Assembly, Deployment, ListPage, Report};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
 use hotloop::stage::Instant;
 use hotloop::testing::MemoryPort;
-use hotloop_balancer::balance::{Filter, Listing, Query, Reply};
+use hotloop_balancer::balance::{Filter, Query, QueryPage, Row};
 use hotloop_balancer::connection::{Connection, State};
 use hotloop_balancer::counts::WorkerCounts;
 use hotloop_balancer::exception_mover::{ExceptionMover, Pulled};
@@ -204,14 +204,24 @@ impl<'a> Running<'a> {
     fn known(&mut self, key: &FlowKey) -> Vec<Option<Connection>> {
         let mut known = Vec::new();
         for worker in 0..self.deployment.cores_in(1) {
-            self.handles.asker.ask(worker, Query::Connection(*key)).unwrap();
-            self.step();
-            match self.handles.asker.answer(worker) {
-                Some(Reply::Connection(connection)) => known.push(connection),
+            let page = self.filled(worker, Box::new(ListPage::new(Query::Flow(*key), 1)));
+            match page.rows() {
+                [Row::Flow(of, connection)] if of == key => known.push(*connection),
                 other => panic!("{other:?}"),
             }
         }
         known
+    }
+
+    /// Has a worker fill a page.
+    fn filled(&mut self, worker: usize, page: QueryPage) -> QueryPage {
+        self.handles.asker.ask(worker, page).unwrap();
+        loop {
+            self.step();
+            if let Some(page) = self.handles.asker.answer(worker) {
+                return page;
+            }
+        }
     }
 
     /// The connection of a flow from a client to a service; at most one worker knows it.
@@ -241,21 +251,15 @@ impl<'a> Running<'a> {
     pub fn connections(&mut self) -> Vec<(usize, FlowKey, Connection)> {
         let mut connections = Vec::new();
         for worker in 0..self.deployment.cores_in(1) {
-            let mut page = Box::new(Listing::new(Filter::default(), usize::MAX));
+            let mut page = Box::new(ListPage::new(Query::Matching(Filter::default()), usize::MAX));
             while !page.is_over() {
                 page.turn_page(usize::MAX);
-                self.handles.asker.ask(worker, Query::Connections(page)).unwrap();
-                page = loop {
-                    self.step();
-                    match self.handles.asker.answer(worker) {
-                        Some(Reply::Connections(page)) => break page,
-                        Some(other) => panic!("{other:?}"),
-                        None => {}
-                    }
-                };
-                assert_eq!(page.matching_count, page.found.len() as u64);
-                let found = page.found.iter();
-                connections.extend(found.map(|(key, connection)| (worker, *key, *connection)));
+                page = self.filled(worker, page);
+                assert_eq!(page.matching_count(), page.rows().len() as u64);
+                connections.extend(page.rows().iter().map(|row| match row {
+                    Row::Matching(key, connection) => (worker, *key, *connection),
+                    Row::Flow(..) => panic!("{row:?}"),
+                }));
             }
         }
         connections
