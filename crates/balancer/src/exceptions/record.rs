@@ -1,6 +1,7 @@
 //! Messages between nodes about connections. Plain values; lengths of time, never points in time.
 
 use crate::state::State;
+use hotloop::flow::STEP_NS;
 use hotloop::packet::flow_key::FlowKey;
 use std::net::IpAddr;
 
@@ -46,9 +47,11 @@ impl Record {
 }
 
 /// Time in milliseconds until a connection is forgotten that times out after `idle_ns`, and was
-/// last seen `silent_ns` ago.
+/// last seen `silent_ns` ago, as the table rounds it: down, by less than two steps. A claim never
+/// reports more than what is left, or two nodes could keep a silent connection forever.
 pub(crate) fn left_ms(idle_ns: u64, silent_ns: u64) -> u32 {
-    u32::try_from(idle_ns.saturating_sub(silent_ns) / NS_PER_MS).unwrap_or(u32::MAX)
+    let left_ns = idle_ns.saturating_sub(silent_ns + 2 * STEP_NS);
+    u32::try_from(left_ns / NS_PER_MS).unwrap_or(u32::MAX)
 }
 
 /// A change that the other nodes need to know.
