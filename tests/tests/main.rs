@@ -4,6 +4,7 @@
 mod capture;
 mod cycles;
 mod devices;
+mod functions;
 mod kernel;
 mod ledger;
 mod project;

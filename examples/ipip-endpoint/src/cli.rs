@@ -153,7 +153,7 @@ mod tests {
         for (line, expected) in [
             (String::new(), "--port <DEVICE>"),
             (with("--address host"), "host"),
-            (with("--balancer 192.0.2.1/33"), "write 192.0.2.1, 192.0.2.0/26"),
+            (with("--balancer 192.0.2.1/33"), "write a length from 0 to 32"),
             (with("--mtu 1300"), "1300 is not in 1320..=65535"),
             (with("--next-hop-mac 02:00"), "02:00"),
             (with("--duration -1"), "number of seconds above 0"),

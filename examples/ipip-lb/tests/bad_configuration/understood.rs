@@ -138,7 +138,7 @@ fn every_key_is_printed() {
         "  at most 900 new connections a second\n",
         "TCP opening 1 s, established 2 s, closing 3 s; UDP 4 s; others 5 s\n",
         "  2 Maglev tables of up to 1009 slots 2.0 KiB\n",
-        "side both, the rest to interface edge0, peer 192.0.2.254/32 (TTL 255), peer 2001:db8::/64, RX descriptors 64, TX descriptors 2048, mbufs 40000, RSS ip,udp
+        "side both, the rest to interface edge0, peer 192.0.2.254 (TTL 255), peer 2001:db8::/64, RX descriptors 64, TX descriptors 2048, mbufs 40000, RSS ip,udp
 ",
         "announce: VIPs, always, by routes to interface vips0; one that was withdrawn, once it has been ready for 7 s; at the end, 250 ms for what still comes
 ",
