@@ -152,7 +152,7 @@ done
 cat <<END
 
 What you have seen
-  A NAT in 320 lines of Rust: files came whole through it, pings and errors found their way back, and in both
+  A NAT in 600 lines of Rust: files came whole through it, pings and errors found their way back, and in both
   deployments every packet was accounted for.
 Next
   examples/nat44/README.md    how it works, and how to run it

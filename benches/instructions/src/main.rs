@@ -20,9 +20,14 @@ mod chains;
 mod connections;
 #[path = "../../../examples/nat44/src/drops.rs"]
 mod drops;
+#[path = "../../../examples/nat44/src/fragments.rs"]
+mod fragments;
 #[allow(dead_code, reason = "as its program uses it")]
 #[path = "../../../examples/nat44/src/nat.rs"]
 mod nat;
+#[allow(dead_code, reason = "as its program uses it")]
+#[path = "../../../examples/nat44/src/ports.rs"]
+mod ports;
 #[path = "../../../examples/nat44/src/seen.rs"]
 mod seen;
 mod translation;

@@ -4,7 +4,8 @@ use crate::Case;
 use crate::buffer::Buffer;
 use crate::chains::{FRAME_BYTES, IntoTank, fill_tank, take_from_tank};
 use crate::connections::Connections;
-use crate::nat::{Nat, Settings, Side};
+use crate::fragments::Fragments;
+use crate::nat::{Nat, Policy, Settings, Side};
 use hotloop::flow::Backend;
 use hotloop::packet::arp::Neighbour;
 use hotloop::packet::build::{PacketBuilder, tcp, udp};
@@ -41,11 +42,12 @@ fn translate(calls: usize, side: Side) {
     let opening = frames.len() / BURST;
     frames.extend((0..CONNECTION_COUNT).map(|i| match side {
         Side::Lan => from_host(i, ACK),
-        Side::Wan => from_server(i, ACK),
+        _ => from_server(i, ACK),
     }));
     fill_tank(BURST, &[0; FRAME_BYTES]);
     let graph = source(|_| Ok::<_, hotloop::Error>(Frames { frames: frames.clone(), next: 0 }))
         .stage(|_| Classify::outermost())
+        .try_stage(|core| Fragments::new(core, LAN_PORT))
         .try_burst_stage(nat)
         .sink(|_| Ok::<_, hotloop::Error>(outlets([(Side::Lan, IntoTank), (Side::Wan, IntoTank)])));
     let plan = Engine::plan(graph, Deployment::run_to_completion(1)).expect("one core");
@@ -64,13 +66,15 @@ fn nat(core: &Core) -> hotloop::Result<Nat> {
         lan: Neighbour { mac: LAN_MAC, address: [10, 0, 0, 254].into() },
         wan: Neighbour { mac: WAN_MAC, address: [203, 0, 113, 1].into() },
         gateway: GATEWAY_MAC,
+        policy: Policy::default(),
     };
-    // Not AVX2, which not every processor of an architecture has.
-    let mut backends = Backend::ALL.into_iter().rev();
-    let backend = backends.find(|backend| backend.is_available() && *backend != Backend::Avx2);
-    let backend = backend.expect("a scalar one");
-    let table = |arena, config| Table::with_backend(arena, config, 42, backend);
-    Ok(Nat::of(settings, Connections::new(core, table)?))
+    let table = |arena, config| {
+        // Not AVX2, which not every processor of an architecture has.
+        let mut backends = Backend::ALL.into_iter().rev();
+        let backend = backends.find(|backend| backend.is_available() && *backend != Backend::Avx2);
+        Table::with_backend(arena, config, 42, backend.expect("a scalar one"))
+    };
+    Ok(Nat::of(settings, Connections::new(core, settings.policy, table)?))
 }
 
 /// Every other connection is UDP.
@@ -79,12 +83,13 @@ fn builder(connection: u16, flags: u8) -> PacketBuilder {
 }
 
 fn from_host(connection: u16, flags: u8) -> Frame {
-    let from = format!("10.1.{}.{}:50000", connection >> 8, connection & 0xff);
+    let from = format!("10.1.0.{}:{}", 1 + (connection >> 8), 50_000 + (connection & 0xff));
     let packet = builder(connection, flags).macs(HOST_MAC, LAN_MAC);
     (frame(packet.from(from).to("192.0.2.1:443")), LAN_PORT)
 }
 
-/// Ports are assigned in order, from the first that is not reserved for services.
+/// Hosts get their blocks in order, from the first that is not reserved for services; and the
+/// parity of a host's ports alternates, so each gets the ports of a block in order.
 fn from_server(connection: u16, flags: u8) -> Frame {
     let to = format!("203.0.113.1:{}", 1024 + connection);
     let packet = builder(connection, flags).macs(GATEWAY_MAC, WAN_MAC);

@@ -3,7 +3,11 @@
 use clap::Parser;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop_ops::{DeploymentArgs, RunArgs};
+use nat44::nat::Policy;
 use std::net::Ipv4Addr;
+
+/// The default filtering.
+pub const PORT_DEPENDENT: &str = "address-and-port-dependent";
 
 /// Lets the hosts of a LAN reach the WAN from one IPv4 address: TCP, UDP and pings, with the ICMP
 /// errors about them.
@@ -26,6 +30,17 @@ pub struct Cli {
     /// cable.
     #[arg(long, value_name = "MAC")]
     pub next_hop_mac: MacAddress,
+    /// The packets from the WAN that reach a port of a host: those from an address and port that
+    /// the host has sent to (address-and-port-dependent), or all (endpoint-independent).
+    #[arg(long, value_name = "BEHAVIOUR", default_value = PORT_DEPENDENT)]
+    #[arg(value_parser = [PORT_DEPENDENT, "endpoint-independent"])]
+    pub filtering: String,
+    /// Maximum number of connections of one core.
+    #[arg(long, value_name = "NUMBER", default_value_t = Policy::default().connections)]
+    pub connections: usize,
+    /// Maximum number of ports of the WAN address for a host, rounded up to a multiple of 64.
+    #[arg(long, value_name = "NUMBER", default_value_t = Policy::default().ports_per_host)]
+    pub ports_per_host: u16,
     /// The roles of the cores.
     #[command(flatten)]
     pub cores: DeploymentArgs,
@@ -60,12 +75,23 @@ mod tests {
     }
 
     #[test]
+    fn filtering_and_limits_are_options() {
+        let cli = read("").unwrap();
+        assert_eq!((cli.filtering.as_str(), cli.ports_per_host), (PORT_DEPENDENT, 1024));
+        let options = "--filtering endpoint-independent --ports-per-host 64 --connections 10";
+        let cli = read(options).unwrap();
+        assert_eq!((cli.filtering.as_str(), cli.ports_per_host), ("endpoint-independent", 64));
+        assert_eq!(cli.connections, 10);
+    }
+
+    #[test]
     fn a_wrong_argument_is_named_with_what_to_write() {
         for (more, expected) in [
             ("--pipeline 2", "two numbers of cores, such as 1,2"),
             ("--pipeline 1,x", "two numbers of cores, such as 1,2"),
             ("--pipeline 1,1 --run-to-completion 2", "cannot be used with"),
             ("--wan", "--wan <DEVICE>"),
+            ("--filtering none", "address-and-port-dependent, endpoint-independent"),
         ] {
             let message = read(more).unwrap_err().to_string();
             assert!(message.contains(expected), "{more}: {message}");

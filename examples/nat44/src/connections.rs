@@ -1,15 +1,17 @@
-//! The connections of one core, and its share of the WAN address's ports.
+//! The connections of one core.
+//!
+//! A host's port has one *mapping*, to a port of the WAN address, for all destinations (RFC 4787,
+//! REQ-1). A *connection* with one destination uses it. The mapping ends with its last connection.
 
 use crate::drops::NatDrop;
-use crate::seen::{Seen, Side};
-use hotloop::flow::{CLASS_COUNT, Class, Config, FlowError, Hints};
+use crate::fragments::{Origin, Side};
+use crate::ports::Ports;
+use crate::seen::Seen;
+use hotloop::flow::{CLASS_COUNT, Class, Config, FlowError, Hint, Hints};
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use hotloop::packet::{ethernet::MacAddress, flow_key::FlowKeyV4, ip::protocol};
 use hotloop::prelude::*;
-use std::{collections::VecDeque, net::SocketAddrV4};
-
-/// The lowest port for connections: lower ones are for services.
-const PORT_MIN: u16 = 1024;
+use std::net::SocketAddrV4;
 
 /// Number of places checked for expired connections in each turn of the core.
 const EXPIRE_BUDGET: usize = 15;
@@ -19,142 +21,180 @@ const ESTABLISHED: Class = Class::new(1);
 const DATAGRAMS: Class = Class::new(2);
 const ECHOES: Class = Class::new(3);
 
-/// Time in minutes for which a silent connection of each class is kept: RFC 5382, section 5
-/// (TCP), RFC 4787, section 4.3 (UDP), RFC 5508, section 3.2 (echoes).
+/// Time in minutes for which a silent connection of each class is kept: RFC 5382, section 5 (TCP), RFC 4787,
+/// section 4.3 (UDP), RFC 5508, section 3.2 (echoes).
 const IDLE_MINUTES: [u64; CLASS_COUNT] = [4, 124, 5, 1, 0, 0, 0, 0];
+
+/// The packets from the WAN that are let in, and numbers that hosts cannot exceed.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// Whether packets from the WAN must come from an address and port that the host has sent to:
+    /// address- and port-dependent filtering, or else endpoint-independent (RFC 4787, section 5).
+    pub filters: bool,
+    /// Maximum number of connections of one core.
+    pub connections: usize,
+    /// Maximum number of ports of a host, for all protocols: rounded up to a multiple of 64.
+    pub ports_per_host: u16,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { filters: true, connections: 1 << 18, ports_per_host: 1024 }
+    }
+}
 
 /// The state of a connection, beside its key.
 #[derive(Clone, Copy, Debug)]
 pub struct Connection {
-    /// The connection's port of the WAN address, or its echo identifier.
+    /// The port of the WAN address, or the echo identifier.
     port: u16,
-    /// The last known station of its host.
-    station: MacAddress,
+    /// The state of a TCP connection: some of these bits.
+    tcp: u8,
 }
 
-/// The connections of one core. Their keys are those of packets to the WAN, before translation.
+const LAN_SYN: u8 = 1;
+const WAN_SYN: u8 = 2;
+const CLOSING: u8 = 4;
+
+/// The state of a TCP connection after a segment with these flags. A SYN without ACK after a FIN
+/// begins a new connection.
+const fn tcp_after(before: u8, from: Side, flags: u8) -> u8 {
+    let is_new = before & CLOSING != 0 && flags & (SYN | ACK) == SYN;
+    let kept = if is_new { 0 } else { before };
+    let syn = if matches!(from, Side::Lan) { LAN_SYN } else { WAN_SYN };
+    let closing = if flags & FIN != 0 { CLOSING } else { 0 };
+    kept | closing | if flags & SYN != 0 { syn } else { 0 }
+}
+
+/// The connections and mappings of one core. Their keys are those of packets to the WAN, before
+/// translation.
 pub struct Connections {
     table: Table<FlowKeyV4, Connection>,
-    /// The unused ports. The one that has been free for longest is the next: packets still on their
-    /// way to its former connection must not reach another.
-    free_ports: VecDeque<u16>,
-    /// The connection that got each port last.
-    owners: Box<[Option<FlowKeyV4>]>,
+    ports: Ports,
+    policy: Policy,
+    /// The time of the burst.
+    pub now: Instant,
 }
 
+/// A function that makes the table.
+type MakeTable = fn(Arena, Config) -> Result<Table<FlowKeyV4, Connection>, FlowError>;
+
 impl Connections {
-    /// An empty table with room for one connection on each port that leads to this core: `port %
-    /// cores` is its index. `make` makes the table: [`Table::new`], except in benchmarks.
+    /// Without connections. `make` makes the table: [`Table::new`], except in benchmarks.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn new(
-        core: &Core,
-        make: impl FnOnce(Arena, Config) -> Result<Table<FlowKeyV4, Connection>, FlowError>,
-    ) -> hotloop::Result<Self> {
-        let leads_here = |port: &u16| usize::from(*port) % core.count() == core.index();
-        let free_ports: VecDeque<_> = (PORT_MIN..=u16::MAX).filter(leads_here).collect();
+    pub fn new(core: &Core, policy: Policy, make: MakeTable) -> hotloop::Result<Self> {
+        let ports = Ports::new(core, policy.ports_per_host);
         let idle_ns = IDLE_MINUTES.map(|minutes| minutes * 60_000_000_000);
-        let config = Config { idle_ns, ..Config::new(free_ports.len(), 0) };
+        let config = Config { idle_ns, ..Config::new(policy.connections, 0) };
         let table = make(Arena::on(core.node())?, config)?;
-        Ok(Self { table, free_ports, owners: vec![None; 1 << 16].into() })
+        Ok(Self { table, ports, policy, now: Instant::default() })
     }
 
-    /// Prefetches the connections of a burst's packets, which came from these sides and have these
-    /// keys.
+    /// Prefetches the connections of a burst's packets.
     #[inline(always)]
-    pub fn hint_burst(
-        &self,
-        packets: impl Iterator<Item = (Side, Option<FlowKeyV4>)>,
-        hints: &mut Hints,
-    ) {
-        let of_table = |(side, key)| if side == Side::Lan { key } else { self.owner(&key?) };
+    pub fn hint_burst(&self, packets: impl Iterator<Item = Origin>, hints: &mut Hints) {
+        let of_table = |(side, key)| if side == Side::Lan { key } else { self.inward(&key?) };
         self.table.hint_burst(packets.map(of_table), hints);
     }
 
-    /// The connection that last got the destination port of a packet from the WAN, if it has the
-    /// packet's peer.
+    /// The key of a packet from the WAN with the host in place of the WAN address, if its port is
+    /// mapped for its protocol.
     #[inline(always)]
-    fn owner(&self, seen: &FlowKeyV4) -> Option<FlowKeyV4> {
-        let peer = |key: &FlowKeyV4| (key.destination(), key.protocol());
-        self.owners[usize::from(seen.source_port())].filter(|key| peer(key) == peer(seen))
+    fn inward(&self, key: &FlowKeyV4) -> Option<FlowKeyV4> {
+        let inside = self.ports.mappings[usize::from(key.source_port())]?.inside;
+        let (host, port, protocol) = (inside.source(), inside.source_port(), inside.protocol());
+        // Both ports of an echo are its identifier.
+        let peer = if protocol == protocol::ICMP { port } else { key.destination_port() };
+        let key_inside = FlowKeyV4::new(host, key.destination(), port, peer, protocol);
+        (protocol == key.protocol()).then_some(key_inside)
     }
 
-    /// The source port for a packet from the LAN: its connection's. May open a connection.
+    /// The source port for a packet from the LAN: its mapping's. May open a connection.
     ///
     /// # Errors
-    /// The packet belongs to no connection and opens none, or no port is left.
-    pub fn port(&mut self, seen: &Seen, now: Instant) -> Result<u16, NatDrop> {
-        let opens = !seen.is_error && seen.tcp_flags.is_none_or(|flags| flags & (SYN | ACK) == SYN);
-        let (handle, Connection { port, station }) = match self.find(&seen.key, seen, now) {
-            Some(found) => found,
-            None if opens => self.open(seen, now)?,
-            None => return Err(NatDrop::NoConnection),
-        };
-        self.classify(handle, seen);
-        if station != seen.station {
-            self.table[handle].station = seen.station;
+    /// The packet belongs to no connection and opens none, or a limit is reached.
+    pub fn port(&mut self, seen: &Seen) -> Result<u16, NatDrop> {
+        let port = self.find(&seen.key, seen)?;
+        if let Some(mapping) = &mut self.ports.mappings[usize::from(port)] {
+            mapping.station = seen.station;
         }
         Ok(port)
     }
 
-    /// The destination of a packet from the WAN: the host's address and port, and its station.
-    /// `None` if the packet belongs to no connection, or comes from an address that the host
-    /// doesn't talk to (RFC 4787, section 5).
-    pub fn host(&mut self, seen: &Seen, now: Instant) -> Option<(SocketAddrV4, MacAddress)> {
-        let (key, port) = (self.owner(&seen.key)?, seen.key.source_port());
-        // A connection that was reopened has another port.
-        let (handle, found) =
-            self.find(&key, seen, now).filter(|(_, connection)| connection.port == port)?;
-        self.classify(handle, seen);
-        Some((SocketAddrV4::new(key.source(), key.source_port()), found.station))
+    /// The destination of a packet from the WAN: the host's address and port, and its station. May
+    /// open a connection if packets are not filtered.
+    ///
+    /// # Errors
+    /// The packet's port is not mapped, it belongs to no connection and opens none, or a limit is
+    /// reached.
+    pub fn host(&mut self, seen: &Seen) -> Result<(SocketAddrV4, MacAddress), NatDrop> {
+        let key = self.inward(&seen.key).ok_or(NatDrop::NoConnection)?;
+        let port = self.find(&key, seen)?;
+        let mapping = self.ports.mappings[usize::from(port)].ok_or(NatDrop::NoConnection)?;
+        Ok((SocketAddrV4::new(key.source(), key.source_port()), mapping.station))
     }
 
-    /// The connection of a packet, which keeps it alive; an error does not (RFC 5508, section 4.3).
+    /// The port of a packet's connection, which may be a new one. The packet keeps it alive; an
+    /// error does not (RFC 5508, section 4.3).
     #[inline(always)]
-    fn find(&mut self, key: &FlowKeyV4, seen: &Seen, now: Instant) -> Option<(Handle, Connection)> {
+    fn find(&mut self, key: &FlowKeyV4, seen: &Seen) -> Result<u16, NatDrop> {
         if seen.is_error {
-            return self.peek(key, seen, now);
+            let found = self.table.peek(key, Hint::NONE, self.now);
+            return found.map(|(handle, _)| self.table[handle].port).or(Err(NatDrop::NoConnection));
         }
-        self.table.find(key, seen.hint, now).map(|(handle, found)| (handle, *found))
+        let Some((handle, found)) = self.table.find(key, seen.hint, self.now) else {
+            return self.open(*key, seen);
+        };
+        let found = *found;
+        self.note(handle, found, seen);
+        Ok(found.port)
     }
 
-    #[cold]
-    fn peek(&self, key: &FlowKeyV4, seen: &Seen, now: Instant) -> Option<(Handle, Connection)> {
-        let (handle, _) = self.table.peek(key, seen.hint, now).ok()?;
-        Some((handle, self.table[handle]))
-    }
-
-    fn open(&mut self, seen: &Seen, now: Instant) -> Result<(Handle, Connection), NatDrop> {
-        let Self { table, free_ports, owners } = self;
-        let port = *free_ports.front().ok_or(NatDrop::NoPort)?;
-        let new = Connection { port, station: seen.station };
-        // An expired connection may still have its place, and its port.
-        let mut release = |_, expired: Connection| free_ports.push_back(expired.port);
-        let handle = table.insert(seen.key, new, now, &mut release);
-        let handle = handle.map_err(|_| NatDrop::NoPort)?;
-        free_ports.pop_front();
-        owners[usize::from(port)] = Some(seen.key);
-        Ok((handle, new))
-    }
-
-    /// TCP is established once a SYN was answered, until one end is done.
-    fn classify(&mut self, handle: Handle, seen: &Seen) {
+    /// Notes a connection's packet: its class, and for TCP its state. A reset only shortens the
+    /// timeout: it may be forged, and a later segment makes up for it (RFC 7857, section 2.2).
+    #[inline(always)]
+    fn note(&mut self, handle: Handle, found: Connection, seen: &Seen) {
         let class = match (seen.key.protocol(), seen.tcp_flags) {
             (protocol::UDP, _) => DATAGRAMS,
             (protocol::ICMP, _) => ECHOES,
-            (_, Some(flags)) if flags & (FIN | RST) != 0 => TRANSITORY,
-            (_, Some(flags)) if flags & (SYN | ACK) == SYN | ACK => ESTABLISHED,
-            _ => return,
+            (_, None) => return,
+            (_, Some(flags)) => {
+                let tcp = tcp_after(found.tcp, seen.side, flags);
+                if tcp != found.tcp {
+                    self.table[handle].tcp = tcp;
+                }
+                // Both ends have sent a SYN, in any order (RFC 5382, REQ-2).
+                let is_established = tcp == LAN_SYN | WAN_SYN && flags & RST == 0;
+                if is_established { ESTABLISHED } else { TRANSITORY }
+            }
         };
         self.table.set_class(handle, class);
     }
 
-    /// Removes expired connections, some places at a time, and frees their ports. Returns their
-    /// number.
-    pub fn expire(&mut self, now: Instant) -> usize {
-        let Self { table, free_ports, .. } = self;
-        table.expire(now, EXPIRE_BUDGET, |_, expired| free_ports.push_back(expired.port));
+    /// Opens a connection if the packet may, and returns its port.
+    fn open(&mut self, key: FlowKeyV4, seen: &Seen) -> Result<u16, NatDrop> {
+        if !seen.may_open || seen.side != Side::Lan && self.policy.filters {
+            return Err(NatDrop::NoConnection);
+        }
+        let Self { table, ports, now, .. } = self;
+        let port = ports.open(&key, *now)?;
+        let new = Connection { port, tcp: 0 };
+        // An expired connection may have had its place.
+        let mut leave = |_, expired: Connection| ports.close(expired.port, *now);
+        let Ok(handle) = table.insert(key, new, *now, &mut leave) else {
+            ports.close(port, *now);
+            return Err(NatDrop::NoPort);
+        };
+        self.note(handle, new, seen);
+        Ok(port)
+    }
+
+    /// Removes expired connections, some places at a time. Returns the number of connections.
+    pub fn expire(&mut self) -> usize {
+        let Self { table, ports, now, .. } = self;
+        table.expire(*now, EXPIRE_BUDGET, |_, expired| ports.close(expired.port, *now));
         table.len()
     }
 }

@@ -9,11 +9,12 @@ drop_reasons! {
         OtherStation = "other_station",
         /// Neither IPv4, nor an ARP request for the address of the port.
         NotIpv4 = "not_ipv4",
-        /// A header is cut, or is inconsistent in itself or with the headers around it.
+        /// A header is cut, or is inconsistent in itself or with the headers around it; or the
+        /// checksum of an ICMP error is wrong.
         Malformed = "malformed",
         /// The frame ends before its packet does.
         Truncated = "truncated",
-        /// A fragment. Fragments are not reassembled, and only the first has ports.
+        /// A fragment that comes before the first one of its datagram, which alone has ports.
         Fragment = "fragment",
         /// Neither TCP, UDP, an echo, nor an ICMP error.
         Unsupported = "unsupported",
@@ -21,8 +22,10 @@ drop_reasons! {
         NotRouted = "not_routed",
         /// Belongs to no connection, and cannot open one.
         NoConnection = "no_connection",
-        /// All ports of the core are in use.
+        /// All ports of the core are in use, or were until recently; or its table is full.
         NoPort = "no_port",
+        /// The host has the maximum number of ports, or its port that of connections.
+        HostLimit = "host_limit",
         /// The TTL has expired, and the packet may not be answered.
         TtlExpired = "ttl_expired",
     }

@@ -4,22 +4,27 @@
 //! send. It knows sources and sinks, not DPDK, so its tests run on plain memory.
 //!
 //! - [`nat`]: the graph, and the stage that translates each packet.
+//! - [`fragments`]: the key of each packet's connection, also for fragments.
 //! - [`seen`]: the fields of a packet that the stage reads before any change.
-//! - [`connections`]: the connections of one core, and its share of the WAN address's ports.
+//! - [`connections`]: the connections of one core.
+//! - [`ports`]: one core's share of the WAN address's ports.
 //! - [`drops`]: the reasons to drop packets.
 //!
 //! # No lock, and no configuration of cores
 //!
-//! A connection belongs to one core, where both of its directions meet. The hash of a LAN packet's
-//! addresses selects that core, which gives the connection a port that leads back to it: the core's
-//! index is `port % cores`. So packets from the WAN go to the core `port % cores`, and no core ever
-//! accesses another's state.
+//! A host belongs to one core, where both directions of all its connections meet. The hash of its
+//! address selects that core, which gives it blocks of ports that lead back: the number of a block,
+//! modulo the number of cores, is the core's index. So packets from the WAN go to the core of their
+//! port's block, and no core ever accesses another's state. A packet from one host to another's
+//! port of the WAN address needs two cores. The first one translates its source and sends it to a
+//! loop, [`Side::Hairpin`](nat::Side::Hairpin), and it comes back as a packet from the WAN.
 //!
 //! ```
 //! use hotloop::packet::arp::Neighbour;
 //! use hotloop::packet::build::{DESTINATION_MAC, SOURCE_MAC, tcp};
 //! use hotloop::prelude::*;
-//! use nat44::nat::{Nat, Settings, Side};
+//! use nat44::fragments::Fragments;
+//! use nat44::nat::{Nat, Policy, Settings, Side};
 //!
 //! let lan_port = PortId::new(0);
 //! let settings = Settings {
@@ -27,9 +32,11 @@
 //!     lan: Neighbour { mac: DESTINATION_MAC, address: "10.0.0.254".parse()? },
 //!     wan: Neighbour { mac: DESTINATION_MAC, address: "203.0.113.1".parse()? },
 //!     gateway: SOURCE_MAC,
+//!     policy: Policy::default(),
 //! };
-//! let syn = tcp().from("10.0.0.1:1000").to("192.0.2.1:80").packet_in_memory().with_ingress(lan_port);
-//! let syn = bench(Classify::outermost().seeded(0)).feed_items([syn]).into_packets();
+//! let syn = tcp().from("10.0.0.1:5000").to("192.0.2.1:80").packet_in_memory().with_ingress(lan_port);
+//! let syn = bench(Classify::outermost()).feed_items([syn]).into_packets();
+//! let syn = bench(Fragments::new(&Core::new(0, 1), lan_port)?).feed_items(syn).into_packets();
 //! let out = bench_burst(Nat::new(&Core::new(0, 1), settings)?).feed_items(syn);
 //!
 //! let sent = &out.packets()[0];
@@ -41,5 +48,12 @@
 
 pub mod connections;
 pub mod drops;
+pub mod fragments;
 pub mod nat;
+pub mod ports;
 pub mod seen;
+
+/// The README's sample, included here to be compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -7,7 +7,7 @@ use hotloop::dpdk;
 use hotloop::packet::arp::Neighbour;
 use hotloop::prelude::*;
 use hotloop_ops::Failure;
-use nat44::nat::{Settings, Side, nat};
+use nat44::nat::{Policy, Settings, Side, nat};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -18,17 +18,29 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     let socket = cli.run.begin("nat44")?;
     let (eal, devices) = (cli.run.eal()?, &cli.run.devices);
     let (lan, wan) = (devices.open(eal, &cli.lan)?, devices.open(eal, &cli.wan)?);
+    // The loop for packets from one host of the LAN to another's port of the WAN address.
+    let hairpin = devices.open(eal, "net_ring_hairpin")?;
+    let Cli { connections, ports_per_host, .. } = *cli;
+    let filters = cli.filtering == cli::PORT_DEPENDENT;
     let settings = Settings {
         lan_port: lan.id()?,
         lan: Neighbour { mac: lan.mac(), address: cli.lan_address },
         wan: Neighbour { mac: wan.mac(), address: cli.wan_address },
         gateway: cli.next_hop_mac,
+        policy: Policy { filters, connections, ports_per_host },
     };
-    let received =
-        source(|core| Ok::<_, dpdk::Error>(sources([lan.rx_queue(core)?, wan.rx_queue(core)?])));
-    let nf = nat(received, &settings).sink(|core| {
-        let queues = [(Side::Lan, lan.tx_queue(core)?), (Side::Wan, wan.tx_queue(core)?)];
-        Ok::<_, dpdk::Error>(outlets(queues))
+    let deployment = cli.cores.deployment();
+    let received = source(|core| {
+        let mut queues = vec![lan.rx_queue(core)?, wan.rx_queue(core)?];
+        // Every sending core has a loop of its own.
+        for _ in 0..deployment.cores_in(1).div_ceil(core.count()) {
+            queues.push(hairpin.rx_queue(core)?);
+        }
+        Ok::<_, dpdk::Error>(sources(queues))
     });
-    cli.run.run(cli.run.plan(nf, cli.cores.deployment())?, socket)
+    let nf = nat(received, &settings).sink(|core| {
+        let (to_lan, to_wan) = ((Side::Lan, lan.tx_queue(core)?), (Side::Wan, wan.tx_queue(core)?));
+        Ok::<_, dpdk::Error>(outlets([to_lan, to_wan, (Side::Hairpin, hairpin.tx_queue(core)?)]))
+    });
+    cli.run.run(cli.run.plan(nf, deployment)?, socket)
 }

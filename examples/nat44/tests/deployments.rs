@@ -1,7 +1,7 @@
 //! The whole graph in both deployments, on threads and simulated: a conversation of many hosts with one
 //! server.
 
-use crate::lab::{GATEWAY_MAC, LAN_MAC, LAN_PORT, WAN_MAC, WAN_PORT, settings};
+use crate::lab::{GATEWAY_MAC, HAIRPIN_PORT, LAN_MAC, LAN_PORT, WAN_MAC, WAN_PORT, settings};
 #[allow(dead_code, reason = "the tests of connections use it all")]
 use hotloop::engine::Graph;
 use hotloop::packet::PacketBuf;
@@ -15,9 +15,9 @@ use hotloop::packet::udp::UdpView;
 use hotloop::prelude::*;
 use hotloop::testing::simulator::{Scenario, Settings as Setup, Simulated, World, simulate_seeds};
 use hotloop::testing::{FaultRates, Frame, MemoryPort, PortConfig, Rng};
-use nat44::nat::{Settings, Side, nat};
+use nat44::nat::{Policy, Settings, Side, nat};
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
 const HOST_COUNT: u16 = 300;
@@ -26,8 +26,8 @@ const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn graph<S, Z>(
-    receive: impl Fn(&Core) -> hotloop::Result<[S; 2]> + Sync,
-    send: impl Fn(&Core) -> hotloop::Result<[Z; 2]> + Sync,
+    receive: impl Fn(&Core) -> hotloop::Result<[S; 3]> + Sync,
+    send: impl Fn(&Core) -> hotloop::Result<[Z; 3]> + Sync,
     settings: &Settings,
 ) -> impl Graph
 where
@@ -36,7 +36,8 @@ where
 {
     let received = source(move |core| receive(core).map(sources));
     nat(received, settings).sink(move |core| {
-        send(core).map(|[lan, wan]| outlets([(Side::Lan, lan), (Side::Wan, wan)]))
+        let sides = [Side::Lan, Side::Wan, Side::Hairpin];
+        send(core).map(|sinks| outlets(sides.into_iter().zip(sinks)))
     })
 }
 
@@ -143,10 +144,11 @@ fn each_packet_comes_back_to_the_host_that_sent_in_every_deployment() {
             MemoryPort::with_config(name, PortConfig { id: Some(number), ..Default::default() })
         };
         let (lan, wan) = (port("lan", LAN_PORT), port("wan", WAN_PORT));
+        let hairpin = port("hairpin", HAIRPIN_PORT);
         let settings = settings();
         let nf = graph(
-            |core| Ok([lan.rx_queue(core)?, wan.rx_queue(core)?]),
-            |core| Ok([lan.tx_queue(core)?, wan.tx_queue(core)?]),
+            |core| Ok([lan.rx_queue(core)?, wan.rx_queue(core)?, hairpin.rx_queue(core)?]),
+            |core| Ok([lan.tx_queue(core)?, wan.tx_queue(core)?, hairpin.tx_queue(core)?]),
             &settings,
         );
         let plan = Engine::plan(nf, deployment).unwrap();
@@ -171,12 +173,13 @@ fn each_packet_comes_back_to_the_host_that_sent_in_every_deployment() {
                 ports.dedup();
                 assert_eq!(ports.len(), usize::from(HOST_COUNT), "a port for each connection");
                 for worker in 0..workers {
-                    let leads_there = |port: &&u16| usize::from(**port) % workers == worker;
+                    let leads_there = |port: &&u16| usize::from(**port / 64) % workers == worker;
                     let count = ports.iter().filter(leads_there).count();
                     assert!(count * workers > usize::from(HOST_COUNT) / 2, "{count} at {worker}");
                 }
                 lan.end_input();
                 wan.end_input();
+                hairpin.end_input();
                 control.wait_until_finished();
             })
             .unwrap();
@@ -186,6 +189,16 @@ fn each_packet_comes_back_to_the_host_that_sent_in_every_deployment() {
         let stage = report.stages.iter().find(|stage| stage.name == "Nat").unwrap();
         assert_eq!(stage.gauges["connections"], u64::from(HOST_COUNT));
     }
+}
+
+/// The graph on a world's ports.
+fn simulated<'a>(world: &'a World, settings: &'a Settings) -> impl Graph + 'a {
+    let [lan, wan, hairpin] = [0, 1, 2].map(|port| world.port(port));
+    graph(
+        |core| Ok([lan.rx_queue(core)?, wan.rx_queue(core)?, hairpin.rx_queue(core)?]),
+        |core| Ok([lan.tx_queue(core)?, wan.tx_queue(core)?, hairpin.tx_queue(core)?]),
+        settings,
+    )
 }
 
 /// Twenty hosts, with cores in any order and any losses.
@@ -200,7 +213,7 @@ impl Scenario for Conversation {
     }
 
     fn port_count(&self) -> usize {
-        2
+        3
     }
 
     fn is_fed(&self, port: usize) -> bool {
@@ -216,12 +229,7 @@ impl Scenario for Conversation {
     }
 
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
-        let (lan, wan) = (world.port(0), world.port(1));
-        graph(
-            |core| Ok([lan.rx_queue(core)?, wan.rx_queue(core)?]),
-            |core| Ok([lan.tx_queue(core)?, wan.tx_queue(core)?]),
-            &self.0,
-        )
+        simulated(world, &self.0)
     }
 
     /// Each host gets the server's answer to its own question, and at most one.
@@ -242,9 +250,94 @@ impl Scenario for Conversation {
     }
 }
 
+/// Hosts that learn their port of the WAN address from the server, and then send to each other's.
+struct Meeting(Settings);
+
+impl Meeting {
+    /// The server's answer: the sender's end, as text.
+    fn reflected(frame: &Frame) -> Frame {
+        let key = FlowKey::of(&frame.bytes, frame.bytes.len(), Depth::Outermost).expect("a flow");
+        let end = SocketAddr::new(key.source(), key.source_port());
+        let answer = udp().from(SERVER).to(end).payload(end.to_string());
+        answer.macs(GATEWAY_MAC, WAN_MAC).build().into()
+    }
+
+    /// A message from the host that got a frame to the one that was known last: both ends of the
+    /// LAN and of the WAN, as text.
+    fn message(frame: &Frame, last: &mut Option<(SocketAddr, String)>) -> Option<Frame> {
+        let key = FlowKey::of(&frame.bytes, frame.bytes.len(), Depth::Outermost).expect("a flow");
+        let (host, own) =
+            (SocketAddr::new(key.destination(), key.destination_port()), said(&frame.bytes));
+        if key.source() != *SERVER.ip() {
+            return None;
+        }
+        let own = String::from_utf8(own).expect("text");
+        let (other, end) = last.replace((host, own.clone()))?;
+        let message = udp().from(host).to(&end).payload(format!("{own} {other}"));
+        Some(message.macs(station(1), LAN_MAC).build().into())
+    }
+}
+
+impl Scenario for Meeting {
+    fn settings(&self, rng: &mut Rng) -> Setup {
+        Setup { rates: FaultRates::default(), ..Setup::drawn(rng) }
+    }
+
+    fn port_count(&self) -> usize {
+        3
+    }
+
+    fn is_fed(&self, port: usize) -> bool {
+        port == 0
+    }
+
+    fn frame(&self, _: usize, _: usize, number: u64, _: &mut Rng) -> Frame {
+        let number = (number % FEW) as u16;
+        let packet = udp().from(host(number)).to(SERVER).macs(station(number), LAN_MAC);
+        Frame::new(packet.build())
+    }
+
+    fn peer(&self, port: usize) -> Option<impl FnMut(&Frame, &mut Rng) -> Vec<Frame>> {
+        let mut last = None;
+        Some(move |frame: &Frame, _: &mut Rng| match port {
+            0 => Self::message(frame, &mut last).into_iter().collect(),
+            1 => vec![Self::reflected(frame)],
+            // The loop.
+            _ => vec![frame.clone()],
+        })
+    }
+
+    fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
+        simulated(world, &self.0)
+    }
+
+    /// Each message reaches its host, from the sender's port of the WAN address.
+    fn check(&self, run: &Simulated) -> Result<(), String> {
+        for Frame { bytes, .. } in run.sent[0].iter().flatten() {
+            let key = FlowKey::of(bytes, bytes.len(), Depth::Outermost).ok_or("no flow")?;
+            let [from, to] =
+                [key, key.reversed()].map(|key| SocketAddr::new(key.source(), key.source_port()));
+            let text = String::from_utf8(said(bytes)).map_err(|error| error.to_string())?;
+            if from != SERVER.into() && text != format!("{from} {to}") {
+                return Err(format!("{text:?} came from {from} to {to}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn hosts_meet_by_their_wan_ports_whatever_the_order_of_the_cores() {
+    let policy = Policy { filters: false, connections: 1000, ..Policy::default() };
+    let totals = simulate_seeds(0..300, &Meeting(Settings { policy, ..settings() }));
+    let totals = totals.unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(totals.crossed > 0 && totals.answered > 0, "{totals:?}");
+}
+
 #[test]
 fn answers_come_back_whatever_the_order_of_the_cores() {
-    let settings = Settings { lan_port: hotloop::packet::PortId::new(0), ..settings() };
+    let policy = Policy { connections: 1000, ..Policy::default() };
+    let settings = Settings { policy, ..settings() };
     let totals = simulate_seeds(0..2_000, &Conversation(settings));
     let totals = totals.unwrap_or_else(|failure| panic!("{failure}"));
     assert!(totals.crossed > 0 && totals.answered > 0, "{totals:?}");

@@ -143,7 +143,12 @@ const FLOORS: &[(&str, &[&str])] = &[
         "poller",
         "watch",
     ]),
-    ("examples/nat44", &["cli drops", "seen", "connections", "nat"]),
+    ("examples/nat44", &[
+        "cli drops fragments",
+        "ports seen",
+        "connections",
+        "nat",
+    ]),
     ("examples/ipip-lb", &[
         "dropped failure until",
         "answer",
