@@ -14,7 +14,8 @@ drop_reasons! {
         Malformed = "malformed",
         /// The frame ends before its packet does.
         Truncated = "truncated",
-        /// A fragment that comes before the first one of its datagram, which alone has ports.
+        /// A fragment that comes before the first one of its datagram, which alone has ports; or one
+        /// that no host should send.
         Fragment = "fragment",
         /// Neither TCP, UDP, an echo, nor an ICMP error.
         Unsupported = "unsupported",

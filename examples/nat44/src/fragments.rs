@@ -57,6 +57,7 @@ impl Fragments {
     #[inline(never)]
     fn find(&mut self, frame: &[u8], own: FlowKeyV4, now: Instant) -> Option<FlowKeyV4> {
         let Some(fragment) = FragmentView::of_frame(frame) else { return Some(own) };
+        fragment.check().ok()?;
         if fragment.offset_bytes() == 0 {
             self.keys.insert(fragment.id(), own, now, &mut |_, _| ()).ok()?;
         }

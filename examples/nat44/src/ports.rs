@@ -82,8 +82,7 @@ impl Ports {
     /// All ports that lead to this core. A host gets `per_host` of them, rounded up to blocks.
     pub fn new(core: &Core, per_host: u16) -> Self {
         // Nobody gets port 0.
-        let used = |first_port| u64::from(first_port == 0);
-        let block = |first_port| Block { first_port, used: used(first_port), ..Block::default() };
+        let block = |at| Block { first_port: at, used: u64::from(at == 0), ..Block::default() };
         let is_own = |port: &u16| block_of(*port) % core.count() == core.index();
         let firsts = (0..=u16::MAX).step_by(BLOCK_PORTS.into()).filter(is_own);
         let block_limit = per_host.div_ceil(BLOCK_PORTS).into();

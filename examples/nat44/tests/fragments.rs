@@ -109,3 +109,12 @@ fn an_error_about_a_first_fragment_reaches_the_host() {
     };
     assert_eq!(lab.gateway_sends(error(FIRST)), at_host(error(HOST)));
 }
+
+#[test]
+fn a_fragment_that_would_overwrite_the_header_of_tcp_is_dropped() {
+    let mut lab = Lab::new();
+    let segment = || tcp().from(HOST).to(SERVER).identification(9).payload([3; 90]);
+    assert_eq!(lab.fragments(Side::Lan, segment(), 60).len(), 3);
+    let second = segment().macs(HOST_MAC, LAN_MAC).build_fragments(28).swap_remove(1);
+    assert_eq!(reason(&lab.feed(Side::Lan, [second])), NatDrop::Fragment);
+}
