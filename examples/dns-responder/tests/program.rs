@@ -17,7 +17,7 @@ fn frames() -> Vec<Vec<u8>> {
 fn the_queries_of_a_capture_are_answered() {
     let folder = tempfile::tempdir().unwrap();
     let [from, to, zone] = ["a.pcap", "b.pcap", "zone"].map(|name| folder.path().join(name));
-    write_frames(&from, &frames()).unwrap();
+    write_frames(&from, frames()).unwrap();
     fs::write(&zone, ZONE).unwrap();
     let port = format!("net_pcap0,rx_pcap={},tx_pcap={}", from.display(), to.display());
     let mut command = Command::new(env!("CARGO_BIN_EXE_dns-responder"));

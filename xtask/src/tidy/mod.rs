@@ -5,6 +5,7 @@ mod layers;
 mod lengths;
 mod packages;
 mod shapes;
+mod snippets;
 mod source;
 mod tools;
 mod unsafety;
@@ -49,6 +50,7 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     violations.extend(packages::check(workspace)?);
     violations.extend(layers::check(&files));
     violations.extend(unsafety::check_pages(&files));
+    violations.extend(snippets::check(&files));
     violations.extend(files.iter().flat_map(check_file));
     for violation in &violations {
         eprintln!("tidy: {violation}");
