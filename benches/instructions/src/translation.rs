@@ -1,20 +1,24 @@
-//! nat44 on one core, from source to sink: a call is one burst of packets of known connections.
+//! nat44 on one core, from source to sink: a call is one turn of the core.
 
-use crate::Case;
 use crate::buffer::Buffer;
 use crate::chains::{FRAME_BYTES, IntoTank, fill_tank, take_from_tank};
 use crate::connections::Connections;
 use crate::fragments::Fragments;
 use crate::nat::{Nat, Policy, Settings, Side};
+use crate::{CALLS_MAX, Case};
 use hotloop::flow::Backend;
 use hotloop::packet::arp::Neighbour;
 use hotloop::packet::build::{PacketBuilder, tcp, udp};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop::prelude::*;
+use std::time::Duration;
 
 const BURST: usize = 64;
 const CONNECTION_COUNT: u16 = 2048;
+
+/// Number of connections that are opened in a call.
+const OPENED: usize = 16;
 
 const LAN_PORT: PortId = PortId::new(0);
 const WAN_PORT: PortId = PortId::new(1);
@@ -22,6 +26,8 @@ const HOST_MAC: MacAddress = MacAddress::new([2, 0, 0, 0, 1, 7]);
 const LAN_MAC: MacAddress = MacAddress::new([2, 0, 0, 0, 1, 0xfe]);
 const WAN_MAC: MacAddress = MacAddress::new([2, 0, 0, 0, 2, 0xfe]);
 const GATEWAY_MAC: MacAddress = MacAddress::new([2, 0, 0, 0, 2, 1]);
+
+const NOW: Instant = Instant::from_ns(1);
 
 type Frame = ([u8; FRAME_BYTES], PortId);
 
@@ -32,7 +38,12 @@ pub fn cases() -> Vec<Case> {
         let name = format!("nat44, 64 packets of known connections, from the {name}");
         (name, Box::new(move |calls| translate(calls, side)) as Box<dyn Fn(usize)>)
     };
-    sides.map(case).into()
+    let mut cases: Vec<Case> = sides.map(case).into();
+    let name = format!("nat44, {OPENED} packets that open connections by new ports");
+    cases.push((name, Box::new(|calls| open_and_expire(calls, 0))));
+    let name = "nat44, 15 places of a full table in which all connections expire";
+    cases.push((name.into(), Box::new(|calls| open_and_expire(CALLS_MAX, calls))));
+    cases
 }
 
 /// Opens connections, and then translates packets from one side.
@@ -44,29 +55,50 @@ fn translate(calls: usize, side: Side) {
         Side::Lan => from_host(i, ACK),
         _ => from_server(i, ACK),
     }));
-    fill_tank(BURST, &[0; FRAME_BYTES]);
-    let graph = source(|_| Ok::<_, hotloop::Error>(Frames { frames: frames.clone(), next: 0 }))
+    let frames = Frames { frames, next: 0, burst: BURST, repeated: CONNECTION_COUNT.into() };
+    run(frames, Policy::default(), [(opening + calls, NOW), (0, NOW)]);
+}
+
+/// Opens connections, each by a port of its own, in a table that becomes full at the end; and then
+/// waits in turns of the core until they have expired.
+fn open_and_expire(opening: usize, expiring: usize) {
+    let connection_count = CALLS_MAX * OPENED;
+    let frames = (0..connection_count).map(|i| from_host(i as u16, SYN)).collect();
+    let policy = Policy { connections: connection_count, ..Policy::default() };
+    let frames = Frames { frames, next: 0, burst: OPENED, repeated: 0 };
+    run(frames, policy, [(opening, NOW), (expiring, NOW + Duration::from_secs(3600))]);
+}
+
+/// Runs the NAT for numbers of turns, each at a time.
+fn run(frames: Frames, policy: Policy, turns: [(usize, Instant); 2]) {
+    let packet_count = turns[0].0 * frames.burst;
+    fill_tank(frames.burst, &[0; FRAME_BYTES]);
+    let graph = source(|_| Ok::<_, hotloop::Error>(frames.clone()))
         .stage(|_| Classify::outermost())
         .try_stage(|core| Fragments::new(core, LAN_PORT))
-        .try_burst_stage(nat)
+        .try_burst_stage(move |core| nat(core, policy))
         .sink(|_| Ok::<_, hotloop::Error>(outlets([(Side::Lan, IntoTank), (Side::Wan, IntoTank)])));
     let plan = Engine::plan(graph, Deployment::run_to_completion(1)).expect("one core");
     let mut assembly = plan.assemble().expect("a graph in memory");
-    for _ in 0..opening + calls {
-        assert_eq!(assembly.step(0, Instant::from_ns(1)), BURST);
+    for (count, now) in turns {
+        (0..count).for_each(|_| _ = assembly.step(0, now));
     }
-    let report = assembly.finish(Instant::from_ns(1));
+    let report = assembly.finish(NOW);
     assert!(report.is_whole(), "{report}");
-    assert_eq!(report.sent, report.received, "{report}");
+    assert_eq!(
+        (report.sent, report.received),
+        (packet_count as u64, packet_count as u64),
+        "{report}"
+    );
 }
 
-fn nat(core: &Core) -> hotloop::Result<Nat> {
+fn nat(core: &Core, policy: Policy) -> hotloop::Result<Nat> {
     let settings = Settings {
         lan_port: LAN_PORT,
         lan: Neighbour { mac: LAN_MAC, address: [10, 0, 0, 254].into() },
         wan: Neighbour { mac: WAN_MAC, address: [203, 0, 113, 1].into() },
         gateway: GATEWAY_MAC,
-        policy: Policy::default(),
+        policy,
     };
     let table = |arena, config| {
         // Not AVX2, which not every processor of an architecture has.
@@ -74,7 +106,7 @@ fn nat(core: &Core) -> hotloop::Result<Nat> {
         let backend = backends.find(|backend| backend.is_available() && *backend != Backend::Avx2);
         Table::with_backend(arena, config, 42, backend.expect("a scalar one"))
     };
-    Ok(Nat::of(settings, Connections::new(core, settings.policy, table)?))
+    Ok(Nat::of(settings, Connections::new(core, policy, table)?))
 }
 
 /// Every other connection is UDP.
@@ -102,10 +134,13 @@ fn frame(packet: PacketBuilder) -> [u8; FRAME_BYTES] {
     frame.try_into().expect("it has been resized")
 }
 
-/// Receives frames in order, repeating the ones after the opening of connections.
+/// Receives frames in order, and then the last ones again, if any are repeated.
+#[derive(Clone)]
 struct Frames {
     frames: Vec<Frame>,
     next: usize,
+    burst: usize,
+    repeated: usize,
 }
 
 impl Source for Frames {
@@ -114,10 +149,13 @@ impl Source for Frames {
     #[inline]
     fn poll(&mut self, burst: &mut Burst<Buffer>) -> usize {
         if self.next == self.frames.len() {
-            self.next -= usize::from(CONNECTION_COUNT);
+            if self.repeated == 0 {
+                return 0;
+            }
+            self.next -= self.repeated;
         }
-        let mut frames = self.frames[self.next..self.next + BURST].iter();
-        self.next += BURST;
+        let mut frames = self.frames[self.next..self.next + self.burst].iter();
+        self.next += self.burst;
         take_from_tank(burst, |buffer| {
             let (frame, ingress) = frames.next().expect("a frame for each packet");
             *buffer.begin(FRAME_BYTES) = *frame;
