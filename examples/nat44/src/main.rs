@@ -3,9 +3,7 @@
 mod cli;
 
 use cli::Cli;
-use hotloop::dpdk;
-use hotloop::packet::arp::Neighbour;
-use hotloop::prelude::*;
+use hotloop::{dpdk, packet::arp::Neighbour, prelude::*};
 use hotloop_ops::Failure;
 use nat44::nat::{Policy, Settings, Side, nat};
 use std::process::ExitCode;

@@ -1,11 +1,10 @@
 //! The network function: the graph, and the stage that translates each packet.
 
 use crate::connections::Connections;
-pub use crate::connections::Policy;
 use crate::fragments::{Fragments, Keyed, SEED};
 use crate::ports::{block_of, end};
 use crate::seen::Seen;
-pub use crate::{drops::NatDrop, fragments::Side};
+pub use crate::{connections::Policy, drops::NatDrop, fragments::Side};
 use hotloop::flow::{Hint, Hints};
 use hotloop::packet::answer::{IcmpError, echo_reply, icmp_error};
 use hotloop::packet::arp::{self, ArpMessage, Neighbour};

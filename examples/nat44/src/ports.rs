@@ -119,23 +119,27 @@ impl Ports {
         let (host, port) = (inside.source(), inside.source_port());
         let parity = if port.is_multiple_of(2) { EVEN } else { !EVEN };
         let wants_low = port < WELL_KNOWN_PORTS && inside.protocol() != protocol::ICMP;
-        let own_count = self.blocks.iter().filter(|block| block.host == Some(host)).count();
-        let may_grow = own_count < self.block_limit;
+        let is_low = |block: &Block| block.first_port < WELL_KNOWN_PORTS;
+        let is_own = |block: &Block| block.host == Some(host);
+        let mut own = self.blocks.iter_mut().filter(|it| is_own(it) && is_low(it) == wants_low);
+        if let Some(port) = own.find_map(|block| block.take(parity)) {
+            return Ok(port);
+        }
+        let may_grow = self.blocks.iter().filter(|block| is_own(block)).count() < self.block_limit;
         let rank = |block: &Block| {
-            let is_low = block.first_port < WELL_KNOWN_PORTS;
             let rank = match block.host {
-                _ if is_low && !wants_low => return None,
-                Some(owner) if owner == host && !block.used & parity != 0 => 0,
+                _ if is_low(block) && !wants_low => return None,
+                Some(_) if is_own(block) && !block.used & parity != 0 => 0,
                 None if may_grow && block.free_from <= now => 1,
-                Some(owner) if owner == host && !block.used != 0 => 2,
+                Some(_) if is_own(block) && !block.used != 0 => 2,
                 _ => return None,
             };
             // Of free blocks, the one that has been free for longest.
-            Some((is_low != wants_low, rank, block.free_from))
+            Some((is_low(block) != wants_low, rank, block.free_from))
         };
-        let usable = self.blocks.iter_mut().filter(|block| rank(block).is_some());
+        let usable = self.blocks.iter_mut().filter_map(|block| Some((rank(block)?, block)));
         let refused = if may_grow { NatDrop::NoPort } else { NatDrop::HostLimit };
-        let block = usable.min_by_key(|block| rank(block)).ok_or(refused)?;
+        let (_, block) = usable.min_by_key(|(rank, _)| *rank).ok_or(refused)?;
         block.host = Some(host);
         block.take(parity).or_else(|| block.take(u64::MAX)).ok_or(refused)
     }

@@ -2,13 +2,12 @@
 
 use crate::drops::NatDrop;
 use crate::fragments::{Keyed, Side};
-use hotloop::flow::Hint;
 use hotloop::packet::ethernet::{EthernetView, MacAddress};
 use hotloop::packet::ip::{Fragment, is_truncated, protocol};
 use hotloop::packet::ipv4::{Ipv4Header, Ipv4View};
 use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop::packet::{classify::Kind, flow_key::FlowKeyV4, icmp::IcmpView, tcp::TcpView};
-use hotloop::prelude::*;
+use hotloop::{flow::Hint, prelude::*};
 
 /// The facts about a packet that can be translated.
 #[derive(Clone, Copy, Debug)]
