@@ -6,7 +6,7 @@ pub use hotloop_engine::{
     Publisher, Report, Routed, Subscriber, Subscribers, Waited, mailbox, outlets, publish, source,
     sources,
 };
-pub use hotloop_flow::{Handle, Table};
+pub use hotloop_flow::{Handle, Hint, Table};
 pub use hotloop_packet::classify::Depth;
 pub use hotloop_packet::flow_key::FlowKey;
 pub use hotloop_packet::{PacketBuf, PortId, ethernet, ipip, nat};
