@@ -319,7 +319,7 @@ impl<T, D: DropReason> Outcome<T, D> {
     /// #         cx.drop(packet, SizeDrop::Short)
     /// #     }
     /// # }
-    /// let outcome = bench(Never).feed(udp());
+    /// let outcome = bench(Never).feed([udp()]);
     /// assert_eq!(outcome.drops(), [("short", 1)]);
     /// ```
     #[must_use]
