@@ -59,7 +59,8 @@ pub struct Layout {
 impl Layout {
     /// The layout of a frame. `frame` is its first segment, `len_bytes` its length over all
     /// segments, and `depth` selects the keyed header.
-    #[inline]
+    // Inlined always, so that the depth is a constant.
+    #[inline(always)]
     pub fn of(frame: &[u8], len_bytes: usize, depth: Depth, seed: &Seed) -> Self {
         match HeadersV4::find(frame, len_bytes) {
             Some(headers) => {

@@ -67,14 +67,14 @@ pub enum Depth {
 }
 
 /// Classifies a frame that lies in one segment: returns its layout, for later stages.
-#[inline]
+#[inline(always)]
 pub fn classify(frame: &[u8], depth: Depth, seed: &Seed) -> Layout {
     Layout::of(frame, frame.len(), depth, seed)
 }
 
 /// Classifies a packet: returns its layout, for later stages. Headers are read from the first
 /// segment; payloads may go on in others.
-#[inline]
+#[inline(always)]
 pub fn classify_packet<P: PacketBuf>(packet: &P, depth: Depth, seed: &Seed) -> Layout {
     Layout::of(packet.data(), packet.len_bytes(), depth, seed)
 }
