@@ -1,4 +1,4 @@
-//! The page on what ten functions need names public items, each of which exists.
+//! Checks that each public item named in docs/functions.md exists.
 
 use std::fs;
 use std::path::Path;

@@ -55,8 +55,8 @@ impl TokenRate {
         self.burst
     }
 
-    /// The time in which an empty bucket becomes full: a bucket that nobody has taken from for as
-    /// long is like a new one. It is longest, 584 years, if no tokens come.
+    /// The time that an empty bucket takes to fill. A bucket left alone for that long equals a new
+    /// one. If no tokens come, this is the maximum, 584 years.
     #[must_use]
     pub const fn time_to_fill(&self) -> Duration {
         Duration::from_nanos(match self.count {
@@ -167,8 +167,8 @@ impl SharedTokenBucket {
     }
 
     /// Takes `count` tokens if the bucket has them, and returns whether it did. If it has fewer,
-    /// all stay. A core whose time is behind that of others has at most the tokens that the bucket
-    /// had at its time.
+    /// all stay. If a core's clock lags behind that of others, the core can take no more tokens than
+    /// the bucket had at the time on that clock.
     #[inline]
     pub fn take(&self, count: u64, now: Instant) -> bool {
         let come = self.rate.come_at(now);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Sends segments with these flags, each of which passes.
+/// Sends segments with these flags, and checks that each one passes.
 fn converse(lab: &mut Lab, segments: &[(Side, u8)]) {
     for (from, flags) in segments {
         let packet = |from, to| -> PacketBuilder { tcp().from(from).to(to).tcp_flags(*flags) };

@@ -62,7 +62,7 @@ impl Lab {
         }
     }
 
-    /// Has a worker finish a page, if it is asked for one. Returns whether it is.
+    /// Finishes the page that a worker was asked for. Returns false if there was no query.
     fn answer_page(&mut self, worker: usize) -> bool {
         let lister = self.workers[worker].as_mut().unwrap();
         let end = (worker + 1) * NUMBERS_EACH;

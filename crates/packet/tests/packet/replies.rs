@@ -368,7 +368,7 @@ proptest! {
         match answer::tcp_reset(&mut packet) {
             Ok(()) => {
                 prop_assert!(is_right(packet.data()));
-                // A reset is never answered, so that there is no end to the answers.
+                // Two hosts must never answer each other's resets.
                 prop_assert_eq!(answer::tcp_reset(&mut packet), Err(AnswerError::AboutReset));
             }
             Err(error) => {
