@@ -7,13 +7,14 @@ use std::sync::Arc;
 /// Several sources merged by the times of their packets. [`sources_by_time`] makes it.
 pub struct SourcesByTime<S: Source> {
     inputs: Vec<Input<S>>,
-    is_stopped: bool,
 }
 
 /// A source, and the packets that it is ahead of the others.
 struct Input<S: Source> {
     source: S,
     burst: Burst<S::Item>,
+    /// Whether the source is polled: until the run is stopped, and then while it has items left.
+    is_polling: bool,
 }
 
 /// Merges sources by the [times](Carries::arrival) at which their packets arrived: two captures of
@@ -75,8 +76,8 @@ struct Input<S: Source> {
 pub fn sources_by_time<S: Source<Item: Carries>>(
     sources: impl IntoIterator<Item = S>,
 ) -> SourcesByTime<S> {
-    let inputs = sources.into_iter().map(|source| Input { source, burst: Burst::new() });
-    SourcesByTime { inputs: inputs.collect(), is_stopped: false }
+    let input = |source| Input { source, burst: Burst::new(), is_polling: true };
+    SourcesByTime { inputs: sources.into_iter().map(input).collect() }
 }
 
 impl<S: Source<Item: Carries>> SourcesByTime<S> {
@@ -85,7 +86,7 @@ impl<S: Source<Item: Carries>> SourcesByTime<S> {
     fn next(&mut self) -> Option<usize> {
         let mut next: Option<(Option<Instant>, usize)> = None;
         for (index, input) in self.inputs.iter_mut().enumerate() {
-            if input.burst.is_empty() && !self.is_stopped {
+            if input.burst.is_empty() && input.is_polling {
                 input.source.poll(&mut input.burst);
             }
             match input.burst.as_slice().first() {
@@ -94,7 +95,7 @@ impl<S: Source<Item: Carries>> SourcesByTime<S> {
                     let candidate = (packet.arrival(), index);
                     next = Some(next.map_or(candidate, |next| next.min(candidate)));
                 }
-                None if self.is_stopped || input.source.finished() => {}
+                None if !input.is_polling || input.source.finished() => {}
                 None => return None,
             }
         }
@@ -147,12 +148,16 @@ impl<S: Source<Item: Carries>> Source for SourcesByTime<S> {
     }
 
     fn stop(&mut self) -> bool {
-        self.is_stopped = true;
-        self.held_count() > 0
+        let mut has_items = self.held_count() > 0;
+        for input in &mut self.inputs {
+            input.is_polling = input.source.stop();
+            has_items |= input.is_polling;
+        }
+        has_items
     }
 
     fn finished(&self) -> bool {
-        let is_dry = |input: &Input<S>| self.is_stopped || input.source.finished();
+        let is_dry = |input: &Input<S>| !input.is_polling || input.source.finished();
         self.inputs.iter().all(|input| input.burst.is_empty() && is_dry(input))
     }
 }
@@ -260,5 +265,17 @@ mod tests {
         assert!(merged.stop() && merged.stop() && !merged.finished());
         assert_eq!(polled(&mut merged, 64), [1, 2]);
         assert!(merged.finished() && !merged.stop());
+    }
+
+    #[test]
+    fn a_stop_leaves_what_a_merged_source_has_read_ahead() {
+        let mut endless = recorded(&[at(11, 5)]);
+        endless.is_endless = true;
+        let inner = sources_by_time([recorded(&[at(1, 10)]), endless]);
+        let mut outer = sources_by_time([inner]);
+        let mut burst = Burst::new();
+        assert_eq!((outer.poll(&mut burst), outer.stop(), outer.finished()), (1, true, false));
+        assert_eq!((outer.poll(&mut burst), outer.finished()), (1, true));
+        assert!(burst.as_slice().iter().map(|packet| packet.0).eq([11, 1]));
     }
 }

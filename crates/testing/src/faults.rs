@@ -212,6 +212,10 @@ impl<S: Source<Item: PacketBuf>> Source for FaultySource<S> {
         self.source.waiting_count()
     }
 
+    fn stop(&mut self) -> bool {
+        self.source.stop()
+    }
+
     fn finished(&self) -> bool {
         self.source.finished()
     }

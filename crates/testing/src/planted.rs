@@ -133,6 +133,10 @@ impl<S: Source> Source for PlantedSource<S> {
         self.source.waiting_count()
     }
 
+    fn stop(&mut self) -> bool {
+        self.source.stop()
+    }
+
     fn finished(&self) -> bool {
         self.second.is_none() && self.source.finished()
     }

@@ -140,6 +140,10 @@ impl<S: Source> Source for Watched<S> {
         self.watched.waiting_count()
     }
 
+    fn stop(&mut self) -> bool {
+        self.watched.stop()
+    }
+
     fn finished(&self) -> bool {
         self.watched.finished()
     }

@@ -60,6 +60,10 @@ impl<S: Source> Source for Gated<S> {
         self.source.waiting_count()
     }
 
+    fn stop(&mut self) -> bool {
+        self.source.stop()
+    }
+
     fn finished(&self) -> bool {
         self.source.finished()
     }

@@ -51,6 +51,10 @@ impl<P: Source, K: Source<Item = P::Item>> Source for PortOrKernel<P, K> {
         either!(self, source => source.waiting_count())
     }
 
+    fn stop(&mut self) -> bool {
+        either!(self, source => source.stop())
+    }
+
     fn finished(&self) -> bool {
         either!(self, source => source.finished())
     }
