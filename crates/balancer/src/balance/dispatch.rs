@@ -13,14 +13,14 @@ use hotloop::flow::Handle;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Depth, Kind, Layout};
 use hotloop::packet::ethernet::Station;
+use hotloop::packet::icmpv6::{is_multicast_listener, is_neighbour_discovery};
 use hotloop::packet::ip::{Fragment, is_host, is_truncated};
 use hotloop::packet::ipip::{self, DecapsulateError};
 use hotloop::stage::Carries;
 
-/// ICMPv6's types of neighbour discovery and of multicast listeners (RFC 4861, RFC 2710, RFC 3810):
-/// only neighbours exchange these, so no backend gets them.
+/// Whether only neighbours exchange messages of this type, so that no backend gets them.
 const fn is_between_neighbours(icmpv6_kind: u8) -> bool {
-    matches!(icmpv6_kind, 130..=137 | 143)
+    is_neighbour_discovery(icmpv6_kind) || is_multicast_listener(icmpv6_kind)
 }
 
 impl<P: PacketBuf + Carries> Worker<P> {

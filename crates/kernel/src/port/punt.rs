@@ -2,6 +2,7 @@
 
 use hotloop_packet::arp::ArpMessage;
 use hotloop_packet::ethernet::{self, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
+use hotloop_packet::icmpv6::is_neighbour_discovery;
 use hotloop_packet::prefix::Prefix;
 use hotloop_packet::tcp::flags::SYN;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -74,10 +75,10 @@ impl PuntReason {
             |of: &[u16]| [port(0), port(2)].iter().flatten().any(|port| of.contains(port));
         let is_syn = payload.get(13).is_some_and(|flags| flags & SYN != 0);
         match protocol {
-            // RFC 4861, section 4: types 133 to 137. Forwarded ones are not valid (section 6.1).
+            // Forwarded ones are not valid (RFC 4861, section 6.1).
             ICMPV6
                 if hop_limit == HOP_LIMIT_MAX
-                    && payload.first().is_some_and(|kind| (133..=137).contains(kind)) =>
+                    && payload.first().is_some_and(|kind| is_neighbour_discovery(*kind)) =>
             {
                 Self::Neighbour
             }
