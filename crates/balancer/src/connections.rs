@@ -293,8 +293,7 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
         now: Instant,
     ) -> Result<(Handle, u64), flow::Vacancy<K>> {
         let (handle, silent_ns) = self.table.peek(&key, hint, now)?;
-        self.table.seen_at(now);
-        self.table.set_silent_ns(handle, 0);
+        self.table.touch(handle, now);
         Ok((handle, silent_ns))
     }
 

@@ -59,7 +59,8 @@
 //! # Use
 //!
 //! [`Table::find`] is the lookup: it returns a flow's value and [`Handle`], and marks the flow as
-//! seen. [`Table::peek`] only looks, and returns how long the flow has been silent.
+//! seen. [`Table::peek`] only looks, and returns how long the flow has been silent;
+//! [`Table::touch`] then marks the flow as seen, by its handle and without a second search.
 //! [`Table::insert`] is the insertion: an [`Eviction`], in most cases a closure, gets the flow that
 //! leaves for the new one. [`Table::expire`] removes silent flows, a few places in each turn of the
 //! core. That is all that a stage needs; the rest saves time:

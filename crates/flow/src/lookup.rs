@@ -68,7 +68,7 @@ impl<K: Key, V> Table<K, V> {
     /// Looks at the flow of `key` without marking it as seen, by a search. Returns its handle, and
     /// the time since its last packet in nanoseconds: rounded down, by less than two steps of
     /// [`STEP_NS`](crate::STEP_NS). For showing flows, and for packets that don't prove that their
-    /// flow goes on.
+    /// flow goes on. [`touch`](Self::touch) marks the flow later, by its handle.
     ///
     /// `hint` is a hint for the key, which saves hashing it if there is no flow, or [`Hint::NONE`].
     ///

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::{Index, IndexMut};
 
 use hotloop_arena::Arena;
+use hotloop_packet::Instant;
 
 use crate::Key;
 use crate::clock::{Clock, IdleTimeouts};
@@ -123,6 +124,18 @@ impl<K: Key, V> Table<K, V> {
     /// exceeds the address space.
     pub fn bytes(capacity: usize) -> Option<usize> {
         Store::<K, V>::bytes(capacity)
+    }
+
+    /// Marks a flow as seen at `now`, without a search: reads and writes one cache line, which the
+    /// function that returned the handle has read. For packets that mark their flow only after a
+    /// decision about its value: [`peek`](Self::peek) first. Returns whether the flow is there; if
+    /// the handle is stale or the flow has expired, nothing happens.
+    #[inline]
+    pub fn touch(&mut self, handle: Handle, now: Instant) -> bool {
+        let now = self.clock.advance(now);
+        let entry = self.store.entry_if_any(handle.slot);
+        let entry = entry.filter(|entry| entry.is_of(handle.generation));
+        entry.and_then(|entry| entry.see(now, &self.idle_timeouts)).is_some()
     }
 
     /// Sets the time since a flow's last packet to `silent_ns` nanoseconds before the table's

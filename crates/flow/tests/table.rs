@@ -156,6 +156,24 @@ fn a_flow_whose_packets_were_seen_elsewhere_has_what_is_left_of_its_time() {
 }
 
 #[test]
+fn a_flow_is_marked_as_seen_by_its_handle_unless_it_has_gone() {
+    let mut table = numbers(4, 10 * STEP_NS);
+    let handle = table.put([1, 1], 7, 0).unwrap();
+    assert_eq!(table.look(&[1, 1], 9 * STEP_NS), Some((handle, 8 * STEP_NS)));
+    assert!(table.touch(handle, at(9 * STEP_NS)));
+    assert_eq!(table.look(&[1, 1], 9 * STEP_NS), Some((handle, 0)));
+    // The call advances the clock.
+    assert!(table.touch(handle, at(0)));
+    assert_eq!(table.look(&[1, 1], 18 * STEP_NS), Some((handle, 8 * STEP_NS)));
+    // A flow that has expired does not come back, even while its place was not cleared.
+    assert!(!table.touch(handle, at(21 * STEP_NS)));
+    assert_eq!(table.look(&[1, 1], 21 * STEP_NS), None);
+    assert_eq!(table.expire(at(21 * STEP_NS), 100, |_, _| ()), 1);
+    table.put([1, 1], 8, 21 * STEP_NS).unwrap();
+    assert!(!table.touch(handle, at(21 * STEP_NS)));
+}
+
+#[test]
 fn idle_times_change_for_flows_that_are_there() {
     let mut table = numbers(4, 10 * STEP_NS);
     let handle = table.put([1, 1], 7, 0).unwrap();
