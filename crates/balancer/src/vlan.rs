@@ -59,7 +59,7 @@ impl<P: PacketBuf + Carries> BurstStage<P> for Untag<'_> {
             {
                 return Some(packet);
             }
-            let _ = cx.drop::<_, ()>(packet, UntagDrop::OtherVlan);
+            cx.discard(packet, UntagDrop::OtherVlan);
             None
         });
     }
@@ -101,7 +101,7 @@ impl<P: PacketBuf + Carries> BurstStage<Routed<P, Route>> for Tag<'_> {
             }) {
                 Ok(()) => Some(item),
                 Err(_) => {
-                    let _ = cx.drop::<_, ()>(item, TagDrop::NoHeadroom);
+                    cx.discard(item, TagDrop::NoHeadroom);
                     None
                 }
             }

@@ -86,7 +86,7 @@ impl BurstStage<Parcel> for Join {
             if self.0.len() == 4 {
                 out.push(self.0.remove(0));
                 for joined in self.0.drain(..) {
-                    let _: hotloop_stage::Verdict<()> = cx.drop(joined, JoinDrop::Joined);
+                    cx.discard(joined, JoinDrop::Joined);
                 }
             }
         }

@@ -67,7 +67,7 @@ impl BurstStage<Parcel> for Busy {
     ) {
         while let Some(parcel) = input.pop() {
             match parcel.sequence % 10 {
-                0 => drop(cx.drop::<_, ()>(parcel, Tenth::Tenth)),
+                0 => cx.discard(parcel, Tenth::Tenth),
                 1 => {
                     out.push_created(self.0.take(parcel.key, parcel.sequence, None));
                     out.push(parcel);

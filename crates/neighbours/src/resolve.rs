@@ -114,7 +114,7 @@ impl<T: Outgoing, F: NextHops<T>> Resolve<T, F> {
         let is_full = self.waiting.len() >= self.waiting_max;
         let same = self.waiting.iter().filter(|waiting| waiting.next_hop == next_hop);
         if is_full || same.count() >= self.waiting_max.div_ceil(2) {
-            let _ = cx.drop::<_, ()>(item, NeighbourDrop::QueueFull);
+            cx.discard(item, NeighbourDrop::QueueFull);
             return;
         }
         self.waiting.push_back(Waiting { item, next_hop, since: cx.now() });
@@ -157,7 +157,7 @@ impl<T: Outgoing, F: NextHops<T>> Resolve<T, F> {
                     continue;
                 }
                 Next::NoRoute => {
-                    let _ = cx.drop::<_, ()>(waiting.item, NeighbourDrop::NoRoute);
+                    cx.discard(waiting.item, NeighbourDrop::NoRoute);
                     continue;
                 }
             };
@@ -166,7 +166,7 @@ impl<T: Outgoing, F: NextHops<T>> Resolve<T, F> {
                 ethernet::set_addresses(waiting.item.packet_mut(), next_hop.own_mac, mac);
                 out.push(waiting.item);
             } else if now.ns_since(waiting.since) >= WAIT_NS {
-                let _ = cx.drop::<_, ()>(waiting.item, NeighbourDrop::Unresolved);
+                cx.discard(waiting.item, NeighbourDrop::Unresolved);
             } else {
                 self.ask(now, &waiting.item, &next_hop, out);
                 self.waiting.push_back(waiting);
@@ -195,7 +195,7 @@ impl<T: Outgoing, F: NextHops<T>> BurstStage<T> for Resolve<T, F> {
                     continue;
                 }
                 Next::NoRoute => {
-                    let _ = cx.drop::<_, ()>(item, NeighbourDrop::NoRoute);
+                    cx.discard(item, NeighbourDrop::NoRoute);
                     continue;
                 }
             };
@@ -232,7 +232,7 @@ impl<T: Outgoing, F: NextHops<T>> BurstStage<T> for Resolve<T, F> {
 
     fn finish(&mut self, cx: &mut Cx<'_, NeighbourDrop>, _: &mut Output<'_, T>) {
         for waiting in self.waiting.drain(..) {
-            let _ = cx.drop::<_, ()>(waiting.item, NeighbourDrop::Unresolved);
+            cx.discard(waiting.item, NeighbourDrop::Unresolved);
         }
         self.waiting_gauge.set(0);
     }

@@ -234,7 +234,7 @@ fn with_tap(act: impl FnOnce(&dyn Tap)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cx, Verdict, drop_reasons};
+    use crate::{Cx, drop_reasons};
     use hotloop_packet::memory::MemPacket;
     use std::cell::Cell;
 
@@ -285,15 +285,15 @@ mod tests {
         let counters = Counters::new(&["odd", "late"]);
         let mut cx = Cx::<WhyDrop>::new(&counters, Instant::default());
         let packet = |byte| MemPacket::new(&[byte]);
-        let _: Verdict<()> = cx.drop(packet(1), WhyDrop::Odd);
+        cx.discard(packet(1), WhyDrop::Odd);
         counters.set_captures(1);
-        let _: Verdict<()> = cx.drop(packet(2), WhyDrop::Late);
+        cx.discard(packet(2), WhyDrop::Late);
         assert_eq!(cx.reuse(packet(3), WhyDrop::Odd).bytes(), [3]);
         counters.set_captures(0);
-        let _: Verdict<()> = cx.drop(packet(4), WhyDrop::Late);
+        cx.discard(packet(4), WhyDrop::Late);
         assert!(enter(None).is_some());
         counters.set_captures(1);
-        let _: Verdict<()> = cx.drop(packet(5), WhyDrop::Late);
+        cx.discard(packet(5), WhyDrop::Late);
         let seen = notes.0.borrow();
         assert_eq!(*seen, [(TapPoint::Drop("late"), vec![2]), (TapPoint::Drop("odd"), vec![3])]);
         assert_eq!((cx.dropped_count(), counters.dropped_sum()), (5, 5));

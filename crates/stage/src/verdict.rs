@@ -129,13 +129,22 @@ impl<'a, D: DropReason> Cx<'a, D> {
         Self { counters, now, dropped_count: 0, reasons: PhantomData }
     }
 
-    /// Drops a packet and counts it under `reason`. The result is the verdict to return.
+    /// Drops a packet and counts it under `reason`. The result is the verdict to return; a
+    /// [`BurstStage`](crate::BurstStage), which may need none, calls [`discard`](Self::discard).
     #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "nothing to do with the trait Drop")]
     pub fn drop<I: Carries, T>(&mut self, packet: I, reason: D) -> Verdict<T> {
+        self.discard(packet, reason);
+        Err(Dropped(()))
+    }
+
+    /// Drops a packet and counts it under `reason`, where no verdict is returned: in the loop of a
+    /// [`BurstStage`](crate::BurstStage) over its packets, in its `tick`, or for packets that it
+    /// held.
+    #[inline(always)]
+    pub fn discard<I: Carries>(&mut self, packet: I, reason: D) {
         self.dropped_count += 1;
         dispose(self.counters, reason, self.now, packet);
-        Err(Dropped(()))
     }
 
     /// Counts a packet as dropped for `reason` and returns it, so that a [`BurstStage`] can make

@@ -179,7 +179,7 @@ impl<T: Carries> Stage<T> for PlantedStage<T> {
     fn packet(&mut self, cx: &mut Cx<'_, PlantedDrop>, packet: T) -> Verdict<T> {
         let (first, second) = self.0.spring(packet);
         if let Some(second) = second {
-            let _: Verdict<T> = cx.drop(second, PlantedDrop::Planted);
+            cx.discard(second, PlantedDrop::Planted);
         }
         match first {
             Some(packet) => Ok(packet),

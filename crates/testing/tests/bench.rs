@@ -70,7 +70,7 @@ impl<P: PacketBuf + Clone> Stage<P> for Miscounting {
 
     fn packet(&mut self, cx: &mut Cx<'_, TestDrop>, packet: P) -> Verdict<P> {
         if self.counts {
-            let _: Verdict<()> = cx.drop(packet.clone(), TestDrop::Late);
+            cx.discard(packet.clone(), TestDrop::Late);
             return Ok(packet);
         }
         Cx::new(&Counters::new(&["small"]), cx.now()).drop(packet, TestDrop::Small)
@@ -120,7 +120,7 @@ impl BurstStage<MemPacket> for Trio {
 
     fn finish(&mut self, cx: &mut Cx<'_, TestDrop>, _: &mut Output<'_, MemPacket>) {
         for packet in self.held.drain(..) {
-            let _: Verdict<()> = cx.drop(packet, TestDrop::Late);
+            cx.discard(packet, TestDrop::Late);
         }
     }
 

@@ -158,7 +158,7 @@ impl Endpoint {
         };
         match outcome {
             Ok(()) => out.push(to_wire(packet)),
-            Err(reason) => drop_for(cx, packet, reason),
+            Err(reason) => cx.discard(packet, reason),
         }
     }
 
@@ -215,18 +215,13 @@ impl Endpoint {
         };
         match error.map_or_else(|| self.wrap(&mut packet), Err) {
             Ok(()) => out.push(to_wire(packet)),
-            Err(reason) => drop_for(cx, packet, reason),
+            Err(reason) => cx.discard(packet, reason),
         }
     }
 }
 
 fn to_wire<P>(packet: P) -> Routed<P, Side> {
     Routed { packet, route: Side::Wire }
-}
-
-fn drop_for<P: Carries>(cx: &mut Cx<'_, EndpointDrop>, packet: P, reason: EndpointDrop) {
-    // The drop is counted; a burst stage has no use for the verdict.
-    let _: Verdict<()> = cx.drop(packet, reason);
 }
 
 impl<P: PacketBuf + Carries> BurstStage<Arrived<P>> for Endpoint {
@@ -246,7 +241,7 @@ impl<P: PacketBuf + Carries> BurstStage<Arrived<P>> for Endpoint {
                 Side::Kernel => self.forward(packet, cx, out),
                 Side::Wire => match self.unwrap(&mut packet) {
                     Ok(()) => out.push(Routed { packet, route: Side::Kernel }),
-                    Err(reason) => drop_for(cx, packet, reason),
+                    Err(reason) => cx.discard(packet, reason),
                 },
             }
         }

@@ -26,7 +26,7 @@ impl<P: PacketBuf + Carries> Balance<P> {
                 return Some(classified);
             }
             // The returned verdict is only for stages that return one for each packet.
-            let _ = cx.drop::<_, ()>(classified.packet, BalanceDrop::Blocked);
+            cx.discard(classified.packet, BalanceDrop::Blocked);
             None
         });
         others.map_into(input, Some);

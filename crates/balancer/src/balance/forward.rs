@@ -43,7 +43,7 @@ impl<P: PacketBuf> Turn<'_, '_, '_, P> {
 
     pub(super) fn reject(&mut self, packet: P, reason: BalanceDrop) {
         // The returned verdict is only for stages that return one for each packet.
-        let _ = self.cx.drop::<_, ()>(packet, reason);
+        self.cx.discard(packet, reason);
     }
 
     #[inline(always)]

@@ -217,14 +217,14 @@ impl BurstStage<PooledPacket> for Batch {
             return self.release(out);
         }
         for packet in self.held.drain(..) {
-            let _: Verdict<()> = cx.drop(packet, BatchDrop::Stale);
+            cx.discard(packet, BatchDrop::Stale);
         }
     }
 
     fn finish(&mut self, cx: &mut Cx<'_, BatchDrop>, _: &mut Output<'_, PooledPacket>) {
         self.held.iter().for_each(|packet| panic_at(panics::IN_FINISH, packet));
         for packet in self.held.drain(..) {
-            let _: Verdict<()> = cx.drop(packet, BatchDrop::Unfinished);
+            cx.discard(packet, BatchDrop::Unfinished);
         }
     }
 
