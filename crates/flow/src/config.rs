@@ -48,7 +48,8 @@ pub enum Full {
 /// One of [`CLASS_COUNT`] kinds of flows, each with its own idle timeout: half-open and established
 /// connections, for example.
 ///
-/// New flows begin in class 0, the default. See [`Table::set_class`](crate::Table::set_class).
+/// New flows begin in class 0, the default, unless an [`Eviction`](crate::Eviction) of the owner's
+/// returns another one. [`Table::set_class`](crate::Table::set_class) moves a flow later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(u8);
 
@@ -79,13 +80,27 @@ impl Class {
 
 /// A set of classes.
 ///
+/// All flows begin in one class, those of UDP, too, where class 0 stands for half-open TCP. To put
+/// a flow into another class, call [`set_class`](crate::Table::set_class) after its insertion, or
+/// return the class from [`Eviction::class`](crate::Eviction::class), which costs less.
+///
 /// ```
-/// use hotloop_flow::{Class, Classes};
+/// use hotloop_arena::Arena;
+/// use hotloop_flow::{Class, Classes, Config, Full, Table};
+/// use hotloop_packet::Instant;
 ///
 /// const HALF_OPEN: Class = Class::new(0);
+/// const UDP: Class = Class::new(1);
 /// const CLOSED: Class = Class::new(2);
+///
 /// let expendable = Classes::of(&[HALF_OPEN, CLOSED]);
-/// assert!(expendable.contains(CLOSED) && !expendable.contains(Class::new(1)));
+/// let config = Config { full: Full::Evict(expendable), ..Config::new(100, u64::MAX) };
+/// let mut table = Table::new(Arena::on(None)?, config)?;
+/// let flow = table.insert([1], "a query", Instant::from_ns(0), &mut |_, _| ())?;
+/// assert_eq!(table.class(flow), Some(HALF_OPEN));
+/// table.set_class(flow, UDP);
+/// assert!(!expendable.contains(UDP));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classes(u8);

@@ -32,9 +32,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Random settings: one to four cores in a role, rings from 1 to 64, pools from 80 packets up,
-    /// half of the runs with faults, a quarter lossless, a third stopped early, at most 2,000
-    /// answers.
+    /// Random settings for a graph with one boundary. Half of the runs are run-to-completion on one
+    /// to four cores, half a pipeline of one to three cores that poll and one to four that work.
+    /// Rings have room for 1 to 64 packets, pools 80 packets or more; half of the runs have faults,
+    /// a quarter are lossless, a third are stopped early, and peers send at most 2,000 answers.
     #[must_use]
     pub fn drawn(rng: &mut Rng) -> Self {
         let workers = 1 + rng.index(4);
