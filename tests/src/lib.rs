@@ -43,7 +43,6 @@
 mod alone;
 mod free_address;
 mod host;
-mod malformed;
 pub mod network;
 pub mod planted;
 pub mod privileges;
@@ -55,7 +54,6 @@ mod siege;
 pub use alone::alone;
 pub use free_address::free_address;
 pub use host::Host;
-pub use malformed::{malformed_frames, mutated};
 pub use program::{Program, wait_until};
 pub use siege::{besiege, deliver};
 // The only way to start programs of the system.

@@ -3,7 +3,8 @@
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 use crate::network::{Network, Peer, kernel_received, reassembled};
-use crate::{Program, malformed_frames, wait_until};
+use crate::{Program, wait_until};
+use hotloop::testing::malformed_frames;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! Tools for tests of packet programs: I/O in memory, packets, faults, and proof.
 //!
 //! - [`bench()`] and [`bench_burst()`] drive one stage on plain memory; the test owns time.
-//! - [`build`] makes packets of all kinds.
+//! - [`build`] makes packets of all kinds, [`malformed_frames`] those that no correct sender sends.
 //! - [`MemoryPort`] is a port with memory as its wire. Its packets come from a [`PacketPool`] and
 //!   have an identity, so that lost, forgotten and duplicated ones are found.
 //! - [`Faults`] injects typical device faults (loss, truncation, no mbuf, partial and full TX) from
@@ -46,6 +46,7 @@ mod alloc_guard;
 mod bench;
 mod faults;
 mod frame;
+mod malformed;
 mod planted;
 mod pool;
 mod port;
@@ -61,6 +62,7 @@ pub use bench::{Bench, OneByOne, Outcome, bench, bench_burst};
 pub use faults::{FaultRates, Faults, FaultySink, FaultySource};
 pub use frame::Frame;
 pub use hotloop_packet::build;
+pub use malformed::{malformed_frames, mutated};
 pub use planted::{
     Plant, PlantedBurstStage, PlantedDrop, PlantedSink, PlantedSource, PlantedStage,
 };

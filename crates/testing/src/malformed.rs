@@ -1,9 +1,9 @@
 //! Frames that no correct sender sends.
 
-use hotloop::packet::build::{
+use crate::Rng;
+use hotloop_packet::build::{
     arp_request, echo_request, protocol, tcp, time_exceeded, too_big, udp, unreachable,
 };
-use hotloop::testing::Rng;
 
 /// Minimum length of a frame in bytes: the kernel drops a shorter one with a VLAN tag before any
 /// socket, and counts it nowhere.
@@ -12,8 +12,18 @@ const FRAME_BYTES_MIN: usize = 20;
 /// Maximum length of a frame in bytes that an interface with an MTU of 1,500 bytes sends.
 const FRAME_BYTES_MAX: usize = 1514;
 
-/// Frames made from packets of all kinds, each with some bytes of its headers changed, and some
-/// with a wrong length: the same for the same seed.
+/// Frames made from packets of all kinds, each [mutated]: the same for the same seed. Most are
+/// packets to 203.0.113.10 and 2001:db8:1::10, or tunnel packets between 192.0.2.1 and 10.0.0.1.
+///
+/// ```
+/// use hotloop_packet::ethernet::EthernetView;
+/// use hotloop_testing::malformed_frames;
+///
+/// for frame in malformed_frames(1, 1000) {
+///     // A parser never panics, whatever the bytes.
+///     let _ = EthernetView::parse(&frame);
+/// }
+/// ```
 #[must_use]
 pub fn malformed_frames(seed: u64, count: usize) -> Vec<Vec<u8>> {
     let (mut rng, whole) = (Rng::seeded(seed), templates());
@@ -60,8 +70,11 @@ fn templates() -> Vec<Vec<u8>> {
     frames
 }
 
-/// Changes some bytes of the headers after the Ethernet addresses, and now and then the length.
+/// Changes up to four bytes of a frame's headers, but not of its Ethernet addresses, and now and
+/// then its length. The result has 20 to 1,514 bytes, which an interface of the kernel sends.
+#[must_use]
 pub fn mutated(rng: &mut Rng, mut frame: Vec<u8>) -> Vec<u8> {
+    frame.resize(frame.len().max(FRAME_BYTES_MIN), 0);
     for _ in 0..rng.below(5) {
         let at = 12 + rng.index(frame.len().min(90) - 12);
         let any = rng.next_u64() as u8;
@@ -75,4 +88,33 @@ pub fn mutated(rng: &mut Rng, mut frame: Vec<u8>) -> Vec<u8> {
     let len = frame.len().clamp(FRAME_BYTES_MIN, FRAME_BYTES_MAX);
     frame.resize(len, 0);
     frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_any_length_keep_their_addresses_and_can_be_sent() {
+        let mut rng = Rng::seeded(1);
+        let (mut change_count, mut lengths) = (0, [0; 2]);
+        for len in (0..2000).flat_map(|len| [len; 5]) {
+            let frame = vec![7; len];
+            let sent = mutated(&mut rng, frame.clone());
+            assert!((FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&sent.len()), "{len}");
+            assert!(sent.iter().zip(&frame).take(12).all(|(sent, before)| sent == before));
+            change_count += usize::from(sent != frame);
+            lengths[usize::from(sent.len() < len)] += usize::from(sent.len() != len);
+        }
+        assert!(change_count > 8_000 && lengths.iter().all(|count| *count > 1_000), "{lengths:?}");
+    }
+
+    #[test]
+    fn a_seed_always_makes_the_same_frames() {
+        let frames = malformed_frames(1, 500);
+        assert_eq!(frames, malformed_frames(1, 500));
+        assert_ne!(frames, malformed_frames(2, 500));
+        let of_template = |frame: &Vec<u8>| templates().contains(frame);
+        assert!(frames.iter().filter(|frame| !of_template(frame)).count() > 300);
+    }
 }

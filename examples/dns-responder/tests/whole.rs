@@ -5,8 +5,7 @@ use hotloop::packet::build::{arp_request, echo_request, tcp};
 use hotloop::packet::ipv4::Ipv4View;
 use hotloop::packet::udp::UdpView;
 use hotloop::prelude::*;
-use hotloop::testing::Rng;
-use hotloop_tests::mutated;
+use hotloop::testing::{Rng, mutated};
 
 const FRAME_COUNT: usize = 500_000;
 

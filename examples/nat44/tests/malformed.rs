@@ -4,8 +4,7 @@ use crate::lab::{FIRST, GATEWAY_MAC, HOST, HOST_MAC, LAN_MAC, Lab, OTHER_HOST, S
 use hotloop::packet::build::{echo_reply, echo_request, protocol, tcp, too_big, udp, unreachable};
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use hotloop::prelude::*;
-use hotloop::testing::Rng;
-use hotloop_tests::mutated;
+use hotloop::testing::{Rng, mutated};
 use nat44::nat::Side;
 use std::process::Command;
 

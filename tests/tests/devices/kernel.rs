@@ -6,7 +6,7 @@ use hotloop::packet::build::udp;
 use hotloop::packet::ip::is_truncated;
 use hotloop::prelude::*;
 use hotloop::stage::{Burst, Core, Device, Error, Limits, LinkState, Reopening, Source};
-use hotloop_tests::malformed_frames;
+use hotloop::testing::malformed_frames;
 use hotloop_tests::network::{Network, Peer, ip, kernel_received, reassembled};
 use hotloop_tests::{alone, device, eal, tool};
 use std::sync::Arc;

@@ -4,8 +4,9 @@ use crate::Failed;
 use crate::trouble::{Setting, Trouble};
 use hotloop::packet::build::echo_request;
 use hotloop::packet::ethernet::MacAddress;
+use hotloop::testing::malformed_frames;
 use hotloop_tests::network::{Network, Peer, ip, kernel_received, kernel_sent, mac, reassembled};
-use hotloop_tests::{Program, deliver, malformed_frames};
+use hotloop_tests::{Program, deliver};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
