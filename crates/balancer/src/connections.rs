@@ -223,19 +223,19 @@ impl Connections {
         self.len() == 0
     }
 
-    /// Visits the connections in the next `budget` slots, with the hashes of their flows if these
-    /// are kept. Returns where to continue, or `None` at the end. Connections that come, go or move
-    /// meanwhile may be missed or visited twice.
+    /// Visits the next connections, at most `budget`, in one of the steps of a listing. Returns
+    /// where to continue, or `None` at the end. Connections that come, go or move meanwhile may be
+    /// missed or visited twice.
     pub fn scan(
         &self,
         walk: Walk,
         budget: usize,
-        mut visit: impl FnMut(FlowKey, Connection, Option<u32>),
+        mut visit: impl FnMut(FlowKey, Connection),
     ) -> Option<Walk> {
         match walk {
             Walk::V4(cursor) if !self.v4.table.is_empty() => {
-                let next = self.v4.table.scan(cursor, budget, |key, (connection, kept)| {
-                    visit(FlowKey::V4(*key), *connection, Some(kept.flow_hash()));
+                let next = self.v4.table.scan(cursor, budget, |key, (connection, _)| {
+                    visit(FlowKey::V4(*key), *connection);
                 });
                 Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
             }
@@ -243,7 +243,7 @@ impl Connections {
             Walk::V6(_) if self.v6.table.is_empty() => None,
             Walk::V6(cursor) => {
                 let next = self.v6.table.scan(cursor, budget, |key, (connection, ())| {
-                    visit(FlowKey::V6(*key), *connection, None);
+                    visit(FlowKey::V6(*key), *connection);
                 });
                 next.map(Walk::V6)
             }

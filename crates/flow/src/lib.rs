@@ -9,7 +9,8 @@
 //!   nothing allocates, grows or is rehashed.
 //! - No operation on a flow, whatever is in the table and however the keys were chosen, touches
 //!   more than [`LINES_MAX`] cache lines (with entries of one line): a key's flow can be in 30
-//!   places. [`Table::expire`] and [`Table::scan`] visit no more places than the caller allows.
+//!   places. [`Table::expire`] visits no more places than the caller allows, [`Table::scan`] at most
+//!   240.
 //! - The table never holds more flows than its capacity. The owner chooses which flow, if any,
 //!   makes place for a new one: [`Full`].
 //! - A [`Handle`] is valid for as long as its flow stays in its place. After that the table detects

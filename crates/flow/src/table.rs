@@ -216,8 +216,8 @@ impl<K: Key, V> Table<K, V> {
         self.capacity
     }
 
-    /// Number of places for flows, used or not, which [`expire`](Self::expire) and [`scan`](Self::scan)
-    /// go through: 20 or more for 17 flows of [`capacity`](Self::capacity).
+    /// Number of places for flows, used or not, which [`expire`](Self::expire) and
+    /// [`visit_places`](Self::visit_places) go through: 20 or more for 17 flows of [`capacity`](Self::capacity).
     pub fn slot_count(&self) -> usize {
         self.store.slot_count()
     }

@@ -321,8 +321,27 @@ fn a_scan_in_steps_shows_what_iter_shows() {
             step_count += 1;
         }
         assert_eq!(shown, whole);
-        assert_eq!(step_count, table.slot_count().div_ceil(budget));
+        // The places after the last flow may take another step.
+        assert!(step_count - 70_usize.div_ceil(budget) <= 1, "{budget}: {step_count}");
     }
+}
+
+#[test]
+fn a_scan_passes_over_empty_places_a_few_hundred_at_a_time() {
+    let mut table = numbers(10_000, 10);
+    let (slot_count, step_count) = (table.slot_count(), |table: &Numbers| {
+        let (mut cursor, mut step_count) = (Some(Cursor::default()), 0);
+        while let Some(from) = cursor {
+            cursor = table.scan(from, 8, |_, _| ());
+            step_count += 1;
+        }
+        step_count
+    });
+    assert_eq!(step_count(&table), slot_count.div_ceil(240));
+    for number in 0..400 {
+        table.put([number, 0], number, 0).unwrap();
+    }
+    assert!(step_count(&table) <= slot_count.div_ceil(240) + 400 / 8);
 }
 
 #[test]
@@ -334,7 +353,7 @@ fn a_scan_can_change_values_and_nobody_is_seen_by_it() {
     let (mut cursor, mut shown_count) = (Some(Cursor::default()), 0);
     while let Some(from) = cursor {
         let before_count = shown_count;
-        cursor = table.scan_mut(at(3 * STEP_NS), from, 7, |key, value, silent_ns| {
+        cursor = table.visit_places(at(3 * STEP_NS), from, 7, |key, value, silent_ns| {
             assert_eq!((key[0], silent_ns), (*value, 2 * STEP_NS));
             (*value, shown_count) = (*value + 1_000, shown_count + 1);
         });

@@ -24,9 +24,9 @@ const NS_A_LOOKUP: u64 = 1_000;
 /// Maximum number of changes that a worker reports for one connection: a claim and an end.
 const CHANGES_EACH: usize = 2;
 
-/// Number of table slots that a worker examines in a turn, in sequence. If all of them hold
-/// exceptions, each one costs a lookup.
-const SLOTS_A_TURN: usize = 32;
+/// Maximum number of connections that a worker examines in a turn, in sequence. Each one that is an
+/// exception costs a lookup.
+const CONNECTIONS_A_TURN: usize = 32;
 
 /// Maximum time for one page, in nanoseconds, so that changes don't wait for a walk through a large
 /// table.
@@ -118,7 +118,7 @@ impl Changes {
 
 impl Page {
     /// Minimum number of exceptions that a page must have room for.
-    pub const FOUND_MIN: usize = SLOTS_A_TURN;
+    pub const FOUND_MIN: usize = CONNECTIONS_A_TURN;
 
     /// An empty page with room for this many exceptions, and at least
     /// [`FOUND_MIN`](Self::FOUND_MIN).
@@ -304,7 +304,7 @@ impl<P> Worker<P> {
         let Page { walk, found, entered, has_remote, begin } = page;
         let begin = *begin.get_or_insert(now);
         let Some(from) = *walk else { return true };
-        *walk = self.connections.scan(from, SLOTS_A_TURN, |key, connection, _| {
+        *walk = self.connections.scan(from, CONNECTIONS_A_TURN, |key, connection| {
             let records = match connection.is_own_exception() {
                 true => &mut *found,
                 false if *has_remote && connection.is_remote() => &mut *entered,
@@ -316,7 +316,7 @@ impl<P> Worker<P> {
         });
         let is_full = [found, entered]
             .iter()
-            .any(|records| records.capacity() - records.len() < SLOTS_A_TURN);
+            .any(|records| records.capacity() - records.len() < CONNECTIONS_A_TURN);
         walk.is_none() || is_full || now.ns_since(begin) >= PAGE_NS_MAX
     }
 }

@@ -214,18 +214,18 @@ impl<P> Worker<P> {
                 pass.walk,
                 SLOTS_A_STEP,
                 now,
-                |key, connection, silent_ns, journal| {
+                |key, _, connection, silent_ns, journal| {
                     refresh(key, connection, silent_ns, journal, false);
                 },
             ),
             Purpose::Mark { .. } => {
-                let pairs = pairs(services, seed, connections, pass.walk);
+                let pairs = pairs(services, seed, connections, pass.walk, now);
                 let mut pairs = pairs.iter();
                 connections.walk(
                     pass.walk,
                     SLOTS_A_STEP,
                     now,
-                    |key, connection, silent_ns, journal| {
+                    |key, _, connection, silent_ns, journal| {
                         let was_own_exception = connection.is_own_exception();
                         let pair = pairs.next().copied().unwrap_or_default();
                         connection.set_exception(is_exception(
@@ -268,14 +268,15 @@ impl<P> Worker<P> {
 fn pairs<'d>(
     services: &'d ServiceTable,
     seed: &Seed,
-    connections: &Connections,
+    connections: &mut Connections,
     walk: Walk,
+    now: Instant,
 ) -> [ServicePair<'d>; SLOTS_A_STEP] {
     let (mut pairs, mut count) = ([ServicePair::default(); SLOTS_A_STEP], 0);
-    connections.scan(walk, SLOTS_A_STEP, |key, _, hash| {
-        let hash = hash.unwrap_or_else(|| seed.hash(&key));
-        pairs[count] = ServicePair::new(services, &key, hash);
-        pairs[count].prefetch(services, &key);
+    connections.walk(walk, SLOTS_A_STEP, now, |key, hash, _, _, _| {
+        let hash = hash.unwrap_or_else(|| seed.hash(key));
+        pairs[count] = ServicePair::new(services, key, hash);
+        pairs[count].prefetch(services, key);
         count += 1;
     });
     pairs

@@ -91,7 +91,7 @@ impl Filter {
 }
 
 impl Query {
-    /// A step of the answer: examines `budget` slots of the tables from `walk` on.
+    /// A step of the answer: examines up to `budget` connections of the tables from `walk` on.
     pub(super) fn walk(
         &self,
         (connections, now): (&Connections, Instant),
@@ -100,7 +100,7 @@ impl Query {
         rows: &mut ListRows<Row>,
     ) -> Option<Walk> {
         match self {
-            Self::Matching(filter) => connections.scan(walk, budget, |key, connection, _| {
+            Self::Matching(filter) => connections.scan(walk, budget, |key, connection| {
                 if filter.takes(&key, &connection) {
                     rows.push(Row::Matching(key, connection));
                 }

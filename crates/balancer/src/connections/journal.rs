@@ -218,8 +218,8 @@ impl Connections {
         }
     }
 
-    /// Visits the connections in the next `budget` slots, with the nanoseconds since their last
-    /// packets. `visit` may change them, except for their states and targets. Returns where to
+    /// Visits the connections in the next `budget` slots, with the hashes of their flows if these
+    /// are kept, and the nanoseconds since their last packets. `visit` may change them, except for their states and targets. Returns where to
     /// continue, or `None` at the end. Connections that come, go or move meanwhile may be missed or
     /// visited twice.
     pub fn walk(
@@ -227,24 +227,33 @@ impl Connections {
         walk: Walk,
         budget: usize,
         now: Instant,
-        mut visit: impl FnMut(&FlowKey, &mut Connection, u64, &mut Journal),
+        mut visit: impl FnMut(&FlowKey, Option<u32>, &mut Connection, u64, &mut Journal),
     ) -> Option<Walk> {
         let Self { v4, v6, journal, .. } = self;
         match walk {
             Walk::V4(cursor) if !v4.table.is_empty() => {
-                let next =
-                    v4.table.scan_mut(now, cursor, budget, |key, (connection, _), silent_ns| {
-                        visit(&FlowKey::V4(*key), connection, silent_ns, journal);
-                    });
+                let next = v4.table.visit_places(
+                    now,
+                    cursor,
+                    budget,
+                    |key, (connection, kept), silent_ns| {
+                        let hash = Some(kept.flow_hash());
+                        visit(&FlowKey::V4(*key), hash, connection, silent_ns, journal);
+                    },
+                );
                 Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
             }
             Walk::V4(_) => Some(Walk::V6(Cursor::default())),
             Walk::V6(_) if v6.table.is_empty() => None,
             Walk::V6(cursor) => {
-                let next =
-                    v6.table.scan_mut(now, cursor, budget, |key, (connection, ()), silent_ns| {
-                        visit(&FlowKey::V6(*key), connection, silent_ns, journal);
-                    });
+                let next = v6.table.visit_places(
+                    now,
+                    cursor,
+                    budget,
+                    |key, (connection, ()), silent_ns| {
+                        visit(&FlowKey::V6(*key), None, connection, silent_ns, journal);
+                    },
+                );
                 next.map(Walk::V6)
             }
         }
