@@ -39,6 +39,12 @@ impl FlowKey {
 fn of_any<const INNERMOST: bool>(frame: &[u8], len_bytes: usize) -> Option<FlowKey> {
     match HeadersV6::find(frame, len_bytes) {
         Some(headers) => Some(FlowKey::V6(headers.key())),
-        None => Summary::walk::<INNERMOST>(frame, len_bytes).key(frame),
+        None => walk::<INNERMOST>(frame, len_bytes),
     }
+}
+
+/// Walks header by header. Not inlined, so that the code before this call saves no registers.
+#[inline(never)]
+fn walk<const INNERMOST: bool>(frame: &[u8], len_bytes: usize) -> Option<FlowKey> {
+    Summary::walk::<INNERMOST>(frame, len_bytes).key(frame)
 }
