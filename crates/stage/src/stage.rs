@@ -1,6 +1,7 @@
 //! Stages: the processing of packets between source and sink.
 
 use crate::{BURST_CAPACITY, Burst, Cx, DropReason, Gauge, NoDrops, Verdict};
+use std::marker::PhantomData;
 
 /// One packet in, one verdict out: enough for most network functions. A stage that looks all
 /// packets of a burst up at once, while memory is slow, is a [`BurstStage`].
@@ -292,7 +293,7 @@ impl<T> std::fmt::Debug for Output<'_, T> {
 
 /// A stage that is a function of each packet and never drops. [`each`] makes it.
 #[derive(Clone, Copy, Debug)]
-pub struct Each<F>(F);
+pub struct Each<F, In>(F, PhantomData<fn(In)>);
 
 /// A stage that applies `function` to each packet.
 ///
@@ -300,11 +301,11 @@ pub struct Each<F>(F);
 /// # use hotloop_stage::each;
 /// let double = each(|number: u64| number * 2);
 /// ```
-pub const fn each<F>(function: F) -> Each<F> {
-    Each(function)
+pub const fn each<In, Out, F: FnMut(In) -> Out>(function: F) -> Each<F, In> {
+    Each(function, PhantomData)
 }
 
-impl<In, Out, F: FnMut(In) -> Out> Stage<In> for Each<F> {
+impl<In, Out, F: FnMut(In) -> Out> Stage<In> for Each<F, In> {
     type Out = Out;
     type Drop = NoDrops;
 

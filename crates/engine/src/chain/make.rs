@@ -4,6 +4,7 @@
 //! grow with it. And no closure is made here: its type would name the type parameters of its
 //! surroundings, which may include the chain.
 
+use super::bounds::IsResult;
 use super::stage_node::PerPacket;
 use hotloop_stage::{Core, Error};
 
@@ -30,32 +31,21 @@ impl<A, F: Fn(&Core) -> A + Sync> Make for Always<F> {
 /// A factory that may fail.
 pub struct Try<F>(pub F);
 
-impl<A, E: Into<Error>, F: Fn(&Core) -> Result<A, E> + Sync> Make for Try<F> {
-    type Made = A;
+impl<R: IsResult, F: Fn(&Core) -> R + Sync> Make for Try<F> {
+    type Made = R::Value;
 
-    fn make(&self, core: &Core) -> Result<A, Error> {
-        (self.0)(core).map_err(Into::into)
+    fn make(&self, core: &Core) -> Result<R::Value, Error> {
+        (self.0)(core).result()
     }
 }
 
-/// Like [`Always`], for a stage that takes packets one by one.
-pub struct Packets<F>(pub F);
+/// A factory of stages that take packets one by one, adapted to bursts.
+pub struct PerPackets<M>(pub M);
 
-impl<A, F: Fn(&Core) -> A + Sync> Make for Packets<F> {
-    type Made = PerPacket<A>;
+impl<M: Make> Make for PerPackets<M> {
+    type Made = PerPacket<M::Made>;
 
-    fn make(&self, core: &Core) -> Result<PerPacket<A>, Error> {
-        Ok(PerPacket((self.0)(core)))
-    }
-}
-
-/// Like [`Try`], for a stage that takes packets one by one.
-pub struct TryPackets<F>(pub F);
-
-impl<A, E: Into<Error>, F: Fn(&Core) -> Result<A, E> + Sync> Make for TryPackets<F> {
-    type Made = PerPacket<A>;
-
-    fn make(&self, core: &Core) -> Result<PerPacket<A>, Error> {
-        (self.0)(core).map(PerPacket).map_err(Into::into)
+    fn make(&self, core: &Core) -> Result<PerPacket<M::Made>, Error> {
+        self.0.make(core).map(PerPacket)
     }
 }

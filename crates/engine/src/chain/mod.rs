@@ -20,13 +20,12 @@ pub use sink_node::Outlet;
 use crate::deployment::{Deployment, PlanError};
 use crate::worker::Worker;
 use boundary::{ByShard, Handoff};
-use bounds::{Forked, IntoShard, Takes, TakesBursts};
+use bounds::{Adds, BurstStages, Forked, IntoShard, IsResult, SharedByCores, Stages};
 use hotloop_ring::{Consumers, Producers};
 use hotloop_stage::{Carries, Core, Error, Source};
-use links::{Bounded, Exit, Start, Then, Whole};
-use make::{Always, Packets, Try, TryPackets};
+use links::{Bounded, Exit, Start, Whole};
+use make::{Always, Try};
 use node::Node;
-use stage_node::stage_name;
 
 /// The site of a chain: a core of a deployment.
 #[derive(Debug)]
@@ -116,43 +115,57 @@ pub trait Chain: Sync + Sized {
     }
 
     /// Adds a stage, made by `make` on the core that will own it.
-    fn stage<A: Takes<Self::Out>>(
+    fn stage<A>(
         self,
-        make: impl Fn(&Core) -> A + Sync,
-    ) -> impl Chain<Out = A::Emits> {
-        Then::new(self, stage_name::<A>(), Packets(make))
+        make: impl Fn(&Core) -> A + SharedByCores,
+    ) -> impl Chain<Out = <Stages as Adds<Self::Out, A>>::Emits>
+    where
+        Stages: Adds<Self::Out, A>,
+    {
+        Stages::add(self, Always(make))
     }
 
-    /// Adds a stage made by `make`. An error prevents the engine from starting.
-    fn try_stage<A: Takes<Self::Out>, E: Into<Error>>(
+    /// Adds a stage made by `make`, which returns a [`Result`]. An error prevents the engine from
+    /// starting.
+    fn try_stage<A, R: IsResult<Value = A>>(
         self,
-        make: impl Fn(&Core) -> Result<A, E> + Sync,
-    ) -> impl Chain<Out = A::Emits> {
-        Then::new(self, stage_name::<A>(), TryPackets(make))
+        make: impl Fn(&Core) -> R + SharedByCores,
+    ) -> impl Chain<Out = <Stages as Adds<Self::Out, A>>::Emits>
+    where
+        Stages: Adds<Self::Out, A>,
+    {
+        Stages::add(self, Try(make))
     }
 
     /// Adds a stage that takes bursts, made by `make` on the core that will own it.
-    fn burst_stage<A: TakesBursts<Self::Out>>(
+    fn burst_stage<A>(
         self,
-        make: impl Fn(&Core) -> A + Sync,
-    ) -> impl Chain<Out = A::Emits> {
-        Then::new(self, stage_name::<A>(), Always(make))
+        make: impl Fn(&Core) -> A + SharedByCores,
+    ) -> impl Chain<Out = <BurstStages as Adds<Self::Out, A>>::Emits>
+    where
+        BurstStages: Adds<Self::Out, A>,
+    {
+        BurstStages::add(self, Always(make))
     }
 
-    /// Adds a stage that takes bursts, made by `make`. An error prevents the engine from starting.
-    fn try_burst_stage<A: TakesBursts<Self::Out>, E: Into<Error>>(
+    /// Adds a stage that takes bursts, made by `make`, which returns a [`Result`]. An error prevents
+    /// the engine from starting.
+    fn try_burst_stage<A, R: IsResult<Value = A>>(
         self,
-        make: impl Fn(&Core) -> Result<A, E> + Sync,
-    ) -> impl Chain<Out = A::Emits> {
-        Then::new(self, stage_name::<A>(), Try(make))
+        make: impl Fn(&Core) -> R + SharedByCores,
+    ) -> impl Chain<Out = <BurstStages as Adds<Self::Out, A>>::Emits>
+    where
+        BurstStages: Adds<Self::Out, A>,
+    {
+        BurstStages::add(self, Try(make))
     }
 
     /// Adds an exit: of the previous stage's [`Fork`]s, some go on to the next stage, and the
-    /// others leave by the sink that `make` returns, or by one of several [`outlets`], on the core
-    /// of the exit.
-    fn exit<Z, E: Into<Error>>(
+    /// others leave by the sink in the [`Result`] of `make`, or by one of several [`outlets`], on the
+    /// core of the exit.
+    fn exit<Z, R: IsResult<Value = Z>>(
         self,
-        make: impl Fn(&Core) -> Result<Z, E> + Sync,
+        make: impl Fn(&Core) -> R + SharedByCores,
     ) -> impl Chain<Out = <Self::Out as Forked>::On>
     where
         Self::Out: Forked,
@@ -165,7 +178,7 @@ pub trait Chain: Sync + Sized {
     /// the packet, whatever core received it.
     fn shard_by<I: IntoShard>(
         self,
-        key: impl Fn(&Self::Out) -> I + Sync,
+        key: impl Fn(&Self::Out) -> I + SharedByCores,
     ) -> impl Chain<Out = Self::Out>
     where
         Self::Out: Carries,
@@ -182,11 +195,11 @@ pub trait Chain: Sync + Sized {
         Bounded::new(self, Handoff)
     }
 
-    /// Ends the graph: `make` is called on each core of the last group and returns its sink, such as
-    /// a TX queue, or several as [`outlets`].
-    fn sink<Z: Outlet<Self::Out>, E: Into<Error>>(
+    /// Ends the graph: `make` is called on each core of the last group and returns, in a [`Result`],
+    /// its sink, such as a TX queue, or several as [`outlets`].
+    fn sink<Z: Outlet<Self::Out>, R: IsResult<Value = Z>>(
         self,
-        make: impl Fn(&Core) -> Result<Z, E> + Sync,
+        make: impl Fn(&Core) -> R + SharedByCores,
     ) -> impl Graph {
         Whole::new(self, Try(make))
     }
@@ -214,10 +227,10 @@ pub trait Graph: Sync {
 /// once.
 pub type MakeWorker<'a> = Box<dyn FnOnce(&Site) -> Result<Box<dyn Worker + 'a>, Error> + Send + 'a>;
 
-/// Starts a graph: `make` is called on each core of the first group, and returns its source, such as
-/// an RX queue.
-pub fn source<S: Source<Item: Carries>, E: Into<Error>>(
-    make: impl Fn(&Core) -> Result<S, E> + Sync,
+/// Starts a graph: `make` is called on each core of the first group and returns, in a [`Result`],
+/// its source, such as an RX queue.
+pub fn source<S: Source<Item: Carries>, R: IsResult<Value = S>>(
+    make: impl Fn(&Core) -> R + SharedByCores,
 ) -> impl Chain<Out = S::Item> {
     Start::new(Try(make))
 }

@@ -25,7 +25,6 @@ drop_reasons! {
 /// [`outlets`](crate::outlets()), for items of type `T`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no sink of what leaves the chain, `{T}`",
-    label = "the sink must take `{T}`",
     note = "for packets with a route (`Routed`) there is a sink for each route: \
             `outlets([(route, sink), ..])`"
 )]

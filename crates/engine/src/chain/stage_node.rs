@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_stage_is_named_by_its_bare_type() {
         assert_eq!(stage_name::<Route<std::sync::Arc<u8>>>(), "Route");
-        assert_eq!(stage_name::<hotloop_stage::Each<fn()>>(), "Each");
+        assert_eq!(stage_name::<hotloop_stage::Each<fn(), ()>>(), "Each");
         assert_eq!(Route(1).0, 1);
     }
 }

@@ -1,9 +1,8 @@
 use hotloop::dpdk::RxQueue;
+use hotloop::prelude::*;
 
-fn give_to_a_thread<T: Send>(_: T) {}
-
-pub fn share(queue: RxQueue) {
-    give_to_a_thread(&queue);
+pub fn chain(_port: &Port, queue: RxQueue) {
+    let _ = source(move |_| Ok::<_, hotloop::Error>(queue));
 }
 
 pub fn main() {}
