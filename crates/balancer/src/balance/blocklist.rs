@@ -25,7 +25,6 @@ impl<P: PacketBuf + Carries> Balance<P> {
             if !is_frame_blocked(services, classified.packet.data(), classified.tag()) {
                 return Some(classified);
             }
-            // The returned verdict is only for stages that return one for each packet.
             cx.discard(classified.packet, BalanceDrop::Blocked);
             None
         });

@@ -42,7 +42,6 @@ impl<P: PacketBuf> Turn<'_, '_, '_, P> {
     }
 
     pub(super) fn reject(&mut self, packet: P, reason: BalanceDrop) {
-        // The returned verdict is only for stages that return one for each packet.
         self.cx.discard(packet, reason);
     }
 
