@@ -12,7 +12,7 @@
 //! - At every exit, also after a signal or a panic, every packet is accounted for: the [`Report`]
 //!   shows whether received + created = sent + dropped, at each stage and against the devices' own
 //!   counters. A difference is an error of the run.
-//! - While cores run, control hands them values by [`publish()`], queries them by [`mailbox()`], lists
+//! - While cores run, control hands them values by [`publish()`], in which they may count by [`CoreCounters`], queries them by [`mailbox()`], lists
 //!   their state by [`Lister`], and reads their counts by [`Control::snapshot`]; none of it makes a core
 //!   wait.
 //! - Packets can be captured where they come in, go out and are dropped, by [`Control::taps`]: a capture
@@ -72,6 +72,7 @@ mod assembly;
 mod chain;
 mod clock;
 mod control;
+mod core_counters;
 mod deployment;
 mod engine;
 mod idle;
@@ -98,6 +99,7 @@ pub use assembly::Assembly;
 pub use chain::{Chain, Fork, Graph, Outlet, Outlets, Routed, Shard, outlets, source};
 pub use clock::Clock;
 pub use control::{Control, Waited};
+pub use core_counters::CoreCounters;
 pub use deployment::{Deployment, PlanError, RING_CAPACITY_MAX};
 pub use engine::{Engine, Plan};
 pub use hotloop_watch::{

@@ -34,7 +34,7 @@ const ON_THE_WAY_MAX: usize = 1;
 /// assert_eq!(*subscriber.current(), "first");
 ///
 /// publisher.publish(Arc::new("second"));
-/// assert_eq!(*subscriber.current(), "first");
+/// assert_eq!((*publisher.newest(), *subscriber.current()), ("second", "first"));
 /// assert!(subscriber.take_up());
 /// assert_eq!(*subscriber.current(), "second");
 /// assert!(publisher.collect());
@@ -124,6 +124,13 @@ impl<T: Send + Sync> Publisher<T> {
         self.newest = value;
         self.rings.iter_mut().for_each(|its| its.is_newest = false);
         self.collect();
+    }
+
+    /// The value published last, at first the one that [`publish`] was called with. Subscribers may
+    /// still use an older one.
+    #[must_use]
+    pub fn newest(&self) -> &T {
+        &self.newest
     }
 
     /// Frees returned values, and sends the newest value to subscribers that were not ready for it.

@@ -2,7 +2,7 @@
 
 pub use hotloop_arena::Arena;
 pub use hotloop_engine::{
-    Asker, Chain, Control, Deployment, Engine, Fork, Graph, Idle, Lister, Mailbox, Mailboxes,
+    Asker, Chain, Control, CoreCounters, Deployment, Engine, Fork, Graph, Idle, Lister, Mailbox, Mailboxes,
     Publisher, Report, Routed, Subscriber, Subscribers, Waited, mailbox, outlets, publish, source,
     sources,
 };

@@ -49,8 +49,8 @@ pub trait Stage<In> {
     /// after the stage is made; the engine reads them at any time, and sums them over cores.
     ///
     /// The set is fixed from then on, with its labels. Counters of rules or backends that a reload
-    /// adds or removes belong into the value that control publishes (`publish` in hotloop-engine),
-    /// one for each core; the program adds them to its own metrics.
+    /// adds or removes are `CoreCounters` (hotloop-engine) in the value that control publishes; the
+    /// program adds them to its own metrics.
     ///
     /// ```
     /// use hotloop_stage::{Counter, Cx, Gauge, NoDrops, Stage, Verdict};

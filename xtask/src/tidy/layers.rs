@@ -66,7 +66,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "clock deployment idle node_info panic_origin settle sources sources_by_time topology turn",
         "placement wait worker",
         // Between cores, and from control to cores.
-        "ledger mailbox publish",
+        "core_counters ledger mailbox publish",
         "chain lister report",
         "assembly monitor report_text",
         "control",
