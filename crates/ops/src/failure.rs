@@ -14,7 +14,8 @@ pub enum Failure {
     /// The user asked for help or the version: printed to standard output, exit code 0.
     #[error("{0}")]
     Help(String),
-    /// An argument, or something that it names, is wrong: exit code 2. One line, with a remedy.
+    /// An argument, or something that it names, is wrong: exit code 2. One line, with a remedy; see
+    /// [`one_line`].
     #[error("{0}")]
     Input(String),
     /// The run failed, or its packets are not accounted for: exit code 1.
@@ -92,6 +93,31 @@ pub fn usage(error: &clap::Error) -> Failure {
     let problem = problem.join(" ");
     let problem = problem.strip_prefix("error: ").unwrap_or(&problem);
     Failure::Input(format!("{problem}; --help shows what to write"))
+}
+
+/// Puts an error of several lines on one, for messages and for answers of
+/// [`Steer::answer`](crate::Steer::answer). The lines are joined by semicolons; those that quote a
+/// file after a bar, or mark a place in it, are left out.
+///
+/// ```
+/// let error = "TOML parse error at line 2, column 8
+///   |
+/// 2 | from = \"left\"
+///   |        ^^^^^^
+/// unknown variant `left`, expected `inside` or `outside`
+/// ";
+/// assert_eq!(
+///     hotloop_ops::one_line(error),
+///     "TOML parse error at line 2, column 8; unknown variant `left`, expected `inside` or `outside`",
+/// );
+/// ```
+#[must_use]
+pub fn one_line(error: &str) -> String {
+    let is_quoted = |line: &&str| {
+        line.trim_start_matches(|it: char| it.is_ascii_digit()).trim_start().starts_with('|')
+    };
+    let lines = error.lines().map(str::trim).filter(|line| !line.is_empty() && !is_quoted(line));
+    lines.collect::<Vec<_>>().join("; ")
 }
 
 /// Returns the exit code for `main`, and writes the error to standard error.

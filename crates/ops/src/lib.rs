@@ -176,7 +176,7 @@ pub use deployment::DeploymentArgs;
 #[cfg(feature = "dpdk")]
 pub use devices::DeviceArgs;
 pub use diagnostics::{EXIT_WAIT, LogArgs, LogFormat, lost_count};
-pub use failure::{Failure, exit_code, usage};
+pub use failure::{Failure, exit_code, one_line, usage};
 pub use hangup::expect_hangup;
 pub use hotloop_load::{CoreFigures, StallEvent, load_figures};
 pub use idle::IdleArgs;

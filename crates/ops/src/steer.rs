@@ -40,8 +40,8 @@ pub trait Steer {
     /// program has don't get here.
     ///
     /// # Errors
-    /// The text that the client gets as an error, with a remedy. For a command that the program
-    /// doesn't have, [`Request::unknown`] returns the error.
+    /// The text that the client gets as an error, with a remedy, on [one line](crate::one_line). For
+    /// a command that the program doesn't have, [`Request::unknown`] returns the error.
     fn answer(&mut self, control: &Control<'_>, request: &Request) -> Result<Reply, String> {
         request.unknown()
     }
