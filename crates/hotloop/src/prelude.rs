@@ -2,9 +2,9 @@
 
 pub use hotloop_arena::Arena;
 pub use hotloop_engine::{
-    Asker, Chain, Control, CoreCounters, Deployment, Engine, Fork, Graph, Idle, Lister, Mailbox, Mailboxes,
-    Publisher, Report, Routed, Subscriber, Subscribers, Waited, mailbox, outlets, publish, source,
-    sources,
+    Asker, Chain, Control, CoreCounters, Deployment, Engine, Fork, Graph, Idle, Lister, Mailbox,
+    Mailboxes, Publisher, Report, Routed, Subscriber, Subscribers, Waited, mailbox, outlets,
+    publish, source, sources,
 };
 pub use hotloop_flow::{Handle, Hint, Table};
 pub use hotloop_packet::classify::Depth;
