@@ -76,6 +76,13 @@ impl IcmpHeader {
         Self { kind, code, checksum: U16::ZERO, identifier, sequence }
     }
 
+    /// The header with the checksum that a payload with this sum needs.
+    pub(crate) fn completed(mut self, payload: Sum) -> Self {
+        self.checksum.set(0);
+        self.checksum.set(payload.bytes(self.as_bytes()).checksum());
+        self
+    }
+
     /// The header at the start of `bytes`, to be changed in place.
     ///
     /// # Errors
@@ -192,11 +199,9 @@ impl IcmpHeader {
 ///
 /// # Errors
 /// [`NoRoom`] if there are no 8 bytes of headroom; the packet is unchanged.
-pub fn push<P: PacketBuf>(packet: &mut P, mut header: IcmpHeader) -> Result<(), NoRoom> {
-    header.checksum.set(0);
-    let sum = Sum::default().bytes(header.as_bytes()).packet(packet, 0..packet.len_bytes());
-    header.checksum.set(sum.checksum());
-    write::put(packet, header).map(drop)
+pub fn push<P: PacketBuf>(packet: &mut P, header: IcmpHeader) -> Result<(), NoRoom> {
+    let payload = Sum::default().packet(packet, 0..packet.len_bytes());
+    write::put(packet, header.completed(payload)).map(drop)
 }
 
 /// A checked view of an ICMP message.

@@ -9,7 +9,7 @@ use zerocopy::{
 
 use crate::{
     Header, Malformed, NoRoom, PacketBuf,
-    checksum::{self, Change},
+    checksum::{self, Change, Sum},
     ip::protocol,
     write,
 };
@@ -111,6 +111,13 @@ impl Icmpv6Header {
         let (upper, lower) = ((rest >> 16) as u16, rest as u16);
         let (identifier, sequence) = (U16::new(upper), U16::new(lower));
         Self { kind, code, checksum: U16::ZERO, identifier, sequence }
+    }
+
+    /// The header with the checksum that a pseudo-header and a payload with this sum need.
+    pub(crate) fn completed(mut self, rest: Sum) -> Self {
+        self.checksum.set(0);
+        self.checksum.set(rest.bytes(self.as_bytes()).checksum());
+        self
     }
 
     /// The header at the start of `bytes`, to be changed in place.

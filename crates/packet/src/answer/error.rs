@@ -2,16 +2,20 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use zerocopy::IntoBytes;
+
 use crate::{
     PacketBuf,
     answer::{
-        ANSWER_TTL, AnswerError,
+        AnswerError,
         about::{About, Ends},
     },
     checksum::Sum,
-    icmp, icmpv6,
+    icmp::{self, IcmpHeader},
+    icmpv6::{self, Icmpv6Header},
     ip::protocol,
-    ipv4, ipv6,
+    ipv4::{self, Ipv4Header},
+    ipv6::{self, Ipv6Header},
 };
 
 /// Length in bytes of the longest IPv4 packet that carries an error (RFC 1812, section 4.3.2.3).
@@ -23,7 +27,7 @@ const QUOTING_BYTES_MAX_V6: usize = 1280;
 
 /// Differentiated services of errors: the class for network control (RFC 1812, section 4.3.2.5; RFC
 /// 2474, section 4.2.2.2).
-const TRAFFIC_CLASS: u8 = 0xc0;
+const DSCP: u8 = 0x30;
 
 /// Length in bytes of an error's headers.
 const GROWN_V4: usize = ipv4::HEADER_BYTES + icmp::HEADER_BYTES;
@@ -59,15 +63,7 @@ pub enum IcmpError {
 }
 
 impl IcmpError {
-    /// The error's message about a packet between these two.
-    fn message(self, ends: Ends) -> Message {
-        match ends {
-            Ends::V4(..) => self.message_v4(),
-            Ends::V6(..) => self.message_v6(),
-        }
-    }
-
-    fn message_v4(self) -> Message {
+    fn header_v4(self) -> IcmpHeader {
         let unreachable = |code| (icmp::kind::DESTINATION_UNREACHABLE, code, 0);
         let (kind, code, rest) = match self {
             Self::TimeExceeded => (icmp::kind::TIME_EXCEEDED, 0, 0),
@@ -82,10 +78,10 @@ impl IcmpError {
             Self::PortUnreachable => unreachable(3),
             Self::Prohibited => unreachable(13),
         };
-        Message { kind, code, rest }
+        IcmpHeader::new(kind, code, rest)
     }
 
-    fn message_v6(self) -> Message {
+    fn header_v6(self) -> Icmpv6Header {
         let unreachable = |code| (icmpv6::kind::DESTINATION_UNREACHABLE, code, 0);
         let (kind, code, rest) = match self {
             Self::TimeExceeded => (icmpv6::kind::TIME_EXCEEDED, 0, 0),
@@ -96,7 +92,7 @@ impl IcmpError {
             Self::PortUnreachable => unreachable(4),
             Self::Prohibited => unreachable(1),
         };
-        Message { kind, code, rest }
+        Icmpv6Header::new(kind, code, rest)
     }
 }
 
@@ -115,24 +111,7 @@ pub fn icmp_error<P: PacketBuf>(
     let about = About::read(packet)?;
     let is_too_big = matches!(error, IcmpError::TooBig { .. });
     about.allow_error(packet.data(), is_too_big)?;
-    quote(packet, &about, from.into(), error.message(about.ends))
-}
-
-/// Type, code and parameter of an error.
-#[derive(Clone, Copy)]
-struct Message {
-    kind: u8,
-    code: u8,
-    /// The four bytes before the quote.
-    rest: u32,
-}
-
-impl Message {
-    /// The message's header with a checksum of zero.
-    fn header(self) -> [u8; 8] {
-        let [a, b, c, d] = self.rest.to_be_bytes();
-        [self.kind, self.code, 0, 0, a, b, c, d]
-    }
+    quote(packet, &about, from.into(), error)
 }
 
 /// Puts the error's headers in front of the packet. The only step that can fail comes first.
@@ -140,7 +119,7 @@ fn quote<P: PacketBuf>(
     packet: &mut P,
     about: &About,
     from: IpAddr,
-    message: Message,
+    error: IcmpError,
 ) -> Result<(), AnswerError> {
     let back = about.back_from(from)?;
     let l3_offset = about.l3_offset;
@@ -155,43 +134,33 @@ fn quote<P: PacketBuf>(
     packet.truncate(l3_offset + grown_bytes + quoted_bytes);
     let answer = packet.data_mut().get_mut(l3_offset..).unwrap_or_default();
     match back {
-        Ends::V4(source, destination) => fill_v4(answer, source, destination, message),
-        Ends::V6(source, destination) => fill_v6(answer, source, destination, message),
+        Ends::V4(source, destination) => fill_v4(answer, source, destination, error),
+        Ends::V6(source, destination) => fill_v6(answer, source, destination, error),
     }
     Ok(())
 }
 
 /// Writes the headers of an answer that already holds its quote.
-fn fill_v4(answer: &mut [u8], source: Ipv4Addr, destination: Ipv4Addr, message: Message) {
-    let total = answer.len() as u16;
+fn fill_v4(answer: &mut [u8], source: Ipv4Addr, destination: Ipv4Addr, error: IcmpError) {
+    let total_bytes = answer.len() as u16;
     let Some((headers, quote)) = answer.split_first_chunk_mut::<GROWN_V4>() else { return };
-    let [t, l] = total.to_be_bytes();
-    let mut ip =
-        [ipv4::VERSION_IHL, TRAFFIC_CLASS, t, l, 0, 0, 0x40, 0, ANSWER_TTL, protocol::ICMP, 0, 0];
-    let sum = Sum::default().bytes(&ip).bytes(&source.octets()).bytes(&destination.octets());
-    ip[10..].copy_from_slice(&sum.checksum().to_be_bytes());
-    let mut icmp = message.header();
-    let sum = Sum::default().bytes(&icmp).bytes(quote);
-    icmp[2..4].copy_from_slice(&sum.checksum().to_be_bytes());
-    headers[..12].copy_from_slice(&ip);
-    headers[12..16].copy_from_slice(&source.octets());
-    headers[16..20].copy_from_slice(&destination.octets());
-    headers[20..].copy_from_slice(&icmp);
+    let mut ip = Ipv4Header::new(source, destination, protocol::ICMP);
+    ip.set_dscp(DSCP);
+    let icmp = error.header_v4().completed(Sum::default().bytes(quote));
+    headers[..ipv4::HEADER_BYTES].copy_from_slice(ip.completed(total_bytes).as_bytes());
+    headers[ipv4::HEADER_BYTES..].copy_from_slice(icmp.as_bytes());
 }
 
 /// [`fill_v4`] for IPv6.
-fn fill_v6(answer: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr, message: Message) {
+fn fill_v6(answer: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr, error: IcmpError) {
     let payload_bytes = answer.len().saturating_sub(ipv6::HEADER_BYTES) as u16;
     let Some((headers, quote)) = answer.split_first_chunk_mut::<GROWN_V6>() else { return };
-    let [h, l] = payload_bytes.to_be_bytes();
-    let (class, label) = (TRAFFIC_CLASS >> 4, TRAFFIC_CLASS << 4);
-    headers[..8].copy_from_slice(&[0x60 | class, label, 0, 0, h, l, protocol::ICMPV6, ANSWER_TTL]);
-    headers[8..24].copy_from_slice(&source.octets());
-    headers[24..40].copy_from_slice(&destination.octets());
-    let mut icmp = message.header();
+    let mut ip = Ipv6Header::new(source, destination, protocol::ICMPV6);
+    ip.set_dscp(DSCP);
+    let _ = ip.set_payload_length(payload_bytes);
     let length = u32::from(payload_bytes);
     let pseudo = Sum::default().pseudo_v6(source, destination, protocol::ICMPV6, length);
-    let sum = pseudo.bytes(&icmp).bytes(quote);
-    icmp[2..4].copy_from_slice(&sum.checksum().to_be_bytes());
-    headers[40..].copy_from_slice(&icmp);
+    let icmp = error.header_v6().completed(pseudo.bytes(quote));
+    headers[..ipv6::HEADER_BYTES].copy_from_slice(ip.as_bytes());
+    headers[ipv6::HEADER_BYTES..].copy_from_slice(icmp.as_bytes());
 }

@@ -37,6 +37,15 @@ impl Ipv4Header {
         }
     }
 
+    /// The header without options, with this length and the right checksum.
+    pub(crate) fn completed(mut self, total_length: u16) -> Self {
+        self.version_ihl = VERSION_IHL;
+        self.total_length.set(total_length);
+        self.checksum.set(0);
+        self.checksum.set(checksum::checksum(self.as_bytes()));
+        self
+    }
+
     /// Decrements the TTL and corrects the checksum. Returns `false` and changes nothing if the TTL
     /// is 0.
     #[inline]
@@ -217,13 +226,10 @@ pub fn push<P: PacketBuf>(packet: &mut P, header: Ipv4Header) -> Result<(), Writ
 /// [`push`] that leaves the payload as it is. Returns the whole first segment.
 pub(crate) fn push_alone<P: PacketBuf>(
     packet: &mut P,
-    mut header: Ipv4Header,
+    header: Ipv4Header,
 ) -> Result<&mut [u8], WriteError> {
-    header.version_ihl = VERSION_IHL;
-    header.total_length.set(write::length(Header::Ipv4, HEADER_BYTES + packet.len_bytes())?);
-    header.checksum.set(0);
-    header.checksum.set(checksum::checksum(header.as_bytes()));
-    Ok(write::put(packet, header)?)
+    let total_length = write::length(Header::Ipv4, HEADER_BYTES + packet.len_bytes())?;
+    Ok(write::put(packet, header.completed(total_length))?)
 }
 
 /// Recomputes the checksum of the IPv4 header at the start of `bytes`, options included.
