@@ -6,7 +6,7 @@ use crate::route::Route;
 use hotloop::engine::Routed;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::ethernet::{self, ETHERTYPE_VLAN, VlanTag};
-use hotloop::stage::{Burst, BurstStage, Carries, Cx, Output, drop_reasons};
+use hotloop::stage::{Burst, BurstStage, Cx, Output, drop_reasons};
 
 drop_reasons! {
     /// Reasons for [`Untag`] to drop.
@@ -39,7 +39,7 @@ impl<'a> Untag<'a> {
     }
 }
 
-impl<P: PacketBuf + Carries> BurstStage<P> for Untag<'_> {
+impl<P: PacketBuf> BurstStage<P> for Untag<'_> {
     type Out = P;
     type Drop = UntagDrop;
 
@@ -81,7 +81,7 @@ impl<'a> Tag<'a> {
     }
 }
 
-impl<P: PacketBuf + Carries> BurstStage<Routed<P, Route>> for Tag<'_> {
+impl<P: PacketBuf> BurstStage<Routed<P, Route>> for Tag<'_> {
     type Out = Routed<P, Route>;
     type Drop = TagDrop;
 

@@ -37,12 +37,12 @@
 //! ```
 //! use hotloop_engine::{Chain, Deployment, Graph, Routed, outlets, source, sources};
 //! use hotloop_packet::{PacketBuf, PortId};
-//! use hotloop_stage::{Carries, Core, Error, Sink, Source, each};
+//! use hotloop_stage::{Core, Error, Sink, Source, each};
 //! use hotloop_testing::simulator::{Scenario, Settings, Simulated, World, simulate};
 //! use hotloop_testing::{Frame, Rng};
 //!
 //! /// From the LAN to the WAN, and back.
-//! fn forward<S: Source<Item: PacketBuf + Carries>, Z: Sink<Item = S::Item>>(
+//! fn forward<S: Source<Item: PacketBuf>, Z: Sink<Item = S::Item>>(
 //!     lan: PortId,
 //!     receive: impl Fn(&Core) -> Result<[S; 2], Error> + Sync,
 //!     send: impl Fn(&Core) -> Result<[Z; 2], Error> + Sync,

@@ -143,7 +143,7 @@ impl Endpoint {
 
     /// Processes a packet from the kernel.
     #[inline]
-    fn forward<P: PacketBuf + Carries>(
+    fn forward<P: PacketBuf>(
         &self,
         mut packet: P,
         cx: &mut Cx<'_, EndpointDrop>,
@@ -164,7 +164,7 @@ impl Endpoint {
 
     /// Fragments a packet if its sender allows it, and notifies the sender otherwise.
     #[cold]
-    fn too_big<P: PacketBuf + Carries>(
+    fn too_big<P: PacketBuf>(
         &self,
         packet: P,
         outer: &Outer,
@@ -187,7 +187,7 @@ impl Endpoint {
 
     /// Sends a packet in fragments. The last is the original packet; those before it were made
     /// here.
-    fn fragment<P: PacketBuf + Carries>(
+    fn fragment<P: PacketBuf>(
         &self,
         packet: P,
         cx: &mut Cx<'_, EndpointDrop>,
@@ -224,7 +224,7 @@ fn to_wire<P>(packet: P) -> Routed<P, Side> {
     Routed { packet, route: Side::Wire }
 }
 
-impl<P: PacketBuf + Carries> BurstStage<Arrived<P>> for Endpoint {
+impl<P: PacketBuf> BurstStage<Arrived<P>> for Endpoint {
     type Out = Routed<P, Side>;
     type Drop = EndpointDrop;
 

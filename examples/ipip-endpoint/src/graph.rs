@@ -12,7 +12,7 @@ pub fn graph<S, Z, E>(
     endpoint: &Endpoint,
 ) -> impl Graph
 where
-    S: Source<Item: PacketBuf + Carries>,
+    S: Source<Item: PacketBuf>,
     Z: Sink<Item = S::Item>,
     E: Into<hotloop::Error>,
 {

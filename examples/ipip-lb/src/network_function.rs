@@ -10,7 +10,7 @@ use hotloop::engine::{
 use hotloop::packet::PacketBuf;
 use hotloop::packet::seed::Seed;
 use hotloop::stage::neighbours::{Learn, Neighbours, NextHop, Resolve};
-use hotloop::stage::{Carries, Classified, Core, Error, Source};
+use hotloop::stage::{Classified, Core, Error, Source};
 use hotloop_balancer::balance::{
     BUFFERS_MAX, Balance, BalancerConfig, Buffer, Create, Egresses, Exchange, Probing, QueryPage,
     Route, Sharing,
@@ -198,7 +198,7 @@ impl NetworkFunction {
         send: impl Fn(&Core) -> Result<Z, Error> + Sync,
     ) -> impl Graph
     where
-        S: Source<Item: PacketBuf + Carries + Send>,
+        S: Source<Item: PacketBuf>,
         Z: Outlet<Routed<S::Item, Route>>,
     {
         self.balanced(source(receive), |_| None).sink(send)
@@ -213,7 +213,7 @@ impl NetworkFunction {
         send: impl Fn(&Core) -> Result<Z, Error> + Sync,
     ) -> impl Graph
     where
-        S: Source<Item: PacketBuf + Carries + Send>,
+        S: Source<Item: PacketBuf>,
         Z: Outlet<Routed<S::Item, Route>>,
     {
         self.probing_graph(|_| None, next_hops, receive, send)
@@ -229,7 +229,7 @@ impl NetworkFunction {
         send: impl Fn(&Core) -> Result<Z, Error> + Sync,
     ) -> impl Graph
     where
-        S: Source<Item: PacketBuf + Carries + Send>,
+        S: Source<Item: PacketBuf>,
         Z: Outlet<Routed<S::Item, Route>>,
     {
         let by_kernel = self.by_kernel.as_ref();
@@ -251,7 +251,7 @@ impl NetworkFunction {
             .sink(send)
     }
 
-    fn balanced<P: PacketBuf + Carries + Send>(
+    fn balanced<P: PacketBuf>(
         &self,
         received: impl Chain<Out = P>,
         create: impl Fn(&Core) -> Option<Create<P>> + Sync,

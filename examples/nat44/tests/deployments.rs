@@ -31,7 +31,7 @@ fn graph<S, Z>(
     settings: &Settings,
 ) -> impl Graph
 where
-    S: Source<Item: PacketBuf + Send>,
+    S: Source<Item: PacketBuf>,
     Z: Sink<Item = S::Item>,
 {
     let received = source(move |core| receive(core).map(sources));

@@ -64,10 +64,7 @@ fn source_of(frame: &[u8]) -> Option<SourceKey> {
 }
 
 /// The limiter, from received packets to those that may pass. Packets without IP pass.
-pub fn limited<P: PacketBuf + Send>(
-    chain: impl Chain<Out = P>,
-    limits: Limits,
-) -> impl Chain<Out = P> {
+pub fn limited<P: PacketBuf>(chain: impl Chain<Out = P>, limits: Limits) -> impl Chain<Out = P> {
     chain.shard_by(shard).try_burst_stage(move |core| Limiter::new(core, limits))
 }
 

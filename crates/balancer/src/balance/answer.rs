@@ -6,9 +6,8 @@ use super::{BalanceDrop, Turn, Worker};
 use crate::own_header::OwnHeader;
 use hotloop::packet::answer::{self, AnswerError, IcmpError};
 use hotloop::packet::{PacketBuf, ethernet};
-use hotloop::stage::Carries;
 
-impl<P: PacketBuf + Carries> Worker<P> {
+impl<P: PacketBuf> Worker<P> {
     /// Drops a packet, and sends an error to its sender if ICMP's rules and the limits on errors
     /// allow it.
     pub(super) fn answer(

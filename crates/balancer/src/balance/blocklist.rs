@@ -6,10 +6,10 @@ use crate::own_header::OwnHeader;
 use crate::services::ServiceTable;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
-use hotloop::stage::{Burst, Carries, Classified, Cx};
+use hotloop::stage::{Burst, Classified, Cx};
 use std::net::IpAddr;
 
-impl<P: PacketBuf + Carries> Balance<P> {
+impl<P: PacketBuf> Balance<P> {
     /// Drops a burst's packets from blocked prefixes, including packets of known connections.
     /// Called only while any prefix is blocked.
     #[cold]

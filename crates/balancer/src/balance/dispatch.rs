@@ -16,14 +16,13 @@ use hotloop::packet::ethernet::Station;
 use hotloop::packet::icmpv6::{is_multicast_listener, is_neighbour_discovery};
 use hotloop::packet::ip::{Fragment, is_host, is_truncated};
 use hotloop::packet::ipip::{self, DecapsulateError};
-use hotloop::stage::Carries;
 
 /// Whether only neighbours exchange messages of this type, so that no backend gets them.
 const fn is_between_neighbours(icmpv6_kind: u8) -> bool {
     is_neighbour_discovery(icmpv6_kind) || is_multicast_listener(icmpv6_kind)
 }
 
-impl<P: PacketBuf + Carries> Worker<P> {
+impl<P: PacketBuf> Worker<P> {
     /// Classifies the packet at `index` of its burst, which may be any packet that isn't forwarded
     /// at once, and passes it to the function for its kind. `found` is the packet's connection if
     /// the table was searched for it.

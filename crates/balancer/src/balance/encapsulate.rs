@@ -10,9 +10,9 @@ use hotloop::packet::answer::IcmpError;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::fragment::{self, FragmentError};
 use hotloop::packet::ipip::EncapsulateError;
-use hotloop::stage::{Carries, Counter};
+use hotloop::stage::Counter;
 
-impl<P: PacketBuf + Carries> Worker<P> {
+impl<P: PacketBuf> Worker<P> {
     /// Sends a packet of the [fast path](Layout::is_fast_v4) to a target.
     pub(super) fn send_fast(
         &mut self,

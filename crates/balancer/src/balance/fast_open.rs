@@ -14,7 +14,7 @@ use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
-use hotloop::stage::{Carries, Instant};
+use hotloop::stage::Instant;
 
 /// A packet of the [fast path](Layout::is_fast_v4): its flow, and its index in the burst.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ pub(super) struct FastFlow {
     pub index: usize,
 }
 
-impl<P: PacketBuf + Carries> Worker<P> {
+impl<P: PacketBuf> Worker<P> {
     /// Encapsulates the packet at `index` of the burst and enters its connection, if it is the
     /// first packet and its service chooses by the flow's hash. The connection must [begin
     /// plainly](ServiceTable::begins_plainly).

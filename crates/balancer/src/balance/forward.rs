@@ -13,7 +13,7 @@ use hotloop::engine::{Lister, Routed};
 use hotloop::flow::{SeenAt, prefetch_at};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
-use hotloop::stage::{BURST_CAPACITY, Burst, BurstStage, Carries, Classified, Cx, Instant, Output};
+use hotloop::stage::{BURST_CAPACITY, Burst, BurstStage, Classified, Cx, Instant, Output};
 
 /// Number of targets that stay in a core's cache without help. With more, the targets of packets
 /// off the fast path are prefetched.
@@ -56,7 +56,7 @@ impl<P: PacketBuf> Turn<'_, '_, '_, P> {
     }
 }
 
-impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
+impl<P: PacketBuf> BurstStage<Classified<P>> for Balance<P> {
     type Out = Routed<P, Route>;
     type Drop = BalanceDrop;
 
@@ -145,7 +145,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
     }
 }
 
-impl<P: PacketBuf + Carries> Balance<P> {
+impl<P: PacketBuf> Balance<P> {
     /// Balances a burst, after the hints for it were made.
     #[inline(never)]
     fn run(
@@ -238,7 +238,7 @@ impl<'a> BurstContext<'a> {
     }
 }
 
-impl<P: PacketBuf + Carries> Worker<P> {
+impl<P: PacketBuf> Worker<P> {
     /// Encapsulates the packet at `index` of the burst if its connection is known and this packet
     /// doesn't change the connection. Returns whether it did; any other packet is unchanged.
     #[inline(always)]

@@ -12,7 +12,6 @@ use crate::services::ServiceTable;
 use hotloop::engine::Mailbox;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::{PacketBuf, ethernet};
-use hotloop::stage::Carries;
 use std::fmt;
 
 /// A frame's bytes, or the room for one.
@@ -89,7 +88,7 @@ pub(super) fn is_for_probes(services: &ServiceTable, header: &OwnHeader, layout:
         || layout.is_icmp_error() && services.is_tunnel_source(header.destination)
 }
 
-impl<P: PacketBuf + Carries> Worker<P> {
+impl<P: PacketBuf> Worker<P> {
     /// Sends the probes that are due.
     #[inline]
     pub(super) fn send_probes(&mut self, turn: &mut Turn<'_, '_, '_, P>) {

@@ -9,9 +9,8 @@ use hotloop::packet::classify::Layout;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::Fragment;
 use hotloop::packet::{PacketBuf, ethernet, ipv4, ipv6, tcp};
-use hotloop::stage::Carries;
 
-impl<P: PacketBuf + Carries> Worker<P> {
+impl<P: PacketBuf> Worker<P> {
     /// A packet from a service's address to a client, unwrapped.
     pub(super) fn return_to_client(
         &mut self,

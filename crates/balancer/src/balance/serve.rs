@@ -16,7 +16,7 @@ use hotloop::packet::answer::IcmpError;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::{Fragment, protocol};
-use hotloop::stage::{Carries, Instant};
+use hotloop::stage::Instant;
 use std::net::IpAddr;
 
 /// A packet of a flow to a service.
@@ -34,7 +34,7 @@ impl FromClient<'_> {
     }
 }
 
-impl<P: PacketBuf + Carries> Worker<P> {
+impl<P: PacketBuf> Worker<P> {
     /// A packet to an address of a service.
     pub(super) fn serve(
         &mut self,

@@ -40,7 +40,7 @@ pub fn sharded<S, E>(
     findings: &Arc<Findings>,
 ) -> impl Graph
 where
-    S: Source<Item: PacketBuf + Send>,
+    S: Source<Item: PacketBuf>,
     E: Into<hotloop::Error>,
 {
     source(receive).stage(move |_| ToPorts::new(ports.clone())).shard_by(shard).sink(move |core| {
