@@ -89,3 +89,8 @@ pub fn device(driver: &str, arguments: &str) -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     format!("{driver}{}{arguments}", NEXT.fetch_add(1, Relaxed))
 }
+
+/// The samples of the book's page, included here to be compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/kernel.md")]
+struct KernelPage;

@@ -12,7 +12,7 @@
 //! - A successor process adopts these: [`Tap::adopt`], [`VipRoutes::adopt`], [`Takeover::adopt`].
 //! - [`VipGuard`] has another process delete the routes if this one hangs.
 //!
-//! ```no_run
+//! ```
 //! use hotloop_kernel::{KernelFollower, Lookup};
 //!
 //! # fn main() -> std::io::Result<()> {
@@ -85,8 +85,3 @@ pub use vips::{
     HangReporter, ROUTE_PROTOCOL, VIP_HOLD_MAX, VIP_METRIC, VipAnnouncer, VipGuard, VipRouteError,
     VipRoutes, VipStates, guard_vips,
 };
-
-/// The samples of the book's page, included here to be compiled.
-#[cfg(all(doctest, feature = "dpdk"))]
-#[doc = include_str!("../../../docs/kernel.md")]
-struct Page;

@@ -53,7 +53,7 @@
 //! A forwarder with a command of its own, `nf ctl note "port 2 is for tests"`: `Command` and `ask`
 //! are the client, and `Notes` answers it. It needs feature `dpdk`.
 //!
-//! ```no_run
+//! ```
 //! # #[cfg(feature = "dpdk")]
 //! # mod nf {
 //! use clap::{Parser, Subcommand};
@@ -64,7 +64,7 @@
 //!
 //! /// Forwards packets from one device to another.
 //! #[derive(Parser)]
-//! struct Cli {
+//! pub struct Cli {
 //!     #[arg(long, value_name = "DEVICE")]
 //!     from: String,
 //!     #[arg(long, value_name = "DEVICE")]
@@ -98,7 +98,7 @@
 //!     }
 //! }
 //!
-//! fn run(cli: &Cli) -> Result<(), Failure> {
+//! pub fn run(cli: &Cli) -> Result<(), Failure> {
 //!     let socket = cli.run.begin("nf")?;
 //!     let (eal, devices) = (cli.run.eal()?, &cli.run.devices);
 //!     let (from, to) = (devices.open(eal, &cli.from)?, devices.open(eal, &cli.to)?);
@@ -116,7 +116,16 @@
 //!     main_with("nf", |cli: Cli| run(&cli), ask)
 //! }
 //! # }
+//! # #[cfg(not(feature = "dpdk"))]
 //! # fn main() {}
+//! # #[cfg(feature = "dpdk")]
+//! # fn main() -> Result<(), hotloop_ops::Failure> {
+//! #     let folder = tempfile::tempdir()?;
+//! #     let socket = folder.path().join("nf.sock").display().to_string();
+//! #     let mut words = vec!["nf", "--from", "net_null0", "--to", "net_null1", "--duration", "1"];
+//! #     words.extend(["--control", &socket]);
+//! #     nf::run(&clap::Parser::parse_from(words))
+//! # }
 //! ```
 //!
 //! # Unsafe code

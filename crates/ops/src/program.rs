@@ -46,7 +46,7 @@ pub fn parse<C: Parser>(
 /// can have more rights than it has (no_new_privs, prctl(2)), and EAL's own threads have no
 /// capabilities.
 ///
-/// ```no_run
+/// ```
 /// use std::process::ExitCode;
 ///
 /// fn main() -> ExitCode {

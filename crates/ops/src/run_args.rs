@@ -22,7 +22,8 @@ use std::time::Duration;
 /// The arguments of a program that runs one graph on DPDK's devices. Flattened into its own
 /// arguments:
 ///
-/// ```no_run
+/// ```
+/// # mod echo {
 /// use clap::Parser;
 /// use hotloop_engine::{Chain, Deployment, source};
 /// use hotloop_ops::{Failure, RunArgs};
@@ -30,23 +31,32 @@ use std::time::Duration;
 ///
 /// /// Receives packets and sends them back.
 /// #[derive(Parser)]
-/// struct Cli {
+/// pub struct Cli {
 ///     #[arg(long, value_name = "DEVICE")]
 ///     port: String,
 ///     #[command(flatten)]
 ///     run: RunArgs,
 /// }
 ///
-/// fn main() -> ExitCode {
-///     hotloop_ops::main("echo", |cli: Cli| {
-///         let socket = cli.run.begin("echo")?;
-///         let eal = cli.run.eal()?;
-///         let port = cli.run.devices.open(eal, &cli.port)?;
-///         let graph = source(|core| port.rx_queue(core)).sink(|core| port.tx_queue(core));
-///         let plan = cli.run.plan(graph, Deployment::run_to_completion(1))?;
-///         cli.run.run(plan, socket)
-///     })
+/// pub fn run(cli: &Cli) -> Result<(), Failure> {
+///     let socket = cli.run.begin("echo")?;
+///     let eal = cli.run.eal()?;
+///     let port = cli.run.devices.open(eal, &cli.port)?;
+///     let graph = source(|core| port.rx_queue(core)).sink(|core| port.tx_queue(core));
+///     let plan = cli.run.plan(graph, Deployment::run_to_completion(1))?;
+///     cli.run.run(plan, socket)
 /// }
+///
+/// fn main() -> ExitCode {
+///     hotloop_ops::main("echo", |cli: Cli| run(&cli))
+/// }
+/// # }
+/// # fn main() -> Result<(), hotloop_ops::Failure> {
+/// #     let folder = tempfile::tempdir()?;
+/// #     let socket = folder.path().join("echo.sock").display().to_string();
+/// #     let words = ["echo", "--port", "net_null0", "--duration", "1", "--control", &socket];
+/// #     echo::run(&clap::Parser::parse_from(words))
+/// # }
 /// ```
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {

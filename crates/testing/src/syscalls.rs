@@ -4,10 +4,12 @@
 //! a process of its own, and the first one traces it (`ptrace(2)`, which a parent may do to its
 //! child). Threads mark what to count with [`Window`]s.
 //!
-//! ```no_run
+//! ```
 //! use hotloop_testing::syscalls::{Traced, Window, traced};
 //!
+//! # #[cfg(any())]
 //! #[test]
+//! # fn attribute() {}
 //! fn adding_makes_no_calls() {
 //!     let windows = match traced("adding_makes_no_calls", || {
 //!         let window = Window::begin("adding");
@@ -20,6 +22,7 @@
 //!     };
 //!     assert_eq!((windows.len(), windows[0].call_count), (1, 0));
 //! }
+//! # adding_makes_no_calls();
 //! ```
 
 mod copy;

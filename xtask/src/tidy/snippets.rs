@@ -1,4 +1,4 @@
-//! Samples of Rust in documentation are compiled: a page that nothing compiles is soon wrong.
+//! Samples of Rust in documentation are compiled and run: a page that nothing runs is soon wrong.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -10,11 +10,16 @@ const FENCE: &str = "```";
 
 const INCLUDE: &str = "include_str!(\"";
 
+/// The test that runs whole programs of pages, until a signal: the tests of documentation can't.
+const RUNNER: &str = "tests/tests/samples.rs";
+
 /// Checks that no sample is left out of the tests of documentation, and that some Rust file includes each page
-/// with samples.
+/// with samples. Only samples of a page that [`RUNNER`] includes need not run there.
 pub fn check(files: &[File]) -> Vec<Violation> {
-    let included: BTreeSet<_> =
-        files.iter().filter(|file| file.is_rust()).flat_map(pages).collect();
+    let rust = || files.iter().filter(|file| file.is_rust());
+    let included: BTreeSet<_> = rust().flat_map(pages).collect();
+    let run: BTreeSet<_> =
+        rust().filter(|file| file.path == Path::new(RUNNER)).flat_map(pages).collect();
     let mut violations = Vec::new();
     for file in files {
         let is_page = file.extension() == "md";
@@ -25,6 +30,8 @@ pub fn check(files: &[File]) -> Vec<Violation> {
             let mut found = |what| violations.push(Violation::at(&file.path, line_index, what));
             if has("ignore") {
                 found("a sample that is not compiled");
+            } else if has("no_run") && !run.contains(&resolved(&file.path)) {
+                found("a sample that is not run");
             } else if has("rust") && is_left_out {
                 found("a sample on a page that no Rust file includes");
             }
@@ -72,10 +79,15 @@ mod tests {
         let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
         let files = [
             file("a/src/lib.rs", "#[doc = include_str!(\"../../docs/page.md\")]\n/// ```ignore\n"),
-            file("docs/page.md", "```rust\n```\n```rust,ignore\n```\n"),
-            file("docs/other.md", "text\n```rust,no_run\n```\n```sh\n```\n"),
+            file("docs/page.md", "```rust\n```\n```rust,ignore\n```\n```rust,no_run\n```\n"),
+            file("docs/other.md", "text\n```rust\n```\n```sh\n```\n"),
+            file(RUNNER, "const PAGE: &str = include_str!(\"../../docs/whole.md\");\n"),
+            file("docs/whole.md", "```rust,no_run\n```\n"),
         ];
         let places: Vec<_> = check(&files).into_iter().map(|found| found.place).collect();
-        assert_eq!(places, ["a/src/lib.rs:2", "docs/page.md:3", "docs/other.md:2"]);
+        assert_eq!(
+            places,
+            ["a/src/lib.rs:2", "docs/page.md:3", "docs/page.md:5", "docs/other.md:2"]
+        );
     }
 }
