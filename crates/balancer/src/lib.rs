@@ -12,7 +12,7 @@
 //!   table for the packet path, read-only and shared by all workers, with [`rules`] (the service of
 //!   a packet), [`maglev`] and [`limits`]. Every change makes a new table, and workers switch to it
 //!   between two bursts.
-//! - [`classify`], [`vlan`], [`own_header`]: a packet's kind, and the port that received it.
+//! - [`classify`], [`vlan`]: a packet's kind, and the port that received it.
 //! - [`hashes`]: a flow's worker and backend.
 //! - [`balance`]: the stage itself, from known connections to fragments, ICMP and the return path.
 //! - [`connection`], [`connections`]: the connections that a worker remembers. [`exceptions`]: those on another backend
@@ -114,10 +114,10 @@ pub mod exceptions;
 pub mod hashes;
 pub mod limits;
 pub mod maglev;
-pub mod own_header;
 mod route;
 pub mod rules;
 pub mod services;
 pub mod spec;
 mod state;
+mod tcp_flags;
 pub mod vlan;

@@ -123,6 +123,7 @@ mod malformed;
 pub mod memory;
 pub mod nat;
 pub mod nd;
+pub mod own_header;
 pub mod port_range;
 pub mod prefix;
 pub mod seed;

@@ -21,7 +21,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "fragment",
         "icmpv6",
         "nd",
-        "answer build classify",
+        "answer build classify own_header",
         "ipip nat",
     ]),
     ("crates/ring", &[
@@ -123,7 +123,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ]),
     ("crates/top", &["programs", "rates", "sections", "screen"]),
     ("crates/balancer", &[
-        "address capture_order maglev own_header route state",
+        "address capture_order maglev route state tcp_flags",
         "exceptions",
         "hashes",
         "spec",

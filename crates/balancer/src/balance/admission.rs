@@ -6,13 +6,13 @@
 use super::serve::FromClient;
 use super::{BalanceDrop, Turn};
 use crate::limits::Refused;
-use crate::own_header::OwnHeader;
 use crate::services::{Service, ServiceTable};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::ip::{is_host, protocol};
 use hotloop::packet::ipip::{self, EncapsulationLimit};
 use hotloop::packet::ipv4::Ipv4View;
 use hotloop::packet::ipv6::{self, Ipv6View};
+use hotloop::packet::own_header::OwnHeader;
 use std::net::IpAddr;
 
 /// Maximum number of tunnels that a packet may be in before it is wrapped once more: the value that

@@ -3,8 +3,8 @@
 //! and never more errors than the budgets allow.
 
 use super::{BalanceDrop, Turn, Worker};
-use crate::own_header::OwnHeader;
 use hotloop::packet::answer::{self, AnswerError, IcmpError};
+use hotloop::packet::own_header::OwnHeader;
 use hotloop::packet::{PacketBuf, ethernet};
 
 impl<P: PacketBuf> Worker<P> {

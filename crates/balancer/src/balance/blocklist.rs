@@ -2,10 +2,10 @@
 //! Reads the service table's blocks.
 
 use super::{Balance, BalanceDrop};
-use crate::own_header::OwnHeader;
 use crate::services::ServiceTable;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
+use hotloop::packet::own_header::OwnHeader;
 use hotloop::stage::{Burst, Classified, Cx};
 use std::net::IpAddr;
 

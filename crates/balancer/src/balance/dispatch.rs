@@ -6,7 +6,6 @@ use super::blocklist::is_blocked;
 use super::fast_open::FastFlow;
 use super::probing::is_for_probes;
 use super::{BalanceDrop, Turn, Worker};
-use crate::own_header::OwnHeader;
 use crate::services::ServiceTable;
 use crate::spec::IcmpEcho;
 use hotloop::flow::Handle;
@@ -16,6 +15,7 @@ use hotloop::packet::ethernet::Station;
 use hotloop::packet::icmpv6::{is_multicast_listener, is_neighbour_discovery};
 use hotloop::packet::ip::{Fragment, is_host, is_truncated};
 use hotloop::packet::ipip::{self, DecapsulateError};
+use hotloop::packet::own_header::OwnHeader;
 
 /// Whether only neighbours exchange messages of this type, so that no backend gets them.
 const fn is_between_neighbours(icmpv6_kind: u8) -> bool {

@@ -3,13 +3,13 @@
 //! until it is dropped or answered.
 
 use super::{BalanceDrop, Turn, Worker};
-use crate::own_header::OwnHeader;
 use crate::services::{Found, Target, TargetId};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::answer::IcmpError;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::fragment::{self, FragmentError};
 use hotloop::packet::ipip::EncapsulateError;
+use hotloop::packet::own_header::OwnHeader;
 use hotloop::stage::Counter;
 
 impl<P: PacketBuf> Worker<P> {

@@ -5,10 +5,9 @@
 use super::{Balance, BalanceDrop, WAITING_MAX, Worker};
 use crate::classify::hash;
 use crate::counts::{TargetCounts, WorkerCounts};
-
-use crate::own_header::{fast_flags, plain_flags};
 use crate::route::Route;
 use crate::services::ServiceTable;
+use crate::tcp_flags::{fast_flags, plain_flags};
 use hotloop::engine::{Lister, Routed};
 use hotloop::flow::{SeenAt, prefetch_at};
 use hotloop::packet::PacketBuf;

@@ -3,8 +3,8 @@
 //! the oldest entry goes.
 
 use crate::address::bits;
-use crate::own_header::OwnHeader;
 use crate::services::TargetId;
+use hotloop::packet::own_header::OwnHeader;
 use hotloop::stage::Instant;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};

@@ -7,10 +7,10 @@
 //! with the received frame.
 
 use super::{BalanceDrop, Turn, Worker};
-use crate::own_header::OwnHeader;
 use crate::services::ServiceTable;
 use hotloop::engine::Mailbox;
 use hotloop::packet::classify::Layout;
+use hotloop::packet::own_header::OwnHeader;
 use hotloop::packet::{PacketBuf, ethernet};
 use std::fmt;
 

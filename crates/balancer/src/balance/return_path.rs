@@ -3,11 +3,14 @@
 
 use super::{BalanceDrop, Turn, Worker};
 use crate::connection::is_syn_ack;
-use crate::own_header::{OwnHeader, spend_hop};
 use crate::services::{ServiceTable, TargetId};
 use hotloop::packet::classify::Layout;
+use hotloop::packet::ethernet::ETHERTYPE_IPV4;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::Fragment;
+use hotloop::packet::ipv4::Ipv4Header;
+use hotloop::packet::ipv6::Ipv6Header;
+use hotloop::packet::own_header::OwnHeader;
 use hotloop::packet::{PacketBuf, ethernet, ipv4, ipv6, tcp};
 
 impl<P: PacketBuf> Worker<P> {
@@ -74,4 +77,16 @@ fn mss_max(services: &ServiceTable, target: Option<TargetId>, header: &OwnHeader
     let inner_bytes = if header.source.is_ipv4() { ipv4::HEADER_BYTES } else { ipv6::HEADER_BYTES };
     let headers_bytes = (outer_bytes + inner_bytes + tcp::HEADER_BYTES) as u16;
     services.settings.mtu_bytes.saturating_sub(headers_bytes)
+}
+
+/// Counts the hop of a packet that is forwarded unchanged. Returns whether it may be forwarded.
+fn spend_hop(frame: &mut [u8]) -> bool {
+    let Some((ethertype, l3_offset)) = ethernet::network_layer(frame) else { return false };
+    let packet = &mut frame[l3_offset..];
+    if ethertype == ETHERTYPE_IPV4 {
+        Ipv4Header::parse_mut(packet).is_ok_and(|header| header.ttl() > 1 && header.decrement_ttl())
+    } else {
+        Ipv6Header::parse_mut(packet)
+            .is_ok_and(|header| header.hop_limit() > 1 && header.decrement_hop_limit())
+    }
 }

@@ -8,7 +8,6 @@ use super::{BalanceDrop, Tables, Turn, Worker, admission};
 use crate::classify::hash;
 use crate::connection::{Connection, State, is_syn};
 use crate::connections::{Kept, Position, Vacancy};
-use crate::own_header::OwnHeader;
 use crate::services::{Found, Service, ServiceTable, TargetId};
 use crate::spec::Scheduler;
 use hotloop::packet::PacketBuf;
@@ -16,6 +15,7 @@ use hotloop::packet::answer::IcmpError;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::{Fragment, protocol};
+use hotloop::packet::own_header::OwnHeader;
 use hotloop::stage::Instant;
 use std::net::IpAddr;
 

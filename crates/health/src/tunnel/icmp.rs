@@ -3,8 +3,8 @@
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipv4::Ipv4View;
 use hotloop::packet::ipv6::{self, Ipv6View};
+use hotloop::packet::own_header::OwnHeader;
 use hotloop::packet::{icmp, icmpv6};
-use hotloop_balancer::own_header::OwnHeader;
 use std::net::IpAddr;
 
 /// The beginning of the text for every error.

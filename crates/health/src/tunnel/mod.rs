@@ -26,7 +26,7 @@ use hotloop::packet::ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6};
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipip::{Identifications, Tunnel};
 use hotloop::packet::memory::MemPacket;
-use hotloop_balancer::own_header::OwnHeader;
+use hotloop::packet::own_header::OwnHeader;
 use icmp::{About, IcmpError};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -13,6 +13,9 @@ use crate::{Header, Malformed, checksum};
 /// Length in bytes of a header without options.
 pub const HEADER_BYTES: usize = 20;
 
+/// Offset of the [`flags`] in a header, in bytes.
+pub const FLAGS_OFFSET: usize = 13;
+
 /// Length in bytes of the longest list of options.
 pub const OPTION_BYTES_MAX: usize = 40;
 

@@ -3,8 +3,8 @@
 //! Threads of captures read the service table here; no worker takes part.
 
 use hotloop::engine::Record;
+use hotloop::packet::own_header::OwnHeader;
 use hotloop::stage::tap::TapPoint;
-use hotloop_balancer::own_header::OwnHeader;
 use hotloop_balancer::services::ServiceTable;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

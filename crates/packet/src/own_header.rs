@@ -1,15 +1,33 @@
-//! A frame's own IP header: the outermost one. Reads the frame, trusts no length in it, and
-//! allocates nothing.
+//! A frame's own IP header, whatever it carries: the fields that IPv4 and IPv6 share.
 
-use hotloop::packet::classify::Layout;
-use hotloop::packet::ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
-use hotloop::packet::ip::{Fragment, protocol};
-use hotloop::packet::ipv4::{self, Ipv4Header, Ipv4View};
-use hotloop::packet::ipv6::{self, Ipv6Header, Ipv6View};
-use hotloop::packet::{icmp, icmpv6};
 use std::net::IpAddr;
 
+use crate::{
+    ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6},
+    icmp, icmpv6,
+    ip::{Fragment, protocol},
+    ipv4::Ipv4View,
+    ipv6::{self, Ipv6View},
+    tcp,
+};
+
 /// The fields of a frame's outermost IP header.
+///
+/// The key of a [`Layout`](crate::classify::Layout) is that of the quoted packet if the frame is an
+/// ICMP error; this is the header of the error itself.
+///
+/// ```
+/// use hotloop_packet::{build::{udp, unreachable}, flow_key::FlowKey, classify::Depth, own_header::OwnHeader};
+///
+/// let query = udp().from("10.0.0.7:5000").to("192.0.2.53:53").build();
+/// let error = unreachable(&query).from("192.0.2.1").build();
+/// let key = FlowKey::of(&error, error.len(), Depth::Outermost).unwrap();
+/// let own = OwnHeader::of(&error).unwrap();
+/// assert_eq!((key.source(), key.destination()), ("10.0.0.7".parse()?, "192.0.2.53".parse()?));
+/// assert_eq!((own.source, own.destination), ("192.0.2.1".parse()?, "10.0.0.7".parse()?));
+/// assert_eq!(own.icmp_kind(&error), Some(3));
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OwnHeader {
     /// The sender of the packet.
@@ -36,7 +54,9 @@ pub struct OwnHeader {
 }
 
 impl OwnHeader {
-    /// The header of `frame`; `None` if it has no valid one.
+    /// The header of the IP packet that a frame carries after its VLAN tags. `None` if the frame
+    /// carries something else, or if the header (in IPv6, any of its extension headers) is
+    /// malformed. `frame` may be the first segment of several; lengths are not compared with it.
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
         let (ethertype, l3_offset) = ethernet::network_layer(frame)?;
@@ -116,8 +136,11 @@ impl OwnHeader {
         self.is_icmp() && (is_fragment || self.icmp_kind(frame) == Some(request))
     }
 
-    /// Whether the packet is a redirect or a source quench: a redirect is for hosts on the same
-    /// link, and a source quench is obsolete.
+    /// Whether the packet is an ICMP redirect or source quench, for IPv4. Both quote a packet, so
+    /// they are ICMP errors (RFC 1122, section 3.2.2), but neither belongs to hosts behind a
+    /// middlebox: a redirect is for hosts on the same link, which send their packets elsewhere from
+    /// then on (RFC 1812, section 5.2.7.2), and a source quench is obsolete (RFC 6633). IPv6's
+    /// redirect is a message of neighbour discovery, and no error.
     #[must_use]
     pub fn is_hop_by_hop(&self, frame: &[u8]) -> bool {
         let kind = self.icmp_kind(frame);
@@ -139,39 +162,74 @@ impl OwnHeader {
         if self.protocol != protocol::TCP || self.fragment == Fragment::Later {
             return 0;
         }
-        frame.get(self.l4_offset + TCP_FLAGS_OFFSET).copied().unwrap_or(0)
+        frame.get(self.l4_offset + tcp::FLAGS_OFFSET).copied().unwrap_or(0)
     }
 }
 
-/// Offset of TCP's flags in its header, in bytes.
-const TCP_FLAGS_OFFSET: usize = 13;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::{
+        arp_request, echo_reply, echo_request, redirect, source_quench, tcp, udp, unreachable,
+    };
 
-/// Offset of TCP's flags in a packet that satisfies [`Layout::is_fast_v4`], in bytes.
-const FAST_FLAGS_OFFSET: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES + TCP_FLAGS_OFFSET;
+    fn of(frame: &[u8]) -> OwnHeader {
+        OwnHeader::of(frame).unwrap()
+    }
 
-/// The first bytes of a packet that satisfies [`Layout::is_fast_v4`], up to TCP's flags.
-pub type FastFront = [u8; FAST_FLAGS_OFFSET + 1];
+    #[test]
+    fn the_outermost_header_counts_in_both_families() {
+        for (inner, [source, destination], ttl) in [
+            (udp(), ["10.9.0.1", "10.9.0.2"], 64),
+            (udp().to("[2001:db8::1]:53"), ["2001:db8::9", "2001:db8::10"], 64),
+        ] {
+            let frame = inner.vlan(7).tunnelled(source, destination).build();
+            let header = of(&frame);
+            let [source, destination] = [source, destination].map(|text| text.parse().unwrap());
+            assert_eq!((header.source, header.destination), (source, destination));
+            assert_eq!((header.ttl, header.l3_offset, header.is_tunnel()), (ttl, 18, true));
+            assert_eq!(header.l3_offset + header.total_bytes, frame.len());
+        }
+    }
 
-/// TCP's flags, if the packet is TCP.
-#[inline(always)]
-pub const fn fast_flags(front: &FastFront) -> u8 {
-    front[FAST_FLAGS_OFFSET]
-}
+    #[test]
+    fn a_message_is_named_unless_it_is_in_another_fragment() {
+        let syn = tcp().tcp_flags(tcp::flags::SYN).build();
+        assert_eq!((of(&syn).tcp_flags(&syn), of(&syn).icmp_kind(&syn)), (tcp::flags::SYN, None));
+        for to in ["192.0.2.1", "2001:db8::1"] {
+            let [request, reply] = [echo_request(7, 1), echo_reply(7, 1)].map(|it| it.to(to));
+            let [request, reply] = [request.build(), reply.build()];
+            assert!(of(&request).is_echo(&request) && !of(&reply).is_echo(&reply));
+            let long = echo_reply(7, 1).to(to).payload([7; 3000]).build_fragments(1280);
+            assert!(of(&long[0]).icmp_kind(&long[0]).is_some() && of(&long[1]).is_echo(&long[1]));
+            assert_eq!(of(&long[1]).icmp_kind(&long[1]), None);
+        }
+    }
 
-/// TCP's flags in a packet that is keyed by its own header, if it is TCP; otherwise 0.
-pub fn plain_flags(frame: &[u8], layout: Layout) -> u8 {
-    let flags = layout.l4_offset(frame).and_then(|offset| frame.get(offset + TCP_FLAGS_OFFSET));
-    flags.copied().unwrap_or(0)
-}
+    #[test]
+    fn redirects_and_quenches_are_hop_by_hop_and_no_other_error_is() {
+        let about = udp().build();
+        for (error, expected) in [
+            (redirect(&about, [192, 0, 2, 7].into()), true),
+            (source_quench(&about), true),
+            (unreachable(&about), false),
+            (unreachable(&udp().to("[2001:db8::1]:53").build()), false),
+        ] {
+            let frame = error.build();
+            assert_eq!(of(&frame).is_hop_by_hop(&frame), expected);
+        }
+    }
 
-/// Counts the hop of a packet that is forwarded unchanged. Returns whether it may be forwarded.
-pub fn spend_hop(frame: &mut [u8]) -> bool {
-    let Some((ethertype, l3_offset)) = ethernet::network_layer(frame) else { return false };
-    let packet = &mut frame[l3_offset..];
-    if ethertype == ETHERTYPE_IPV4 {
-        Ipv4Header::parse_mut(packet).is_ok_and(|header| header.ttl() > 1 && header.decrement_ttl())
-    } else {
-        Ipv6Header::parse_mut(packet)
-            .is_ok_and(|header| header.hop_limit() > 1 && header.decrement_hop_limit())
+    #[test]
+    fn frames_without_a_whole_header_have_none() {
+        assert_eq!(OwnHeader::of(&arp_request([10, 0, 0, 1].into(), [10, 0, 0, 2].into())), None);
+        for (frame, header_bytes) in [
+            (udp().vlan(7).ipv4_options(&[1; 4]).build(), 18 + 24),
+            (udp().to("[2001:db8::1]:53").extension(60, &[0; 14]).build(), 14 + 40 + 16),
+        ] {
+            for len in 0..frame.len() {
+                assert_eq!(OwnHeader::of(&frame[..len]).is_some(), len >= header_bytes, "{len}");
+            }
+        }
     }
 }
