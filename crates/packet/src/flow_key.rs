@@ -197,6 +197,9 @@ impl PartialEq for FlowKeyV6 {
 /// entry, look up the key and, failing that, its reverse; the hashes of [`Seed`](crate::seed::Seed)
 /// are the same for both.
 ///
+/// No VLAN is in a key, nor in the hashes: the same addresses and ports in two VLANs are one flow. A
+/// function on a trunk of VLANs that reuse addresses needs a key of its own.
+///
 /// Keys are in the order of their families (IPv4 first), sources, destinations, source ports,
 /// destination ports and protocols. The smaller of a key and its reverse is the same for both
 /// directions:

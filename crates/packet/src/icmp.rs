@@ -41,7 +41,9 @@ pub mod kind {
 /// fragmented.
 pub const CODE_FRAGMENTATION_NEEDED: u8 = 4;
 
-/// Whether messages of this type quote the packet that caused them.
+/// Whether messages of this type quote the packet that caused them: the errors of RFC 1122, section
+/// 3.2.2. Redirects and source quenches are among them, which no middlebox should pass to a host:
+/// see [`OwnHeader::is_hop_by_hop`](crate::own_header::OwnHeader::is_hop_by_hop).
 #[inline]
 pub const fn is_error(kind: u8) -> bool {
     matches!(kind, 3 | 4 | 5 | 11 | 12)

@@ -51,7 +51,8 @@ pub mod kind {
     pub const MULTICAST_LISTENER_REPORT_V2: u8 = 143;
 }
 
-/// Whether messages of this type quote the packet that caused them.
+/// Whether messages of this type quote the packet that caused them. IPv6's redirect doesn't count:
+/// it is a message of [neighbour discovery](is_neighbour_discovery).
 #[inline]
 pub const fn is_error(kind: u8) -> bool {
     matches!(kind, 1..=4)

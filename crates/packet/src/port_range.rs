@@ -55,6 +55,9 @@ impl PortRange {
     }
 
     /// Whether `port` is in the range.
+    ///
+    /// Compare the protocol before a port of a [`FlowKey`](crate::flow_key::FlowKey): both ports of
+    /// an echo's key are its identifier, which a range for TCP or UDP would take for a port.
     #[inline]
     #[must_use]
     pub const fn contains(self, port: u16) -> bool {

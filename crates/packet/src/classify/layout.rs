@@ -233,6 +233,20 @@ impl Layout {
 
     /// Whether the keyed header is quoted by an ICMP or ICMPv6 error. Its source sent the packet
     /// that caused the error, and receives the error.
+    ///
+    /// Anybody can send an error and quote what they like, so a function that lets errors pass
+    /// because their flow is known must check more of them:
+    ///
+    /// - The error came from the side to which the quoted packet went: its flow is that of the
+    ///   [key](Self::key) in the opposite direction.
+    /// - Its own destination ([`OwnHeader::of`](crate::own_header::OwnHeader::of)) is the quoted
+    ///   packet's source.
+    /// - It isn't an ICMP redirect or a source quench, which are errors as well (RFC 1122, section
+    ///   3.2.2): a redirect would let strangers choose the next hop of hosts. See
+    ///   [`OwnHeader::is_hop_by_hop`](crate::own_header::OwnHeader::is_hop_by_hop).
+    ///
+    /// And it must not keep the flow alive (RFC 5508, section 4.3): find the flow by a table's
+    /// `peek`.
     #[inline]
     pub const fn is_icmp_error(&self) -> bool {
         self.has(ICMP_ERROR)

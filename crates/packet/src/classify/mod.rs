@@ -60,7 +60,8 @@ use crate::{PacketBuf, seed::Seed};
 pub enum Depth {
     /// The packet's own header. A tunnel packet isn't looked into: its protocol is 4 or 41
     /// ([`crate::ip::protocol`]), and its ports are 0. An ICMP error still belongs to the flow of
-    /// the packet that it quotes, and anybody can send one.
+    /// the packet that it quotes, and anybody can send one: see
+    /// [`Layout::is_icmp_error`](Layout::is_icmp_error) for the checks that this needs.
     Outermost,
     /// The inner header of a tunnel packet, for stages that unwrap tunnels.
     Innermost,

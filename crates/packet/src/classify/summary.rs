@@ -23,7 +23,9 @@ pub enum Kind {
     Ipv4,
     /// The keyed header is IPv6.
     Ipv6,
-    /// A header is cut, or is inconsistent in itself or with the headers around it.
+    /// A header is cut, or is inconsistent in itself or with the headers around it. A first fragment
+    /// that ends within TCP's, UDP's or ICMP's header is malformed too, so a tiny one never gets as
+    /// far as [`FragmentView::check`](crate::fragment::FragmentView::check).
     Malformed(Header),
 }
 

@@ -200,7 +200,9 @@ impl<'a> FragmentView<'a> {
     }
 
     /// Checks all that the fragment alone can show to be wrong. Use it before fragments pass a
-    /// filter that reads ports or flags in the first of them only.
+    /// filter that reads ports or flags in the first of them only. After classification, a first
+    /// fragment with a cut header of TCP, UDP or ICMP doesn't get here: it is
+    /// [`Kind::Malformed`](crate::classify::Kind::Malformed).
     ///
     /// Fragments that overlap each other in other places show only together. In IPv6 their receiver
     /// discards the datagram (RFC 5722; RFC 8200, section 4.5), so a filter needs no state for them.
