@@ -115,6 +115,8 @@
 //!   machines that have no DPDK.
 //! - `ops`: everything for running a program: a control socket and `ctl`, signals, logging, capture
 //!   files, and with `dpdk` the devices that a command line names.
+//! - `serde`: [`Prefix`](packet::prefix::Prefix) and [`PortRange`](packet::port_range::PortRange) in
+//!   files that [serde](https://serde.rs) reads and writes.
 //! - `testing`: everything for tests of network functions; for `[dev-dependencies]`.
 
 #![forbid(unsafe_code)]

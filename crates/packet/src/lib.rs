@@ -94,6 +94,11 @@
 //! tunnel ([`classify::Depth::Innermost`]) and eight extension headers are looked through, and a flow's header must begin within a
 //! frame's first 255 bytes. Ports are read from TCP and UDP, identifiers from ICMP echoes.
 //! Checksums are verified only by functions that document it. There are no jumbograms (RFC 2675).
+//!
+//! # Features
+//!
+//! - `serde`: [`Prefix`](prefix::Prefix) and [`PortRange`](port_range::PortRange) are read from their
+//!   texts, and written as them, by [serde](https://serde.rs).
 
 #![forbid(unsafe_code)]
 
@@ -128,6 +133,8 @@ pub mod port_range;
 pub mod prefix;
 pub mod seed;
 pub mod tcp;
+#[cfg(feature = "serde")]
+mod text;
 pub mod udp;
 pub mod vxlan;
 mod write;

@@ -16,7 +16,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "checksum",
         "write",
         "cookie ethernet gre gue icmp ipv6 memory port_range prefix seed udp vxlan",
-        "arp ipv4",
+        "arp ipv4 text",
         "ip tcp",
         "fragment",
         "icmpv6",
