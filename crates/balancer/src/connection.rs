@@ -6,22 +6,9 @@ use crate::services::TargetId;
 pub use crate::state::State;
 use hotloop::flow::STEP_NS;
 use hotloop::packet::ip::protocol;
+use hotloop::packet::tcp::flags::{FIN, PSH, RST, SYN};
+use hotloop::packet::tcp::is_syn;
 use hotloop::stage::Instant;
-
-/// TCP's flags (RFC 9293, section 3.1).
-pub mod tcp_flags {
-    /// No more data from the sender.
-    pub const FIN: u8 = 0x01;
-    /// Synchronise sequence numbers.
-    pub const SYN: u8 = 0x02;
-    /// Reset the connection.
-    pub const RST: u8 = 0x04;
-    /// The receiver should pass the data sent so far to the application.
-    pub const PSH: u8 = 0x08;
-    /// The acknowledgment number is valid.
-    pub const ACK: u8 = 0x10;
-}
-use tcp_flags::{ACK, FIN, PSH, RST, SYN};
 
 /// The bits of `progress` that hold the [`State`]. All bits above count moves, so that the count
 /// wraps without a mask.
@@ -75,20 +62,6 @@ pub struct Connection {
     moved_by: u8,
     /// When the last packet came that the other nodes know of: see [`is_due`](Self::is_due).
     journalled: u8,
-}
-
-/// Whether these flags open a connection.
-#[inline]
-#[must_use]
-pub const fn is_syn(flags: u8) -> bool {
-    flags & (SYN | ACK | RST | FIN) == SYN
-}
-
-/// Whether these flags answer a SYN.
-#[inline]
-#[must_use]
-pub const fn is_syn_ack(flags: u8) -> bool {
-    flags & (SYN | ACK | RST | FIN) == SYN | ACK
 }
 
 /// Whether these flags are sent with data, and neither begin nor end a connection. Not all data has

@@ -2,7 +2,6 @@
 //! service table. Sends only packets with a service's address as their source.
 
 use super::{BalanceDrop, Turn, Worker};
-use crate::connection::is_syn_ack;
 use crate::services::{ServiceTable, TargetId};
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::ETHERTYPE_IPV4;
@@ -36,7 +35,7 @@ impl<P: PacketBuf> Worker<P> {
         if !spend_hop(packet.data_mut()) {
             return turn.reject(packet, BalanceDrop::TtlExpired);
         }
-        if turn.services.settings.clamp_mss && is_syn_ack(flags) {
+        if turn.services.settings.clamp_mss && tcp::is_syn_ack(flags) {
             let mss_max = mss_max(turn.services, target, header);
             let end = (header.l3_offset + header.total_bytes).min(packet.data().len());
             if let Some(segment) = packet.data_mut().get_mut(header.l4_offset..end) {

@@ -6,7 +6,7 @@ use super::fragments::Datagram;
 use super::schedule::{ServicePair, is_exception};
 use super::{BalanceDrop, Tables, Turn, Worker, admission};
 use crate::classify::hash;
-use crate::connection::{Connection, State, is_syn};
+use crate::connection::{Connection, State};
 use crate::connections::{Kept, Position, Vacancy};
 use crate::services::{Found, Service, ServiceTable, TargetId};
 use crate::spec::Scheduler;
@@ -16,6 +16,7 @@ use hotloop::packet::classify::Layout;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::{Fragment, protocol};
 use hotloop::packet::own_header::OwnHeader;
+use hotloop::packet::tcp::is_syn;
 use hotloop::stage::Instant;
 use std::net::IpAddr;
 

@@ -1,5 +1,6 @@
 use super::*;
 use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::tcp::flags::ACK;
 
 const TARGET: TargetId = TargetId { slot: 3, generation: 1 };
 const OPENING_NS: u64 = 10_000_000_000;

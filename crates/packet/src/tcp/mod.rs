@@ -60,6 +60,30 @@ pub const fn are_flags_possible(flags: u8) -> bool {
     }
 }
 
+/// Whether a segment with these [`flags`] opens a connection: a SYN alone.
+///
+/// ```
+/// use hotloop_packet::tcp::{flags::{ACK, RST, SYN}, is_syn, is_syn_ack};
+///
+/// assert!(is_syn(SYN) && is_syn_ack(SYN | ACK));
+/// assert!([SYN | ACK, SYN | RST, ACK].iter().all(|flags| !is_syn(*flags)));
+/// assert!([SYN, SYN | ACK | RST, ACK].iter().all(|flags| !is_syn_ack(*flags)));
+/// ```
+#[inline]
+#[must_use]
+pub const fn is_syn(flags: u8) -> bool {
+    use flags::{ACK, FIN, RST, SYN};
+    flags & (SYN | ACK | RST | FIN) == SYN
+}
+
+/// Whether a segment with these [`flags`] answers the one that opens a connection.
+#[inline]
+#[must_use]
+pub const fn is_syn_ack(flags: u8) -> bool {
+    use flags::{ACK, FIN, RST, SYN};
+    flags & (SYN | ACK | RST | FIN) == SYN | ACK
+}
+
 /// The fixed part of a TCP header: 20 bytes.
 #[derive(
     Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
