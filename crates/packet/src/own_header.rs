@@ -148,6 +148,22 @@ impl OwnHeader {
             && matches!(kind, Some(icmp::kind::REDIRECT | icmp::kind::SOURCE_QUENCH))
     }
 
+    /// Whether the packet is a whole message of IPv6's neighbour discovery or multicast listener
+    /// discovery that no router has forwarded, by its hop limit: 255 (RFC 4861, section 6.1) or 1
+    /// (RFC 3810, section 5). A link without these messages has no IPv6, so a function in the middle
+    /// of a link must let them pass, and nobody beyond the link can send one.
+    #[must_use]
+    pub fn is_between_neighbours(&self, frame: &[u8]) -> bool {
+        if self.source.is_ipv4() || self.fragment != Fragment::None {
+            return false;
+        }
+        self.icmp_kind(frame).is_some_and(|kind| match self.ttl {
+            255 => icmpv6::is_neighbour_discovery(kind),
+            1 => icmpv6::is_multicast_listener(kind),
+            _ => false,
+        })
+    }
+
     /// Whether the header's checksum is right. IPv6 has no checksum.
     #[must_use]
     pub fn is_checksum_right(&self, frame: &[u8]) -> bool {
@@ -170,7 +186,8 @@ impl OwnHeader {
 mod tests {
     use super::*;
     use crate::build::{
-        arp_request, echo_reply, echo_request, redirect, source_quench, tcp, udp, unreachable,
+        arp_request, echo_reply, echo_request, protocol, redirect, source_quench, tcp, udp,
+        unreachable,
     };
 
     fn of(frame: &[u8]) -> OwnHeader {
@@ -218,6 +235,30 @@ mod tests {
             let frame = error.build();
             assert_eq!(of(&frame).is_hop_by_hop(&frame), expected);
         }
+    }
+
+    #[test]
+    fn neighbours_prove_by_the_hop_limit_that_they_are_near() {
+        let message = |kind, ttl| {
+            let message = [[kind; 1].as_slice(), &[0; 23]].concat();
+            protocol(58).from("fe80::1").to("fe80::2").ttl(ttl).payload(message)
+        };
+        let (solicitation, report) = (135, 143);
+        for (packet, expected) in [
+            (message(solicitation, 255), true),
+            (message(solicitation, 254), false),
+            (message(solicitation, 1), false),
+            (message(report, 1), true),
+            (message(report, 255), false),
+            (message(128, 255), false),
+            (protocol(58).ttl(255).payload([135; 24]), false),
+            (udp().to("[fe80::2]:53").ttl(255), false),
+        ] {
+            let frame = packet.clone().build();
+            assert_eq!(of(&frame).is_between_neighbours(&frame), expected, "{packet:?}");
+        }
+        let pieces = message(solicitation, 255).payload([135; 2000]).build_fragments(1280);
+        assert!(pieces.iter().all(|frame| !of(frame).is_between_neighbours(frame)));
     }
 
     #[test]

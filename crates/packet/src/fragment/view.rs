@@ -206,8 +206,8 @@ impl<'a> FragmentView<'a> {
     ///
     /// Fragments that overlap each other in other places show only together. In IPv6 their receiver
     /// discards the datagram (RFC 5722; RFC 8200, section 4.5), so a filter needs no state for them.
-    /// A receiver of IPv4 may use either of the two: a filter that cares keeps what it has seen of
-    /// each [`id`](Self::id).
+    /// A receiver of IPv4 may use either of the two: a filter that cares keeps the
+    /// [`Pieces`](crate::fragment::Pieces) of each [`id`](Self::id).
     ///
     /// # Errors
     /// [`BadFragment`].
