@@ -1,19 +1,41 @@
 //! The stage that decides about each packet.
 
-use crate::connection::{self, Connection};
-use crate::datagram::{self, Datagram, DatagramKey};
-use crate::flow::{Meaning, Received};
-use crate::reject::{RATE, reject};
+use crate::connection::{self, Connection, State};
+use crate::packet::{Meaning, Packet, Side};
 use crate::rules::{Action, Rules};
-use crate::side::Side;
-use hotloop::flow::{Cursor, Hint};
+use hotloop::flow::{Config, Cursor};
+use hotloop::packet::answer::{IcmpError, icmp_error, tcp_reset};
 use hotloop::packet::classify::{Kind, Layout};
-use hotloop::packet::flow_key::FlowKey;
-use hotloop::packet::fragment::FragmentView;
+use hotloop::packet::fragment::{FragmentView, Pieces};
+use hotloop::packet::ip::protocol;
+use hotloop::packet::own_header::OwnHeader;
 use hotloop::packet::tcp::are_flags_possible;
 use hotloop::prelude::*;
-use hotloop::stage::{Counter, Gauge, TokenBucket};
+use hotloop::stage::{Counter, Gauge, TokenBucket, TokenRate};
 use std::sync::Arc;
+
+/// The firewall, from received packets to packets with the side that they leave by. Both directions
+/// of a connection, its fragments and the errors about it meet on the core that their two addresses
+/// select, by the secret `seed`. `make` makes the firewall of a core.
+pub fn filtered<P: PacketBuf + Send>(
+    chain: impl Chain<Out = P>,
+    seed: u64,
+    make: impl Fn(&Core) -> hotloop::Result<Firewall> + Sync,
+) -> impl Chain<Out = Routed<P, Side>> {
+    chain
+        .stage(move |_| Classify::outermost().seeded(seed))
+        .shard_by(|packet: &Classified<P>| packet.shard())
+        .try_burst_stage(make)
+}
+
+/// Limits the answers of a core, since senders may be forged (RFC 1812, section 4.3.2.8).
+const ANSWER_RATE: TokenRate = TokenRate::per_second(1000, 100);
+
+/// Maximum number of datagrams in fragments that a core knows. Each takes a kilobyte.
+const DATAGRAMS_MAX: usize = 2_000;
+
+/// How long a datagram's fragments are waited for, in nanoseconds: as long as Linux waits.
+const DATAGRAM_IDLE_NS: u64 = 30_000_000_000;
 
 /// Places of a table that each turn looks through for what has expired.
 const EXPIRE_BUDGET: usize = 15;
@@ -21,7 +43,7 @@ const EXPIRE_BUDGET: usize = 15;
 drop_reasons! {
     /// Why the firewall drops.
     pub enum FirewallDrop {
-        /// A header is cut or inconsistent.
+        /// A header is cut, or is inconsistent in itself or with the headers around it.
         Malformed = "malformed",
         /// Neither IP nor ARP.
         NotIp = "not_ip",
@@ -31,22 +53,23 @@ drop_reasons! {
         BadFragment = "bad_fragment",
         /// A later fragment of a datagram whose first has not passed.
         NoFirstFragment = "no_first_fragment",
-        /// An ICMP error about no connection or for another host than its sender, or a redirect.
+        /// An ICMP error about no connection, or for another host than the quoted packet's sender; a
+        /// redirect or a source quench.
         StrayError = "stray_error",
         /// A rule allows the packet, but it neither belongs to a connection nor opens one.
         NoConnection = "no_connection",
         /// No rule matches.
         NoRule = "no_rule",
-        /// By a rule's action.
+        /// By a rule that drops.
         ByRule = "by_rule",
-        /// By a rule's action, with an answer unless there were too many.
+        /// By a rule that rejects, with an answer unless there were too many.
         Rejected = "rejected",
-        /// A table has no room.
+        /// The core has no room for another connection or datagram.
         TableFull = "table_full",
     }
 }
 
-/// A row of the listing: the key from the inside to the outside, and the connection.
+/// A row of `ctl connections`: the key from the inside to the outside, and the connection.
 pub type Row = (FlowKey, Connection);
 
 /// The firewall on one core.
@@ -55,7 +78,8 @@ pub struct Firewall {
     core: usize,
     rules: Subscriber<Rules>,
     connections: Table<FlowKey, Connection>,
-    datagrams: Table<DatagramKey, Datagram>,
+    /// The pieces that have passed of datagrams in fragments, by a fragment's id and its side.
+    datagrams: Table<[u64; 6], Pieces>,
     answers: TokenBucket,
     lister: Lister<(), Cursor, Row>,
     gauge: Arc<Counter>,
@@ -83,7 +107,7 @@ impl Firewall {
             core: core.index(),
             rules,
             connections: Table::new(arena.clone(), connection::config(connections_max))?,
-            datagrams: Table::new(arena, datagram::config())?,
+            datagrams: Table::new(arena, Config::new(DATAGRAMS_MAX, DATAGRAM_IDLE_NS))?,
             answers: TokenBucket::default(),
             lister,
             gauge: Arc::default(),
@@ -97,8 +121,9 @@ impl Firewall {
             Kind::Malformed(_) => return Err(FirewallDrop::Malformed),
             _ => layout.key(frame).ok_or(FirewallDrop::NotIp)?,
         };
-        let packet = Received { side, layout, key, frame };
-        if packet.is_of_the_link() {
+        let own = OwnHeader::of(frame).ok_or(FirewallDrop::Malformed)?;
+        let packet = Packet { side, key, own, frame };
+        if own.is_between_neighbours(frame) {
             Ok(())
         } else if layout.is_icmp_error() {
             self.judge_error(packet, now)
@@ -109,68 +134,63 @@ impl Firewall {
         }
     }
 
-    /// An error passes if it is about a packet of a connection that went the opposite way, and goes to
-    /// that packet's sender. It keeps no connection alive, as anybody can send one.
-    fn judge_error(&self, error: Received<'_>, now: Instant) -> Fate {
-        let tracked = error.side.other().oriented(error.key);
+    /// An error passes if it is about a packet of a connection that went the opposite way, and goes
+    /// to that packet's sender. It keeps no connection alive, as anybody can send one.
+    fn judge_error(&self, error: Packet<'_>, now: Instant) -> Fate {
+        let Packet { side, key, own, frame } = error;
+        let tracked = side.other().oriented(key);
         let is_known = self.connections.peek(&tracked, Hint::NONE, now).is_ok();
-        let is_for_sender = error.error_destination() == Some(error.key.source());
+        let is_for_sender = own.destination == key.source() && !own.is_hop_by_hop(frame);
         if is_known && is_for_sender { Ok(()) } else { Err(FirewallDrop::StrayError) }
     }
 
-    /// A first fragment is judged like a packet, and later ones pass if it has passed.
+    /// A first fragment is judged like a packet, and later ones pass if it has passed. A datagram is
+    /// forgotten once it is complete.
     fn judge_fragment(
         &mut self,
-        packet: Received<'_>,
+        packet: Packet<'_>,
         fragment: &FragmentView<'_>,
         now: Instant,
     ) -> Fate {
         fragment.check().map_err(|_| FirewallDrop::BadFragment)?;
-        let id = datagram::key_of(fragment.id(), packet.side);
-        if self.datagrams.find(&id, Hint::NONE, now).is_none() {
-            if fragment.offset_bytes() > 0 {
-                return Err(FirewallDrop::NoFirstFragment);
+        let [a, b, c, d, e] = fragment.id().words();
+        let id = [a, b, c, d, e, packet.side as u64];
+        let handle = match self.datagrams.find(&id, Hint::NONE, now) {
+            Some((handle, _)) => handle,
+            None if fragment.offset_bytes() > 0 => return Err(FirewallDrop::NoFirstFragment),
+            None => {
+                self.judge_packet(packet, now)?;
+                let inserted = self.datagrams.insert(id, Pieces::default(), now, &mut |_, _| ());
+                inserted.map_err(|_| FirewallDrop::TableFull)?
             }
-            self.judge_packet(packet, now)?;
-            let inserted = self.datagrams.insert(id, Datagram::EMPTY, now, &mut |_, _| ());
-            inserted.map_err(|_| FirewallDrop::TableFull)?;
-        }
-        self.add_fragment(id, fragment, now)
-    }
-
-    /// Passes a fragment of a known datagram, which is forgotten once it is complete.
-    fn add_fragment(&mut self, id: DatagramKey, fragment: &FragmentView<'_>, now: Instant) -> Fate {
-        let found = self.datagrams.find(&id, Hint::NONE, now);
-        let (handle, _) = found.ok_or(FirewallDrop::NoFirstFragment)?;
-        if !self.datagrams[handle].add(fragment) {
+        };
+        let datagram = &mut self.datagrams[handle];
+        if !datagram.add(fragment) {
             return Err(FirewallDrop::BadFragment);
         }
-        if self.datagrams[handle].is_complete() {
+        if datagram.are_complete() {
             self.datagrams.remove(&id);
         }
         Ok(())
     }
 
     /// A packet passes if it is one of a connection, or if a rule allows it.
-    fn judge_packet(&mut self, packet: Received<'_>, now: Instant) -> Fate {
-        let meaning = packet.meaning().ok_or(FirewallDrop::Malformed)?;
+    fn judge_packet(&mut self, packet: Packet<'_>, now: Instant) -> Fate {
+        let (Packet { side, key, .. }, meaning) = (packet, packet.meaning());
         if matches!(meaning, Meaning::Segment(flags) if !are_flags_possible(flags)) {
             return Err(FirewallDrop::BadFlags);
         }
-        let Received { side, key, .. } = packet;
         if self.go_on(side, key, meaning, now) {
             return Ok(());
         }
         let rule = self.rules.current().first_match(side, &key).ok_or(FirewallDrop::NoRule)?;
-        if rule.action == Action::Allow && !meaning.opens() && meaning != Meaning::Message {
-            return Err(FirewallDrop::NoConnection);
-        }
         rule.count_on(self.core);
-        match rule.action {
-            Action::Drop => Err(FirewallDrop::ByRule),
-            Action::Reject => Err(FirewallDrop::Rejected),
-            Action::Allow if meaning == Meaning::Message => Ok(()),
-            Action::Allow => self.open(side, key, meaning, now),
+        match (rule.action, Connection::opened_by(side, meaning)) {
+            (Action::Drop, _) => Err(FirewallDrop::ByRule),
+            (Action::Reject, _) => Err(FirewallDrop::Rejected),
+            (Action::Allow, Some(connection)) => self.open(side.oriented(key), connection, now),
+            (Action::Allow, None) if meaning == Meaning::Message => Ok(()),
+            (Action::Allow, None) => Err(FirewallDrop::NoConnection),
         }
     }
 
@@ -178,20 +198,16 @@ impl Firewall {
     fn go_on(&mut self, side: Side, key: FlowKey, meaning: Meaning, now: Instant) -> bool {
         let key = side.oriented(key);
         let Ok((handle, _)) = self.connections.peek(&key, Hint::NONE, now) else { return false };
-        let connection = self.connections[handle];
-        let has_it = connection.has(side, meaning);
-        if has_it {
-            self.connections.find(&key, Hint::NONE, now);
-            self.put(handle, connection.after(side, meaning));
-        }
-        has_it
+        let Some(after) = self.connections[handle].after(side, meaning) else { return false };
+        self.connections.find(&key, Hint::NONE, now);
+        self.put(handle, after);
+        true
     }
 
-    /// Opens a connection. Where a ping from the other side has the same identifier, both go on.
-    fn open(&mut self, side: Side, key: FlowKey, meaning: Meaning, now: Instant) -> Fate {
-        let key = side.oriented(key);
-        let mut connection = Connection::opened_by(side, meaning);
-        if meaning == Meaning::Request && self.connections.peek(&key, Hint::NONE, now).is_ok() {
+    /// Opens a connection. If a ping from the other side has the same identifier, both go on.
+    fn open(&mut self, key: FlowKey, mut connection: Connection, now: Instant) -> Fate {
+        let has_asked = connection.state == State::Echoes;
+        if has_asked && self.connections.peek(&key, Hint::NONE, now).is_ok() {
             connection.done = [true; 2];
         }
         let inserted = self.connections.insert(key, connection, now, &mut |_, _| ());
@@ -206,6 +222,18 @@ impl Firewall {
     }
 }
 
+/// Turns a packet into its answer: a reset for TCP, an ICMP error otherwise, as if the destination had
+/// sent it, as the firewall has no address. Returns false if the packet gets no answer.
+fn reject<P: PacketBuf>(packet: &mut P) -> bool {
+    let Some(own) = OwnHeader::of(packet.data()) else { return false };
+    if own.protocol == protocol::TCP {
+        return tcp_reset(packet).is_ok();
+    }
+    let is_done = icmp_error(packet, own.destination, IcmpError::Prohibited).is_ok();
+    ethernet::swap_addresses(packet);
+    is_done
+}
+
 impl<P: PacketBuf> BurstStage<Classified<P>> for Firewall {
     type Out = Routed<P, Side>;
     type Drop = FirewallDrop;
@@ -218,18 +246,19 @@ impl<P: PacketBuf> BurstStage<Classified<P>> for Firewall {
     ) {
         input.fetch();
         while let Some(packet) = input.pop() {
-            let (key, now) = (packet.key(), cx.now());
             let is_inside = packet.packet.ingress() == Some(self.inside);
             let side = if is_inside { Side::Inside } else { Side::Outside };
-            match (self.judge(side, packet.tag(), packet.packet.data(), now), key) {
-                (Ok(()), _) => out.push(Routed { packet: packet.packet, route: side.other() }),
-                (Err(reason @ FirewallDrop::Rejected), Some(key)) => {
+            match self.judge(side, packet.tag(), packet.packet.data(), cx.now()) {
+                Ok(()) => out.push(Routed { packet: packet.packet, route: side.other() }),
+                Err(reason) => {
                     let mut packet = cx.reuse(packet, reason).packet;
-                    if self.answers.take(&RATE, 1, now) && reject(&mut packet, &key).is_ok() {
+                    if reason == FirewallDrop::Rejected
+                        && self.answers.take(&ANSWER_RATE, 1, cx.now())
+                        && reject(&mut packet)
+                    {
                         out.push_created(Routed { packet, route: side });
                     }
                 }
-                (Err(reason), _) => drop(cx.drop::<_, ()>(packet, reason)),
             }
         }
     }

@@ -1,14 +1,22 @@
 //! A stateful firewall for IPv4 and IPv6, a bump in the wire between an inside and an outside.
 //!
-//! [`network`] is the graph, [`firewall`] the stage that decides about packets, by [`rules`] and by
-//! the [`connection`]s and [`datagram`]s that a core knows. [`operator`] is the control thread's part.
+//! The network function is [`firewall::filtered`], from the packets that two ports receive to the
+//! packets that they send. It knows sources and sinks, not DPDK, so its tests run on plain memory.
+//!
+//! - [`firewall`]: the graph, and the stage that decides about each packet.
+//! - [`packet`]: the fields of a packet that decide.
+//! - [`connection`]: the states of a connection, and how long each lasts.
+//! - [`rules`]: the packets that may open a connection.
+//! - [`operator`]: the control thread's part.
+#![forbid(unsafe_code)]
 
 pub mod connection;
-pub mod datagram;
 pub mod firewall;
-pub mod flow;
-pub mod network;
 pub mod operator;
-pub mod reject;
+pub mod packet;
 pub mod rules;
-pub mod side;
+
+/// The README's sample, included here to be compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,11 +1,11 @@
-//! A stateful firewall between two devices.
+//! A stateful firewall between two ports. See `firewall --help`. `firewall ctl` queries a running program.
 
 use clap::{Parser, Subcommand};
-use firewall::firewall::Firewall;
-use firewall::network::network;
-use firewall::operator::{Operator, read};
-use hotloop::packet::seed::Seed;
-use hotloop::prelude::*;
+use firewall::firewall::{Firewall, filtered};
+use firewall::operator::Operator;
+use firewall::packet::Side;
+use firewall::rules::Rules;
+use hotloop::{dpdk, prelude::*};
 use hotloop_ops::{CtlArgs, DeploymentArgs, Failure, Listing, Request, RunArgs};
 use serde_json::Value;
 use std::hash::{BuildHasher, RandomState};
@@ -17,6 +17,7 @@ const NAME: &str = "firewall";
 
 /// Lets pass what rules allow, and the packets of connections that such packets have opened.
 #[derive(Parser)]
+#[command(version, after_help = "firewall ctl --help: asking one that runs.")]
 struct Cli {
     /// The device towards the inside.
     #[arg(long, value_name = "DEVICE")]
@@ -39,7 +40,7 @@ struct Cli {
 /// The own commands of `firewall ctl`.
 #[derive(Subcommand)]
 enum Command {
-    /// List the rules, each with the number of packets that it decided about.
+    /// List the rules, each with the number of packets that it matched.
     Rules,
     /// List the connections of all cores.
     Connections,
@@ -51,25 +52,30 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     let socket = cli.run.begin_with_hangup(NAME)?;
     let deployment = cli.deployment.deployment();
     let core_count = deployment.cores_in(deployment.group_count() - 1);
-    let rules = Arc::new(read(&cli.rules, core_count).map_err(Failure::Input)?);
+    let rules = Rules::read(&cli.rules, core_count, &Rules::default()).map_err(Failure::Input)?;
+    let rules = Arc::new(rules);
     let (eal, devices) = (cli.run.eal()?, &cli.run.devices);
     let (inside, outside) = (devices.open(eal, &cli.inside)?, devices.open(eal, &cli.outside)?);
     let port = inside.id()?;
     let (publisher, subscribers) = publish(Arc::clone(&rules));
     let (asker, mailboxes) = mailbox(1);
-    let graph = network(
-        |core| Ok::<_, hotloop::Error>([inside.rx_queue(core)?, outside.rx_queue(core)?]),
-        |core| Ok::<_, hotloop::Error>([inside.tx_queue(core)?, outside.tx_queue(core)?]),
-        |core| {
-            let lister = Lister::new(mailboxes.open(core)?);
-            Firewall::new(core, port, cli.connections, subscribers.subscribe(), lister)
-        },
-        Seed::new(RandomState::new().hash_one(NAME)),
-    );
-    let plan = cli.run.plan(graph, deployment)?;
-    let listing = Listing::new("connections", asker);
-    let mut operator = Operator::new(cli.rules.clone(), core_count, rules, publisher, listing);
-    cli.run.run_with(plan, socket, &mut operator)
+    let received = source(|core| {
+        let queues = [inside.rx_queue(core)?, outside.rx_queue(core)?];
+        Ok::<_, dpdk::Error>(sources(queues))
+    });
+    let seed = RandomState::new().hash_one(NAME);
+    let chain = filtered(received, seed, |core| {
+        let lister = Lister::new(mailboxes.open(core)?);
+        Firewall::new(core, port, cli.connections, subscribers.subscribe(), lister)
+    });
+    let graph = chain.sink(|core| {
+        let [inside, outside] = [inside.tx_queue(core)?, outside.tx_queue(core)?];
+        Ok::<_, dpdk::Error>(outlets([(Side::Inside, inside), (Side::Outside, outside)]))
+    });
+    let (path, connections) = (cli.rules.clone(), Listing::new("connections", asker));
+    let mut operator =
+        Operator { path, core_count, rules, publisher, connections, has_failed: false };
+    cli.run.run_with(cli.run.plan(graph, deployment)?, socket, &mut operator)
 }
 
 /// Sends a command to the program that runs, and prints its answer as JSON.

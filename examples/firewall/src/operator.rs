@@ -1,4 +1,4 @@
-//! What an operator asks for: rules with their counts, connections, a reload.
+//! The control thread's part: rules with their counts, connections, a reload.
 
 use crate::firewall::Row;
 use crate::rules::{Rule, Rules};
@@ -12,71 +12,48 @@ use std::sync::Arc;
 /// The rows that `ctl connections` shows at most.
 const ROWS_MAX: usize = 10_000;
 
-const DECIDED: Metric = Metric::counter(
+const MATCHED: Metric = Metric::counter(
     "firewall_rule_packets_total",
     &["rule"],
-    "Packets that a rule decided about, without those of connections that were open.",
+    "Packets that a rule matched first, without those of connections that were open.",
 );
-const FAILED: Metric =
-    Metric::gauge("firewall_reload_failed", &[], "1 where the last reload failed.");
+const FAILED: Metric = Metric::gauge("firewall_reload_failed", &[], "1 if the last reload failed.");
 
 /// The control thread's part of the firewall.
 pub struct Operator {
-    path: PathBuf,
-    core_count: usize,
-    rules: Arc<Rules>,
-    publisher: Publisher<Rules>,
-    connections: Listing<(), Cursor, Row>,
-    has_failed: bool,
-}
-
-/// Reads a file of rules, for this number of cores.
-///
-/// # Errors
-/// It can't be read, or is wrong.
-pub fn read(path: &PathBuf, core_count: usize) -> Result<Rules, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
-    let rules = text.and_then(|text| Rules::parse(&text, core_count));
-    rules.map_err(|error| format!("{}: {error}", path.display()))
+    /// The file of rules.
+    pub path: PathBuf,
+    /// Number of cores that decide about packets.
+    pub core_count: usize,
+    /// The rules that the cores have.
+    pub rules: Arc<Rules>,
+    /// The way to the cores.
+    pub publisher: Publisher<Rules>,
+    /// The connections of all cores.
+    pub connections: Listing<(), Cursor, Row>,
+    /// Whether the last reload failed.
+    pub has_failed: bool,
 }
 
 impl Operator {
-    /// For the rules of this file, which the cores have from the start.
-    pub const fn new(
-        path: PathBuf,
-        core_count: usize,
-        rules: Arc<Rules>,
-        publisher: Publisher<Rules>,
-        connections: Listing<(), Cursor, Row>,
-    ) -> Self {
-        Self { path, core_count, rules, publisher, connections, has_failed: false }
-    }
-
-    /// Publishes the rules that the file has now. If it is wrong, the rules stay. Connections stay
-    /// in any case.
+    /// Publishes the rules that the file has now, and returns their number. Connections stay.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// The file can't be read, or is wrong: the rules stay.
     pub fn reload(&mut self) -> Result<usize, String> {
-        let read = read(&self.path, self.core_count);
-        self.has_failed = read.is_err();
-        let mut rules = read?;
-        rules.keep_counts_of(&self.rules);
-        self.rules = Arc::new(rules);
+        let rules = Rules::read(&self.path, self.core_count, &self.rules);
+        self.has_failed = rules.is_err();
+        self.rules = Arc::new(rules?);
         self.publisher.publish(Arc::clone(&self.rules));
         Ok(self.rules.rules.len())
-    }
-
-    fn rules_as_json(&self) -> Value {
-        let of_one = |rule: &Rule| json!({ "rule": rule.name, "packets": rule.count() });
-        self.rules.rules.iter().map(of_one).collect()
     }
 }
 
 impl Steer for Operator {
     fn answer(&mut self, _: &Control<'_>, request: &Request) -> Result<Reply, String> {
+        let row = |rule: &Rule| json!({ "rule": rule.name, "packets": rule.count() });
         match request.command.as_str() {
-            "rules" => Ok(self.rules_as_json().into()),
+            "rules" => Ok(self.rules.rules.iter().map(row).collect::<Value>().into()),
             "reload" => self.reload().map(|count| json!(count).into()),
             "connections" => Ok(self.connections.list((), ROWS_MAX)),
             _ => request.unknown(),
@@ -102,8 +79,8 @@ impl Steer for Operator {
     }
 
     fn metrics(&mut self, scrape: &mut Scrape) {
-        for rule in self.rules.rules.iter() {
-            scrape.add(&DECIDED, &[&rule.name], rule.count());
+        for rule in &self.rules.rules {
+            scrape.add(&MATCHED, &[&rule.name], rule.count());
         }
         scrape.add(&FAILED, &[], self.has_failed.into());
     }

@@ -1,17 +1,16 @@
 //! Rules: which packets may open a connection.
 
-use crate::side::Side;
-use hotloop::packet::flow_key::FlowKey;
+use crate::packet::Side;
 use hotloop::packet::port_range::PortRange;
 use hotloop::packet::prefix::Prefix;
+use hotloop::prelude::FlowKey;
 use hotloop::stage::Counter;
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::Deserialize;
 use std::collections::HashSet;
-use std::fmt::Display;
-use std::str::FromStr;
+use std::path::Path;
 use std::sync::Arc;
 
-/// What happens to a packet that a rule matches.
+/// The fate of packets that a rule matches.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
@@ -28,43 +27,39 @@ pub enum Action {
 #[serde(rename_all = "lowercase")]
 enum Protocol {
     Icmp = 1,
-    Ipv4 = 4,
     Tcp = 6,
     Udp = 17,
-    Ipv6 = 41,
     Gre = 47,
     Esp = 50,
     Icmpv6 = 58,
-    Sctp = 132,
 }
 
-/// A rule of the file. What it leaves out may be anything.
+/// A rule of the file. A field that it leaves out matches any packet.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Rule {
     /// Its name in metrics and listings, which no other rule has.
     pub name: String,
-    /// The side that its packets come from.
-    pub from: Side,
-    /// What happens to them.
+    /// The fate of the packets that it matches.
     pub action: Action,
-    #[serde(default, deserialize_with = "parsed")]
+    from: Side,
+    #[serde(default)]
     source: Vec<Prefix>,
-    #[serde(default, deserialize_with = "parsed")]
+    #[serde(default)]
     destination: Vec<Prefix>,
     protocol: Option<Protocol>,
-    #[serde(default, deserialize_with = "parsed")]
+    #[serde(default)]
     source_ports: Vec<PortRange>,
-    #[serde(default, deserialize_with = "parsed")]
+    #[serde(default)]
     destination_ports: Vec<PortRange>,
-    /// The packets that it decided about, for each core: those of connections that are open already are
-    /// none of them.
+    /// The packets that it was the first to match, for each core. Those of connections that are open
+    /// match no rule.
     #[serde(skip)]
     counts: Arc<[Counter]>,
 }
 
 /// The rules of a file, the first first. Without a match, a packet is dropped.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
     /// In the order of the file.
@@ -73,33 +68,38 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Reads the text of a file, for this number of cores.
+    /// Reads a file, as [`parse`](Self::parse) reads its text.
     ///
     /// # Errors
-    /// What is wrong, and where.
-    pub fn parse(text: &str, core_count: usize) -> Result<Self, String> {
+    /// It can't be read, or is wrong.
+    pub fn read(path: &Path, core_count: usize, before: &Self) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+        let rules = text.and_then(|text| Self::parse(&text, core_count, before));
+        rules.map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Reads the text of a file, for this number of cores. The rules go on with the counts of those
+    /// with the same names `before`.
+    ///
+    /// # Errors
+    /// The text is wrong: the message names the line or the rule.
+    pub fn parse(text: &str, core_count: usize, before: &Self) -> Result<Self, String> {
         let mut rules: Self = toml::from_str(text).map_err(|error| one_line(text, &error))?;
         let mut names = HashSet::new();
         for rule in &mut rules.rules {
-            rule.check()?;
-            if !names.insert(rule.name.clone()) {
-                return Err(format!(
-                    "two rules are named {:?}: give each a name of its own",
-                    rule.name
-                ));
+            let (name, has_ports) = (&rule.name, rule.has_ports());
+            if !names.insert(name.clone()) {
+                return Err(format!("two rules are named {name:?}: give each a name of its own"));
             }
-            rule.counts = (0..core_count).map(|_| Counter::default()).collect();
+            // The identifier of an echo is no port, although it is in a key's ports.
+            if has_ports && !matches!(rule.protocol, Some(Protocol::Tcp | Protocol::Udp)) {
+                return Err(format!("rule {name:?} has ports: set protocol to \"tcp\" or \"udp\""));
+            }
+            let same = before.rules.iter().find(|it| it.name == *name);
+            let new_counts = || (0..core_count).map(|_| Counter::default()).collect();
+            rule.counts = same.map_or_else(new_counts, |same| Arc::clone(&same.counts));
         }
         Ok(rules)
-    }
-
-    /// Goes on with the counts of the rules before a reload that have the same names.
-    pub fn keep_counts_of(&mut self, before: &Self) {
-        for rule in &mut self.rules {
-            if let Some(same) = before.rules.iter().find(|it| it.name == rule.name) {
-                rule.counts = Arc::clone(&same.counts);
-            }
-        }
     }
 
     /// The first rule for a packet from `side` with this key.
@@ -109,16 +109,8 @@ impl Rules {
 }
 
 impl Rule {
-    /// Refuses ports without a protocol that has ports: the identifier of an echo is no port.
-    fn check(&self) -> Result<(), String> {
-        let has_ports = !(self.source_ports.is_empty() && self.destination_ports.is_empty());
-        if has_ports && !matches!(self.protocol, Some(Protocol::Tcp | Protocol::Udp)) {
-            return Err(format!(
-                "rule {:?} has ports: set protocol to \"tcp\" or \"udp\"",
-                self.name
-            ));
-        }
-        Ok(())
+    const fn has_ports(&self) -> bool {
+        !(self.source_ports.is_empty() && self.destination_ports.is_empty())
     }
 
     fn matches(&self, side: Side, key: &FlowKey) -> bool {
@@ -130,14 +122,14 @@ impl Rule {
             && has(&self.destination_ports, |ports| ports.contains(key.destination_port()))
     }
 
-    /// Counts a packet that the rule decided about, on the core with this number.
+    /// Counts a packet that the rule matches, on the core with this number.
     pub fn count_on(&self, core: usize) {
         if let Some(count) = self.counts.get(core) {
             count.add(1);
         }
     }
 
-    /// The packets that the rule decided about, on all cores.
+    /// The packets that the rule has matched, on all cores.
     pub fn count(&self) -> u64 {
         self.counts.iter().map(Counter::count).sum()
     }
@@ -149,17 +141,7 @@ fn one_line(text: &str, error: &toml::de::Error) -> String {
     format!("line {}: {}", before.matches('\n').count() + 1, error.message())
 }
 
-/// Whether a list has something of which `is_it` is true, or is empty, which stands for all.
+/// Whether `is_it` holds for something in the list. An empty list stands for everything.
 fn has<T: Copy>(list: &[T], is_it: impl Fn(T) -> bool) -> bool {
     list.is_empty() || list.iter().any(|one| is_it(*one))
-}
-
-/// Reads a list of texts that each parse.
-fn parsed<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err: Display>,
-{
-    let texts = Vec::<String>::deserialize(deserializer)?;
-    texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }

@@ -1,8 +1,6 @@
 //! Mutated frames: each is sent or dropped.
 
-use crate::wall::{INSIDE, RULES};
-use firewall::firewall::Firewall;
-use firewall::rules::Rules;
+use crate::wall::{RULES, firewall, rules_of};
 use hotloop::packet::build::{arp_request, echo_request, protocol, tcp, time_exceeded, udp};
 use hotloop::packet::memory::MemPacket;
 use hotloop::prelude::*;
@@ -37,11 +35,8 @@ fn corpus() -> Vec<Vec<u8>> {
 
 #[test]
 fn mutated_frames_are_accounted_for() {
-    let (_, subscribers) = publish(Arc::new(Rules::parse(RULES, 1).unwrap()));
-    let (_, mailboxes) = mailbox(1);
-    let core = Core::new(0, 1);
-    let lister = Lister::new(mailboxes.open(&core).unwrap());
-    let firewall = Firewall::new(&core, INSIDE, 10_000, subscribers.subscribe(), lister).unwrap();
+    let (_, subscribers) = publish(Arc::new(rules_of(RULES)));
+    let firewall = firewall(&Core::new(0, 1), 10_000, &subscribers);
     let (mut wall, mut classify) = (bench_burst(firewall), bench(Classify::outermost().seeded(0)));
     let (mut rng, corpus) = (Rng::seeded(1), corpus());
     let (mut received, mut created, mut sent, mut dropped) = (0, 0, 0, 0);

@@ -1,11 +1,29 @@
-//! The contracts of Klint's and Vigor's firewalls, against a small model.
+//! The contracts of the verified firewalls of Vigor (SOSP 2019) and Klint (NSDI 2022), as properties.
+//!
+//! | contract | property |
+//! |---|---|
+//! | Vigor: a packet from the inside is forwarded and its flow recorded, if the flow table has room | `vigor_the_inside_passes_and_is_recorded_while_there_is_room` |
+//! | Vigor: a packet from the outside is forwarded only if its flow began inside (or, here, if a rule allows it) and has not expired | `what_passes_was_allowed_or_belongs_to_what_was` |
+//! | Vigor: expired flows are forgotten | `vigor_expired_flows_are_forgotten`, and the one before |
+//! | Klint: a packet is forwarded byte for byte, to the other side, or dropped; nothing else is sent | [`Wall::feed`], which all of these call |
+//! | a tunnel is no way round the rules | `a_tunnel_passes_by_no_flow_and_changes_none` |
+//!
+//! Vigor's and Klint's inside may send anything, so the properties of the inside are about [`OPEN`].
 
-use crate::wall::{RULES, Wall};
-use firewall::side::Side;
-use hotloop::packet::build::{echo_reply, echo_request, tcp, udp};
+use crate::wall::{Fate, RULES, Wall};
+use firewall::packet::Side;
+use hotloop::packet::build::{PacketBuilder, echo_reply, echo_request, tcp, udp};
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use proptest::prelude::*;
 use std::collections::HashMap;
+
+/// The rules of Vigor's and Klint's firewalls.
+const OPEN: &str = r#"
+[[rule]]
+name = "inside"
+from = "inside"
+action = "allow"
+"#;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
@@ -44,7 +62,17 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 impl Event {
-    fn frame(&self) -> Vec<u8> {
+    fn side(&self) -> Side {
+        if self.is_from_inside { Side::Inside } else { Side::Outside }
+    }
+
+    /// Feeds the packet after its silence.
+    fn feed(&self, wall: &mut Wall) -> Fate {
+        wall.wait(self.silence_s);
+        wall.feed(self.side(), self.packet())
+    }
+
+    fn packet(&self) -> PacketBuilder {
         let ends = [("10.0.0.", "2001:db8::"), ("192.0.2.", "2001:db8:1::")]
             .map(|(v4, v6)| if self.is_v6 { v6 } else { v4 });
         let address = |end: usize| format!("{}{}", ends[end], self.hosts[end]);
@@ -58,16 +86,14 @@ impl Event {
         };
         let [from, to] = if self.is_from_inside { [0, 1] } else { [1, 0] };
         match self.what {
-            What::Tcp(flags) => tcp().tcp_flags(flags).from(socket(from)).to(socket(to)).build(),
-            What::Udp => udp().from(socket(from)).to(socket(to)).build(),
-            What::Request => {
-                echo_request(self.ports[0], 1).from(address(from)).to(address(to)).build()
-            }
-            What::Reply => echo_reply(self.ports[0], 1).from(address(from)).to(address(to)).build(),
+            What::Tcp(flags) => tcp().tcp_flags(flags).from(socket(from)).to(socket(to)),
+            What::Udp => udp().from(socket(from)).to(socket(to)),
+            What::Request => echo_request(self.ports[0], 1).from(address(from)).to(address(to)),
+            What::Reply => echo_reply(self.ports[0], 1).from(address(from)).to(address(to)),
         }
     }
 
-    /// What both directions share.
+    /// The fields that both directions share.
     fn flow(&self) -> (u8, bool, [u8; 2], [u16; 2]) {
         match self.what {
             What::Tcp(_) => (6, self.is_v6, self.hosts, self.ports),
@@ -114,9 +140,7 @@ proptest! {
         let (mut last_s, mut now_s) = (HashMap::new(), 0);
         for event in events {
             now_s += event.silence_s;
-            wall.wait(event.silence_s);
-            let side = if event.is_from_inside { Side::Inside } else { Side::Outside };
-            let has_passed = wall.feed(side, event.frame()) == "passed";
+            let has_passed = event.feed(&mut wall) == "passed";
             let silence_s = last_s.get(&event.flow()).map(|last| now_s - last);
             let [short_s, long_s] = event.timeouts_s();
             let may_belong = silence_s.is_some_and(|it| it <= long_s) && !event.is_echo_against_the_rules();
@@ -125,6 +149,62 @@ proptest! {
             prop_assert!(has_passed || !(event.is_allowed() || must_belong), "{event:?} did not pass");
             if has_passed {
                 last_s.insert(event.flow(), now_s);
+            }
+        }
+    }
+
+    /// Every host of the inside may talk to every host outside, as long as the table has room, and is
+    /// answered. The first packet of a flow never passes from the outside.
+    #[test]
+    fn vigor_the_inside_passes_and_is_recorded_while_there_is_room(
+        flows in prop::collection::hash_set((any::<u16>(), 1..u16::MAX, any::<bool>()), 1..200),
+    ) {
+        const ROOM: usize = 64;
+        let mut wall = Wall::with_room(OPEN, ROOM);
+        for (index, (host, port, is_v6)) in flows.into_iter().enumerate() {
+            let (client, server) = if is_v6 {
+                (format!("[2001:db8::{host:x}]:{port}"), "[2001:db8:1::1]:53")
+            } else {
+                (format!("10.1.{}.{}:{port}", host >> 8, host & 255), "192.0.2.1:53")
+            };
+            prop_assert_eq!(wall.outside(udp().from(server).to(&*client)), "no_rule");
+            let (query, answer) = (udp().from(&*client).to(server), udp().from(server).to(&*client));
+            if index < ROOM {
+                prop_assert_eq!(wall.inside(query), "passed");
+                prop_assert_eq!(wall.outside(answer), "passed");
+            } else {
+                prop_assert_eq!(wall.inside(query), "table_full");
+                prop_assert_eq!(wall.outside(answer), "no_rule");
+            }
+        }
+    }
+
+    /// After the longest timeout the firewall is as new: whatever came before, it has no connection, and
+    /// treats the packets that come again as the first time.
+    #[test]
+    fn vigor_expired_flows_are_forgotten(events in events()) {
+        let mut wall = Wall::with_room(RULES, 1000);
+        let fates: Vec<_> = events.iter().map(|event| event.feed(&mut wall)).collect();
+        wall.wait(7441);
+        // Each turn looks through 15 of some 1200 places.
+        (0..100).for_each(|_| wall.tick());
+        prop_assert_eq!(wall.connection_count(), 0);
+        let again: Vec<_> = events.iter().map(|event| event.feed(&mut wall)).collect();
+        prop_assert_eq!(fates, again);
+    }
+
+    /// A packet in a tunnel of a stranger passes by no flow of the packet in it, and no flow notices it.
+    #[test]
+    fn a_tunnel_passes_by_no_flow_and_changes_none(events in events()) {
+        let (mut plain, mut tunnelled) = (Wall::new(RULES), Wall::new(RULES));
+        for event in events {
+            let fate = event.feed(&mut plain);
+            prop_assert_eq!(event.feed(&mut tunnelled), fate);
+            for ends in [["203.0.113.66", "10.0.0.5"], ["2001:db8:6::6", "2001:db8::5"]] {
+                let wrapped = event.packet().tunnelled(ends[0], ends[1]);
+                prop_assert_eq!(tunnelled.outside(wrapped), "no_rule");
+                let wrapped = event.packet().tunnelled(ends[1], ends[0]);
+                prop_assert_eq!(tunnelled.inside(wrapped), "no_rule");
             }
         }
     }

@@ -1,11 +1,9 @@
 //! The whole graph in both deployments, with faults of devices.
 
-use crate::wall::{INSIDE, RULES};
-use firewall::firewall::Firewall;
-use firewall::network::network;
-use firewall::rules::Rules;
+use crate::wall::{RULES, firewall, rules_of};
+use firewall::firewall::filtered;
+use firewall::packet::Side;
 use hotloop::packet::build::{tcp, udp};
-use hotloop::packet::seed::Seed;
 use hotloop::prelude::*;
 use hotloop::testing::simulator::{Scenario, Settings, Simulated, World, simulate_seeds};
 use hotloop::testing::{Frame, Rng};
@@ -67,20 +65,19 @@ impl Scenario for Traffic {
 
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
         let (inside, outside) = (world.port(0), world.port(1));
-        let (_, subscribers) = publish(Arc::new(Rules::parse(RULES, 8).unwrap()));
-        let (_, mailboxes) = mailbox(1);
-        network(
-            |core| Ok::<_, hotloop::Error>([inside.rx_queue(core)?, outside.rx_queue(core)?]),
-            |core| Ok::<_, hotloop::Error>([inside.tx_queue(core)?, outside.tx_queue(core)?]),
-            move |core| {
-                let lister = Lister::new(mailboxes.open(core)?);
-                Firewall::new(core, INSIDE, 10_000, subscribers.subscribe(), lister)
-            },
-            Seed::new(7),
-        )
+        let (_, subscribers) = publish(Arc::new(rules_of(RULES)));
+        let received = source(|core| {
+            let queues = [inside.rx_queue(core)?, outside.rx_queue(core)?];
+            Ok::<_, hotloop::Error>(sources(queues))
+        });
+        let make = move |core: &Core| Ok(firewall(core, 10_000, &subscribers));
+        filtered(received, 7, make).sink(|core| {
+            let [inside, outside] = [inside.tx_queue(core)?, outside.tx_queue(core)?];
+            Ok::<_, hotloop::Error>(outlets([(Side::Inside, inside), (Side::Outside, outside)]))
+        })
     }
 
-    /// What reached the inside answers something that left, or a rule allows it.
+    /// A packet that reached the inside answers one that left, or a rule allows it.
     fn check(&self, run: &Simulated) -> Result<(), String> {
         let [inside, outside] =
             [0, 1].map(|port| run.sent[port].iter().flatten().collect::<Vec<_>>());

@@ -1,8 +1,8 @@
 //! Connections: their states, timeouts, errors about them, and reloads.
 
-use crate::wall::{RULES, Wall};
+use crate::wall::{RULES, Wall, rules_of};
+use firewall::packet::Side;
 use firewall::rules::Rules;
-use firewall::side::Side;
 use hotloop::packet::build::{
     PacketBuilder, echo_reply, echo_request, redirect, tcp, udp, unreachable,
 };
@@ -151,10 +151,7 @@ fn what_is_rejected_is_answered() {
 fn a_reload_changes_rules_and_keeps_connections_and_counts() {
     let (client, server) = PAIRS[0];
     let mut wall = established(client, server);
-    let before = Rules::parse(RULES, 1).unwrap();
-    let mut rules = Rules::parse("", 1).unwrap();
-    rules.keep_counts_of(&before);
-    wall.publisher.publish(Arc::new(rules));
+    wall.publisher.publish(Arc::new(rules_of("")));
     wall.tick();
     assert!(wall.publisher.collect());
     assert_eq!(wall.outside(segment(server, client, ACK)), "passed");
@@ -163,11 +160,12 @@ fn a_reload_changes_rules_and_keeps_connections_and_counts() {
 
 #[test]
 fn rules_count_what_they_decide_and_keep_counts_by_name() {
-    let rules = Arc::new(Rules::parse(RULES, 2).unwrap());
+    let rules = Rules::parse(RULES, 2, &Rules::default()).unwrap();
+    rules.rules[0].count_on(0);
     rules.rules[1].count_on(0);
     rules.rules[1].count_on(1);
-    let mut after = Rules::parse(&RULES.replace("name = \"web\"", "name = \"www\""), 2).unwrap();
-    after.keep_counts_of(&rules);
+    let renamed = RULES.replace("name = \"web\"", "name = \"www\"");
+    let after = Rules::parse(&renamed, 2, &rules).unwrap();
     after.rules[1].count_on(0);
     assert_eq!([0, 1].map(|rule| after.rules[rule].count()), [0, 3]);
 }
@@ -215,8 +213,8 @@ fn a_wrong_file_is_refused() {
     let rule = |more: &str| {
         format!("[[rule]]\nname = \"a\"\nfrom = \"inside\"\naction = \"allow\"\n{more}")
     };
-    let error = |text: &str| Rules::parse(text, 1).unwrap_err();
-    assert!(Rules::parse(&rule(""), 1).is_ok());
+    let error = |text: &str| Rules::parse(text, 1, &Rules::default()).unwrap_err();
+    assert!(Rules::parse(&rule(""), 1, &Rules::default()).is_ok());
     assert!(error(&rule("destination-ports = [\"53\"]")).contains("set protocol"));
     assert!(error(&rule("protocol = \"tpc\"")).contains("unknown variant"));
     assert!(error(&rule("source = [\"10.0.0.1/8\"]")).contains("write 10.0.0.0/8"));

@@ -1,10 +1,11 @@
 //! A firewall on the bench, between frames of both sides.
 
 use firewall::firewall::Firewall;
+use firewall::packet::Side;
 use firewall::rules::Rules;
-use firewall::side::Side;
 use hotloop::packet::memory::MemPacket;
 use hotloop::prelude::*;
+use hotloop::stage::Counter;
 use hotloop::testing::Bench;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,11 +60,24 @@ destination-ports = ["25"]
 action = "drop"
 "#;
 
-/// What became of a frame: `passed`, unchanged and to the other side, or the reason of its drop.
+/// The rules of a file's text, for eight cores.
+pub fn rules_of(text: &str) -> Rules {
+    Rules::parse(text, 8, &Rules::default()).unwrap()
+}
+
+/// The firewall of a core, with room for this number of connections. Nobody lists them.
+pub fn firewall(core: &Core, connections_max: usize, rules: &Subscribers<Rules>) -> Firewall {
+    let (_, mailboxes) = mailbox(1);
+    let lister = Lister::new(mailboxes.open(core).unwrap());
+    Firewall::new(core, INSIDE, connections_max, rules.subscribe(), lister).unwrap()
+}
+
+/// The fate of a frame: `passed`, unchanged and to the other side, or the reason of its drop.
 pub type Fate = &'static str;
 
 pub struct Wall {
     bench: Bench<Firewall>,
+    connections: Arc<Counter>,
     pub publisher: Publisher<Rules>,
     /// The last answer, and the side that it went to.
     pub answer: Option<(Side, Vec<u8>)>,
@@ -79,14 +93,11 @@ impl Wall {
 
     /// For this many connections.
     pub fn with_room(rules: &str, connections_max: usize) -> Self {
-        let rules = Arc::new(Rules::parse(rules, 1).unwrap());
-        let (publisher, subscribers) = publish(rules);
-        let (_, mailboxes) = mailbox(1);
-        let core = Core::new(0, 1);
-        let lister = Lister::new(mailboxes.open(&core).unwrap());
-        let firewall =
-            Firewall::new(&core, INSIDE, connections_max, subscribers.subscribe(), lister).unwrap();
-        Self { bench: bench_burst(firewall), publisher, answer: None }
+        let (publisher, subscribers) = publish(Arc::new(rules_of(rules)));
+        let firewall = firewall(&Core::new(0, 1), connections_max, &subscribers);
+        let gauges = BurstStage::<Classified<MemPacket>>::gauges(&firewall);
+        let connections = Arc::clone(&gauges[0].counter);
+        Self { bench: bench_burst(firewall), connections, publisher, answer: None }
     }
 
     /// Lets seconds pass.
@@ -98,12 +109,18 @@ impl Wall {
         self.bench.tick::<Classified<MemPacket>>();
     }
 
+    /// Number of connections at the last turn.
+    pub fn connection_count(&self) -> u64 {
+        self.connections.count()
+    }
+
     pub fn feed(&mut self, side: Side, frame: impl Into<Vec<u8>>) -> Fate {
         let frame = frame.into();
         let packet = MemPacket::new(&frame).with_ingress(PortId::new(side as u16));
         let items = bench(Classify::outermost().seeded(0)).feed_items([packet]).into_packets();
         let out = self.bench.feed_items(items);
         if let Some((reason, _)) = out.drops().first() {
+            assert!(out.packets().len() <= usize::from(*reason == "rejected"));
             self.answer = out.packets().first().map(|it| (it.route, it.packet.data().to_vec()));
             return reason;
         }
