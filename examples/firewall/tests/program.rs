@@ -1,5 +1,6 @@
-//! The program itself: its commands, in both deployments.
+//! The program itself: its commands in both deployments, and the names in its output.
 
+use hotloop_tests::schema::run_and_check;
 use hotloop_tests::{Program, alone};
 use serde_json::json;
 use std::process::Command;
@@ -34,4 +35,15 @@ fn the_program_answers_in_both_deployments() {
             );
         });
     }
+}
+
+#[test]
+fn the_schema_has_what_the_program_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    std::fs::write(&rules, RULE).unwrap();
+    let rules = rules.to_str().unwrap();
+    let line = "--inside net_null0 --outside net_null1 --idle pause --rules";
+    let arguments: Vec<_> = line.split_whitespace().chain([rules]).collect();
+    run_and_check("firewall", env!("CARGO_BIN_EXE_firewall"), &arguments);
 }

@@ -149,6 +149,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "connections",
         "nat",
     ]),
+    ("examples/firewall", &["packet", "connection rules", "firewall", "operator"]),
     ("examples/ipip-lb", &[
         "dropped failure until",
         "answer",
