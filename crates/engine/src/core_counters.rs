@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// set of a stage's own [`gauges`](hotloop_stage::Stage::gauges) is fixed when the stage is made.
 ///
 /// Clones share the counters. A new value that takes over a clone from the one before, such as a
-/// reloaded rule from that of the same name, goes on counting.
+/// reloaded rule from that of the same name, goes on counting. The default has no counters, as for
+/// a rule that a file has just been read into.
 ///
 /// ```
 /// use hotloop_engine::{CoreCounters, Deployment};
@@ -20,7 +21,7 @@ use std::sync::Arc;
 /// // In control:
 /// assert_eq!(ssh.count(), 1);
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CoreCounters(Arc<[Line]>);
 
 /// A counter on its own cache lines, as another core writes the next one (two: x86-64 fetches lines

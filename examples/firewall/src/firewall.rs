@@ -184,7 +184,7 @@ impl Firewall {
             return Ok(());
         }
         let rule = self.rules.current().first_match(side, &key).ok_or(FirewallDrop::NoRule)?;
-        rule.count_on(self.core);
+        rule.packets.add(self.core, 1);
         match (rule.action, Connection::opened_by(side, meaning)) {
             (Action::Drop, _) => Err(FirewallDrop::ByRule),
             (Action::Reject, _) => Err(FirewallDrop::Rejected),
@@ -199,7 +199,7 @@ impl Firewall {
         let key = side.oriented(key);
         let Ok((handle, _)) = self.connections.peek(&key, Hint::NONE, now) else { return false };
         let Some(after) = self.connections[handle].after(side, meaning) else { return false };
-        self.connections.find(&key, Hint::NONE, now);
+        self.connections.touch(handle, now);
         self.put(handle, after);
         true
     }

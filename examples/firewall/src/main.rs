@@ -51,8 +51,7 @@ enum Command {
 fn run(cli: &Cli) -> Result<(), Failure> {
     let socket = cli.run.begin_with_hangup(NAME)?;
     let deployment = cli.deployment.deployment();
-    let core_count = deployment.cores_in(deployment.group_count() - 1);
-    let rules = Rules::read(&cli.rules, core_count, &Rules::default()).map_err(Failure::Input)?;
+    let rules = Rules::read(&cli.rules, deployment, &Rules::default()).map_err(Failure::Input)?;
     let rules = Arc::new(rules);
     let (eal, devices) = (cli.run.eal()?, &cli.run.devices);
     let (inside, outside) = (devices.open(eal, &cli.inside)?, devices.open(eal, &cli.outside)?);
@@ -74,7 +73,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     });
     let (path, connections) = (cli.rules.clone(), Listing::new("connections", asker));
     let mut operator =
-        Operator { path, core_count, rules, publisher, connections, has_failed: false };
+        Operator { path, deployment, rules, publisher, connections, has_failed: false };
     cli.run.run_with(cli.run.plan(graph, deployment)?, socket, &mut operator)
 }
 

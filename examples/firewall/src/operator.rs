@@ -23,8 +23,8 @@ const FAILED: Metric = Metric::gauge("firewall_reload_failed", &[], "1 if the la
 pub struct Operator {
     /// The file of rules.
     pub path: PathBuf,
-    /// Number of cores that decide about packets.
-    pub core_count: usize,
+    /// The deployment of the run.
+    pub deployment: Deployment,
     /// The rules that the cores have.
     pub rules: Arc<Rules>,
     /// The way to the cores.
@@ -41,7 +41,7 @@ impl Operator {
     /// # Errors
     /// The file can't be read, or is wrong: the rules stay.
     pub fn reload(&mut self) -> Result<usize, String> {
-        let rules = Rules::read(&self.path, self.core_count, &self.rules);
+        let rules = Rules::read(&self.path, self.deployment, &self.rules);
         self.has_failed = rules.is_err();
         self.rules = Arc::new(rules?);
         self.publisher.publish(Arc::clone(&self.rules));
@@ -51,7 +51,7 @@ impl Operator {
 
 impl Steer for Operator {
     fn answer(&mut self, _: &Control<'_>, request: &Request) -> Result<Reply, String> {
-        let row = |rule: &Rule| json!({ "rule": rule.name, "packets": rule.count() });
+        let row = |rule: &Rule| json!({ "rule": rule.name, "packets": rule.packets.count() });
         match request.command.as_str() {
             "rules" => Ok(self.rules.rules.iter().map(row).collect::<Value>().into()),
             "reload" => self.reload().map(|count| json!(count).into()),
@@ -80,7 +80,7 @@ impl Steer for Operator {
 
     fn metrics(&mut self, scrape: &mut Scrape) {
         for rule in &self.rules.rules {
-            scrape.add(&MATCHED, &[&rule.name], rule.count());
+            scrape.add(&MATCHED, &[&rule.name], rule.packets.count());
         }
         scrape.add(&FAILED, &[], self.has_failed.into());
     }

@@ -3,12 +3,11 @@
 use crate::packet::Side;
 use hotloop::packet::port_range::PortRange;
 use hotloop::packet::prefix::Prefix;
-use hotloop::prelude::FlowKey;
-use hotloop::stage::Counter;
+use hotloop::prelude::{CoreCounters, Deployment, FlowKey};
+use hotloop_ops::one_line;
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
 
 /// The fate of packets that a rule matches.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
@@ -52,10 +51,9 @@ pub struct Rule {
     source_ports: Vec<PortRange>,
     #[serde(default)]
     destination_ports: Vec<PortRange>,
-    /// The packets that it was the first to match, for each core. Those of connections that are open
-    /// match no rule.
+    /// The packets that it was the first to match. Those of connections that are open match no rule.
     #[serde(skip)]
-    counts: Arc<[Counter]>,
+    pub packets: CoreCounters,
 }
 
 /// The rules of a file, the first first. Without a match, a packet is dropped.
@@ -72,19 +70,19 @@ impl Rules {
     ///
     /// # Errors
     /// It can't be read, or is wrong.
-    pub fn read(path: &Path, core_count: usize, before: &Self) -> Result<Self, String> {
+    pub fn read(path: &Path, deployment: Deployment, before: &Self) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
-        let rules = text.and_then(|text| Self::parse(&text, core_count, before));
+        let rules = text.and_then(|text| Self::parse(&text, deployment, before));
         rules.map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Reads the text of a file, for this number of cores. The rules go on with the counts of those
-    /// with the same names `before`.
+    /// Reads the text of a file, for the cores of this deployment. The rules go on with the counts of
+    /// those with the same names `before`.
     ///
     /// # Errors
     /// The text is wrong: the message names the line or the rule.
-    pub fn parse(text: &str, core_count: usize, before: &Self) -> Result<Self, String> {
-        let mut rules: Self = toml::from_str(text).map_err(|error| one_line(text, &error))?;
+    pub fn parse(text: &str, deployment: Deployment, before: &Self) -> Result<Self, String> {
+        let mut rules: Self = toml::from_str(text).map_err(|error| one_line(&error.to_string()))?;
         let mut names = HashSet::new();
         for rule in &mut rules.rules {
             let (name, has_ports) = (&rule.name, rule.has_ports());
@@ -96,8 +94,8 @@ impl Rules {
                 return Err(format!("rule {name:?} has ports: set protocol to \"tcp\" or \"udp\""));
             }
             let same = before.rules.iter().find(|it| it.name == *name);
-            let new_counts = || (0..core_count).map(|_| Counter::default()).collect();
-            rule.counts = same.map_or_else(new_counts, |same| Arc::clone(&same.counts));
+            let new = || CoreCounters::new(deployment);
+            rule.packets = same.map_or_else(new, |same| same.packets.clone());
         }
         Ok(rules)
     }
@@ -121,24 +119,6 @@ impl Rule {
             && has(&self.source_ports, |ports| ports.contains(key.source_port()))
             && has(&self.destination_ports, |ports| ports.contains(key.destination_port()))
     }
-
-    /// Counts a packet that the rule matches, on the core with this number.
-    pub fn count_on(&self, core: usize) {
-        if let Some(count) = self.counts.get(core) {
-            count.add(1);
-        }
-    }
-
-    /// The packets that the rule has matched, on all cores.
-    pub fn count(&self) -> u64 {
-        self.counts.iter().map(Counter::count).sum()
-    }
-}
-
-/// The error on one line, as messages have it.
-fn one_line(text: &str, error: &toml::de::Error) -> String {
-    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-    format!("line {}: {}", before.matches('\n').count() + 1, error.message())
 }
 
 /// Whether `is_it` holds for something in the list. An empty list stands for everything.

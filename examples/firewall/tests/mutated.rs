@@ -4,8 +4,7 @@ use crate::wall::{RULES, firewall, rules_of};
 use hotloop::packet::build::{arp_request, echo_request, protocol, tcp, time_exceeded, udp};
 use hotloop::packet::memory::MemPacket;
 use hotloop::prelude::*;
-use hotloop::testing::Rng;
-use hotloop_tests::mutated;
+use hotloop::testing::{Rng, mutated};
 use std::sync::Arc;
 
 /// Frames of all kinds.

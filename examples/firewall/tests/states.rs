@@ -8,7 +8,10 @@ use hotloop::packet::build::{
 };
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use hotloop::packet::{icmp::IcmpView, tcp::TcpView};
+use hotloop::prelude::Deployment;
 use std::sync::Arc;
+
+const TWO_CORES: Deployment = Deployment::run_to_completion(2);
 
 /// A client and a server of each family.
 const PAIRS: [(&str, &str); 2] =
@@ -160,14 +163,14 @@ fn a_reload_changes_rules_and_keeps_connections_and_counts() {
 
 #[test]
 fn rules_count_what_they_decide_and_keep_counts_by_name() {
-    let rules = Rules::parse(RULES, 2, &Rules::default()).unwrap();
-    rules.rules[0].count_on(0);
-    rules.rules[1].count_on(0);
-    rules.rules[1].count_on(1);
+    let rules = Rules::parse(RULES, TWO_CORES, &Rules::default()).unwrap();
+    rules.rules[0].packets.add(0, 1);
+    rules.rules[1].packets.add(0, 1);
+    rules.rules[1].packets.add(1, 1);
     let renamed = RULES.replace("name = \"web\"", "name = \"www\"");
-    let after = Rules::parse(&renamed, 2, &rules).unwrap();
-    after.rules[1].count_on(0);
-    assert_eq!([0, 1].map(|rule| after.rules[rule].count()), [0, 3]);
+    let after = Rules::parse(&renamed, TWO_CORES, &rules).unwrap();
+    after.rules[1].packets.add(0, 1);
+    assert_eq!([0, 1].map(|rule| after.rules[rule].packets.count()), [0, 3]);
 }
 
 #[test]
@@ -213,8 +216,8 @@ fn a_wrong_file_is_refused() {
     let rule = |more: &str| {
         format!("[[rule]]\nname = \"a\"\nfrom = \"inside\"\naction = \"allow\"\n{more}")
     };
-    let error = |text: &str| Rules::parse(text, 1, &Rules::default()).unwrap_err();
-    assert!(Rules::parse(&rule(""), 1, &Rules::default()).is_ok());
+    let error = |text: &str| Rules::parse(text, TWO_CORES, &Rules::default()).unwrap_err();
+    assert!(Rules::parse(&rule(""), TWO_CORES, &Rules::default()).is_ok());
     assert!(error(&rule("destination-ports = [\"53\"]")).contains("set protocol"));
     assert!(error(&rule("protocol = \"tpc\"")).contains("unknown variant"));
     assert!(error(&rule("source = [\"10.0.0.1/8\"]")).contains("write 10.0.0.0/8"));

@@ -62,7 +62,7 @@ action = "drop"
 
 /// The rules of a file's text, for eight cores.
 pub fn rules_of(text: &str) -> Rules {
-    Rules::parse(text, 8, &Rules::default()).unwrap()
+    Rules::parse(text, Deployment::run_to_completion(8), &Rules::default()).unwrap()
 }
 
 /// The firewall of a core, with room for this number of connections. Nobody lists them.
