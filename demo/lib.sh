@@ -74,12 +74,13 @@ set_in() {
 }
 
 # join NUMBER HOST INTERFACE HOST INTERFACE: a veth pair. The MAC addresses are mac NUMBER 1 and mac NUMBER 2. Offloads
-# are off: otherwise the kernel would leave checksums and segmentation to a NIC that does not exist.
+# are off: otherwise the kernel would leave checksums and segmentation to a NIC that does not exist, and join packets that
+# it receives.
 join() {
     in_host "$2" ip link add "$3" address "$(mac "$1" 1)" type veth \
         peer name "$5" address "$(mac "$1" 2)" netns "$prefix-$4"
-    in_host "$2" ethtool -K "$3" tx off tso off gso off >"$work/ethtool"
-    in_host "$4" ethtool -K "$5" tx off tso off gso off >"$work/ethtool"
+    in_host "$2" ethtool -K "$3" tx off tso off gso off gro off >"$work/ethtool"
+    in_host "$4" ethtool -K "$5" tx off tso off gso off gro off >"$work/ethtool"
 }
 mac() { printf '02:00:00:00:%02x:%02x' "$1" "$2"; }
 
@@ -166,6 +167,63 @@ http {
 }
 END
     start "nginx-$1" "$1" nginx -p "$folder" -c "$folder/nginx.conf"
+}
+
+# serve HOST FILE=BYTES...: nginx with files of random bytes, ready for requests.
+serve() {
+    local file
+    mkdir -p "$work/$1/pages"
+    for file in "${@:2}"; do
+        head -c "${file#*=}" /dev/urandom >"$work/$1/pages/${file%=*}"
+    done
+    start_nginx "$1"
+    wait_ready "nginx-$1" curl_in "$1" --output /dev/null "http://127.0.0.1/${file%=*}"
+}
+
+# in_url ADDRESS: as URLs have it.
+in_url() { if [[ $1 == *:* ]]; then echo "[$1]"; else echo "$1"; fi; }
+
+# curl_in HOST ARGUMENT...
+curl_in() { in_host "$1" curl --silent --show-error --fail --globoff --max-time 10 "${@:2}"; }
+
+# download HOST SERVER ADDRESS FILE [COPY]: a file of the server's pages, whole.
+download() {
+    local copy=${5:-$work/$4}
+    curl_in "$1" --output "$copy" "http://$(in_url "$3")/$4" || fail "the download from $3 failed"
+    cmp "$copy" "$work/$2/pages/$4" || fail "$4 came from $3 with other bytes"
+}
+
+# upload_random HOST SERVER ADDRESS BYTES: random bytes, which the server has whole.
+upload_random() {
+    local arrived=$work/$2/pages/upload/random
+    rm -f "$arrived"
+    head -c "$4" /dev/urandom >"$work/random"
+    curl_in "$1" --upload-file "$work/random" "http://$(in_url "$3")/upload/random" || fail "the upload to $3 failed"
+    cmp "$work/random" "$arrived" || fail "the upload to $3 arrived with other bytes"
+}
+
+# path_mtu HOST ADDRESS: the path MTU that the host has learned, if any.
+path_mtu() { in_host "$1" ip route get "$2" | sed -n 's/.* mtu \([0-9]*\).*/\1/p'; }
+
+# three_pings HOST ADDRESS [ARGUMENT...]: each with these arguments of ping, and answered. One at a time, because after a
+# first answer ping hardly waits for others.
+three_pings() {
+    local n
+    for n in 1 2 3; do
+        in_host "$1" ping -n -q -c 1 -W 5 "${@:3}" "$2" >"$work/ping" || fail "ping $n of $2: $(cat "$work/ping")"
+    done
+}
+
+# trace HOST ADDRESS: prints each hop on the way there.
+trace() {
+    in_host "$1" traceroute -n -I -q 1 -w 2 -m 5 "$2" >"$work/trace" 2>&1 || fail "traceroute $2: $(cat "$work/trace")"
+    awk '$1 ~ /^[0-9]+$/ { printf "%s%s", separator, $2; separator = " " }' "$work/trace"
+}
+
+# socket_error HOST ADDRESS: sends datagrams to port 9, which has no server, and prints the error that their socket gets.
+socket_error() {
+    in_host "$1" bash -c "exec 3<>/dev/udp/$2/9; for n in {1..50}; do echo >&3 || exit; sleep 0.1; done" 2>&1 |
+        sed -n 's/.*write error: //p' || true
 }
 
 # judge NAME [idle]: prints the report of a stopped program, which must account for every packet. With idle, it need not

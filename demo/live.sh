@@ -147,7 +147,7 @@ start_programs() {
 }
 
 # url FAMILY PATH
-url() { if [ "$1" = 0 ]; then echo "http://${vips[0]}/$2"; else echo "http://[${vips[1]}]/$2"; fi; }
+url() { echo "http://$(in_url "${vips[$1]}")/$2"; }
 client() { in_host client curl --silent --show-error --fail --globoff "$@"; }
 
 # fetch FAMILY COUNT: pages, each over a connection of its own. Each must be whole. Prints the backend of each.
@@ -276,12 +276,12 @@ uploads() {
 # upload FAMILY: must arrive whole at one backend, and the client learns a smaller path MTU.
 upload() {
     local vip=${vips[$1]} before dropped mtu arrived
-    mtu=$(path_mtu "$vip")
+    mtu=$(path_mtu client "$vip")
     [ -z "$mtu" ] || fail "$vip: the client knows a path MTU of $mtu before the upload"
     before=$(too_big)
     client --max-time 20 --upload-file "$work/upload" "$(url "$1" "upload/$1")" || fail "the upload to $vip failed"
     dropped=$(($(too_big) - before))
-    mtu=$(path_mtu "$vip")
+    mtu=$(path_mtu client "$vip")
     arrived=("$work"/*/pages/upload/"$1")
     ((${#arrived[@]} == 1)) || fail "the upload to $vip is at ${#arrived[@]} backends"
     cmp "$work/upload" "${arrived[0]}" || fail "the upload to $vip arrived with other bytes"
@@ -292,7 +292,6 @@ upload() {
         "$vip" "${arrived%%/*}" "$dropped" "$mtu"
 }
 too_big() { ctl counters --json | jq '.dropped.too_big // 0'; }
-path_mtu() { in_host client ip route get "$1" | sed -n 's/.* mtu \([0-9]*\).*/\1/p'; }
 
 # Every program ends, and accounts for every packet.
 ledgers() {

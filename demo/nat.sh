@@ -23,7 +23,6 @@ upload_bytes=$((1 << 20))
 narrow_mtu=1300              # on the path from the router to the server
 
 ctl() { "$programs/nat44" ctl --control "$work/nat44.sock" "$@"; }
-client() { in_host lan curl --silent --show-error --fail --max-time 10 "$@"; }
 
 make_network() {
     heading 'A LAN, a NAT, a router and a server'
@@ -53,14 +52,6 @@ make_network() {
 END
 }
 
-start_server() {
-    mkdir -p "$work/server/pages"
-    head -c "$file_bytes" /dev/urandom >"$work/server/pages/file"
-    head -c "$small_bytes" /dev/urandom >"$work/server/pages/small"
-    start_nginx server
-    wait_ready nginx-server in_host server curl --silent --fail --output /dev/null "http://$server/small"
-}
-
 # start_nat ARGUMENT...: with these arguments in addition to those of every run.
 start_nat() {
     start nat44 nat "$programs/nat44" --lan net_af_packet0,iface=lan,qdisc_bypass=1 --lan-address "$nat_lan" \
@@ -71,45 +62,34 @@ start_nat() {
 
 downloads() {
     local n clients=()
-    client --output "$work/file" "http://$server/file" || fail 'the download failed'
-    cmp "$work/file" "$work/server/pages/file" || fail 'the file came with other bytes'
+    download lan server "$server" file
     echo "  a file of $file_bytes bytes came whole"
     for ((n = 0; n < client_count; n++)); do
-        client --output "$work/small-$n" "http://$server/small" &
+        download lan server "$server" small "$work/small-$n" &
         clients+=($!)
     done
     for n in "${clients[@]}"; do wait "$n" || fail 'one of the downloads at the same time failed'; done
-    for ((n = 0; n < client_count; n++)); do
-        cmp "$work/small-$n" "$work/server/pages/small" || fail 'a file came with other bytes'
-    done
     echo "  $client_count files of $small_bytes bytes came whole at the same time"
 }
 
-# The path to the server according to traceroute: the NAT is the first hop, the router the second.
-trace() {
-    local hops
-    in_host lan traceroute -n -I -q 1 -w 2 -m 5 "$server" >"$work/trace" 2>&1 || fail "traceroute: $(cat "$work/trace")"
-    hops=$(awk '$1 ~ /^[0-9]+$/ { printf "%s ", $2 }' "$work/trace")
-    [ "$hops" = "$nat_lan $router $server " ] || fail "traceroute found other hops: $(cat "$work/trace")"
-    echo "  traceroute $server: $hops"
-}
-
 pings() {
-    local to
+    local to hops
     for to in "$nat_lan" "$nat_wan" "$server"; do
-        in_host lan ping -n -q -c 3 -i 0.1 -W 2 "$to" >"$work/ping" || fail "ping $to: $(cat "$work/ping")"
-        grep -q ' 3 received, 0% packet loss' "$work/ping" || fail "ping $to: $(cat "$work/ping")"
+        three_pings lan "$to"
         echo "  ping $to: 3 of 3 answered"
     done
     in_host router ping -n -q -c 1 -W 2 "$nat_wan" >"$work/ping" || fail "the router's ping failed: $(cat "$work/ping")"
-    trace
+    # The path to the server according to traceroute: the NAT is the first hop, the router the second.
+    hops=$(trace lan "$server")
+    [ "$hops" = "$nat_lan $router $server" ] || fail "traceroute found other hops: $hops"
+    echo "  traceroute $server: $hops"
 }
 
 # A datagram to a closed port: the error of the server reaches the socket that sent it.
 refused() {
-    local said
-    said=$(in_host lan bash -c "exec 3<>/dev/udp/$server/9; echo 1 >&3; sleep 0.3; echo 2 >&3" 2>&1 || true)
-    grep -q 'Connection refused' <<<"$said" || fail "a datagram to a closed port was not refused: $said"
+    local error
+    error=$(socket_error lan "$server")
+    [ "$error" = 'Connection refused' ] || fail "a datagram to a closed port was not refused: $error"
     echo '  a datagram to a closed port is refused: port unreachable reached the socket'
 }
 
@@ -117,11 +97,8 @@ refused() {
 upload() {
     local mtu
     in_host lan ip route flush cache
-    rm -f "$work/server/pages/upload/file"
-    head -c "$upload_bytes" /dev/urandom >"$work/upload"
-    client --upload-file "$work/upload" "http://$server/upload/file" || fail 'the upload failed'
-    cmp "$work/upload" "$work/server/pages/upload/file" || fail 'the upload arrived with other bytes'
-    mtu=$(in_host lan ip route get "$server" | sed -n 's/.* mtu \([0-9]*\).*/\1/p')
+    upload_random lan server "$server" "$upload_bytes"
+    mtu=$(path_mtu lan "$server")
     [ "$mtu" = "$narrow_mtu" ] || fail "the host knows a path MTU of ${mtu:-none}, not $narrow_mtu"
     echo "  $upload_bytes bytes were uploaded; fragmentation needed reached the host, which knows a path MTU of $mtu"
 }
@@ -132,14 +109,14 @@ end() {
     judge nat44
     jq -e '.dropped | [.no_port, .malformed, .unsupported] | (add // 0) == 0' "$work/nat44.out" >/dev/null ||
         fail "packets were dropped that should have passed: $(cat "$work/nat44.out")"
-    # Two files one by one and the simultaneous ones, one datagram, a ping and a traceroute.
+    # Two files one by one and the simultaneous ones, one datagram, three pings and a traceroute.
     connections=$(jq '[.stages[] | select(.name == "Nat").gauges.connections] | add' "$work/nat44.out")
-    ((connections == client_count + 5)) || fail "there were $connections connections, not $((client_count + 5))"
+    ((connections == client_count + 7)) || fail "there were $connections connections, not $((client_count + 7))"
     printf '  %-24s %d connections\n' '' "$connections"
 }
 
 make_network
-start_server
+serve server file="$file_bytes" small="$small_bytes"
 for deployment in '--run-to-completion 1' '--pipeline 1,1'; do
     heading "nat44 $deployment"
     start_nat $deployment
