@@ -154,9 +154,11 @@ enum Task {
         /// In a network of namespaces and veth pairs: pages from three backends over IPv4 and IPv6,
         /// one killed, one drained, reloads under load, uploads with path-MTU discovery, and whole
         /// ledgers. Then nat44 between a LAN and a WAN: files, pings, time exceeded, port
-        /// unreachable and path-MTU discovery, in both deployments. Needs root and /dev/net/tun;
-        /// installs nginx, curl, ping, traceroute, iproute2, ethtool and jq if they are missing;
-        /// leaves nothing behind.
+        /// unreachable and path-MTU discovery, in both deployments. Then a firewall between an
+        /// inside and an outside: what its rules allow and refuse, fragments, ICMP errors, and new
+        /// rules under connections, in both deployments. Needs root and /dev/net/tun; installs
+        /// nginx, curl, ping, traceroute, iproute2, ethtool and jq if they are missing, and measures
+        /// throughput if iperf3 is there; leaves nothing behind.
         #[arg(long)]
         live: bool,
         /// Instead, kill, silence, withdraw and stop one of two balancers, and let it return

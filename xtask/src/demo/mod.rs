@@ -49,7 +49,7 @@ What you have seen
   not send under a reason. The same network function, deployed on cores in two ways, put out the same packets,
   and each flow in its order. Two programs exchanged datagrams through shared memory.
 Next
-  cargo xtask demo --live                          as root: the balancer between curl and nginx, with faults; a NAT
+  cargo xtask demo --live                          as root: balancer, NAT and firewall between curl and nginx
   cargo xtask demo --cluster                       as root: two balancers, BIRD, and connections that outlive them
   cargo doc -p hotloop --all-features --open       the guide: how to write a network function";
 
@@ -88,19 +88,21 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds the programs of the live demo, runs its first script, and then the other one in place of
-/// this process.
+/// Builds the programs of the live demo, runs its scripts, and the last one in place of this
+/// process.
 pub fn run_live(workspace: &Workspace) -> Result<(), Failure> {
-    let [script, next] =
-        ["demo/live.sh", "demo/nat.sh"].map(|script| workspace.workspace_root.join(script));
-    process::run(Command::new(&script).arg("--check"))
+    let [balancer, nat, firewall] = ["demo/live.sh", "demo/nat.sh", "demo/firewall.sh"]
+        .map(|script| workspace.workspace_root.join(script));
+    process::run(Command::new(&balancer).arg("--check"))
         .map_err(|_| Failure::refused("the live demo cannot run here"))?;
     heading("Setting up");
     setup::run(&[Group::Live, Group::Network])?;
-    build(&["ipip-lb", "ipip-endpoint", "nat44"])?;
+    build(&["ipip-lb", "ipip-endpoint", "nat44", "firewall"])?;
     let programs = workspace.release_program("");
-    process::run(Command::new(&script).arg(&programs))?;
-    Err(become_script(Command::new(&next).arg(&programs)))
+    for script in [&balancer, &nat] {
+        process::run(Command::new(script).arg(&programs))?;
+    }
+    Err(become_script(Command::new(&firewall).arg(&programs)))
 }
 
 /// Builds the programs of the demo of several balancers, runs its first script, and then its rounds
