@@ -90,7 +90,8 @@ fn describe(workspace: &Workspace) -> Result<BTreeMap<String, PathBuf>, Failure>
         parts.map(|part| &part.name).chain([&facade.name]).map(String::as_str).collect();
     let program = env::current_exe().map_err(Failure::file("find", Path::new("this program")))?;
     let mut command = cargo(&["doc", "--no-deps", "--lib", "--quiet"]);
-    command.args(["--features", "hotloop/ops,hotloop/serde,hotloop/testing"]);
+    // Cargo ignores `hotloop/ops` and the like when several packages are named.
+    command.args(["--features", "ops,serde,testing"]);
     command.args(names.iter().flat_map(|name| ["--package", name]));
     process::run(command.env("RUSTDOC", program).env(AS_RUSTDOC, "1"))?;
     let file = |name: &str| {
