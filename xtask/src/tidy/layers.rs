@@ -84,7 +84,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ]),
     ("crates/testing", &[
         "alloc_guard bench frame planted rng syscalls",
-        "faults pool steady",
+        "faults malformed pool steady",
         "port_state",
         "port_queues",
         "port",
@@ -193,7 +193,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ]),
     ("fuzz", &["captures configuration device script sync", "balancer neighbours", "control"]),
     ("tests", &[
-        "alone free_address malformed network planted privileges program",
+        "alone free_address network planted privileges program",
         "host prometheus siege",
         "schema",
     ]),
