@@ -5,7 +5,7 @@ mod cold;
 mod tagged;
 
 pub use carries::Carries;
-pub use cold::IterMut;
+use cold::IterMut;
 pub use tagged::Tagged;
 
 use cold::{Fetch, fetch_first, fetch_next};
@@ -150,7 +150,7 @@ impl<T> Burst<T> {
     /// The items, front first, mutable. Like [`as_mut_slice`](Self::as_mut_slice), but
     /// [cold](Self::set_cold) items are fetched ahead.
     #[inline(always)]
-    pub fn iter_mut(&mut self) -> IterMut<'_, T> {
+    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut T> {
         let fetch = self.fetch.take();
         IterMut::new(self.as_mut_slice(), fetch)
     }

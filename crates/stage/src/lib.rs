@@ -51,7 +51,7 @@ pub mod tap;
 mod token_bucket;
 mod verdict;
 
-pub use burst::{BURST_CAPACITY, Burst, Carries, Drain, IterMut, Tagged};
+pub use burst::{BURST_CAPACITY, Burst, Carries, Drain, Tagged};
 pub use classify::{Classified, Classify};
 pub use core::{Core, Limits};
 pub use counters::{Counter, Counters};

@@ -41,8 +41,7 @@ impl<T: Carries> Burst<T> {
 }
 
 /// The items of a burst, mutable: see [`Burst::iter_mut`].
-#[derive(Debug)]
-pub struct IterMut<'a, T> {
+pub(super) struct IterMut<'a, T> {
     part: slice::IterMut<'a, T>,
     /// The function that fetches the items after the part, and those items. The next part of them has been fetched.
     rest: Option<(Fetch<T>, &'a mut [T])>,
