@@ -1,6 +1,6 @@
 //! A forwarder with a planted fault that affects one packet.
 
-use hotloop::dpdk::{Mempool, MempoolConfig, PacketBuf};
+use hotloop::dpdk::{Mempool, MempoolConfig};
 use hotloop::engine::{Deployment, Graph};
 use hotloop::prelude::*;
 use hotloop::testing::{Plant, PlantedBurstStage, PlantedSink, PlantedSource, PlantedStage};

@@ -29,7 +29,8 @@
 //! # Example
 //!
 //! ```
-//! use hotloop_dpdk::{Eal, PacketBuf, Port};
+//! use hotloop_dpdk::{Eal, Port};
+//! use hotloop_packet::PacketBuf;
 //! use hotloop_stage::{Burst, Core, Limits, Sink, Source};
 //!
 //! let port = Port::open(Eal::embedded()?, "net_ring0")?;
@@ -100,8 +101,7 @@ pub use bpf::Filter;
 pub use device::check_device_string;
 pub use eal::{EMBEDDED_ARGUMENTS, Eal};
 pub use error::{Direction, Error};
-pub use hotloop_packet::{NoRoom, PacketBuf, PortId, Room};
-pub use mbuf::{HEADROOM_BYTES, Mbuf, Segments, SharedMbuf};
+pub use mbuf::{HEADROOM_BYTES, Mbuf, SharedMbuf};
 pub use mbuf_count::{MempoolNeed, MempoolReport};
 pub use mempool::{Mempool, MempoolConfig, MempoolLevel, MempoolMemory, mempool_levels, mempools};
 pub use port::{

@@ -4,7 +4,8 @@ use crate::common::{
     LIMITS, bytes, core, frame, open, open_with, packet, read_pcap, receive_all, send_all, start,
     write_pcap,
 };
-use hotloop_dpdk::{PacketBuf, PortConfig, RssConfig, RssFields, lcore};
+use hotloop_dpdk::{PortConfig, RssConfig, RssFields, lcore};
+use hotloop_packet::PacketBuf;
 use hotloop_stage::{Burst, Core, Sink, Source};
 use std::sync::Arc;
 

@@ -3,7 +3,8 @@
 use crate::common::{
     LIMITS, core, eal, open, open_with, packet, read_pcap, send_all, start, unique, write_pcap,
 };
-use hotloop_dpdk::{Error, MempoolConfig, PacketBuf, Port, PortConfig};
+use hotloop_dpdk::{Error, MempoolConfig, Port, PortConfig};
+use hotloop_packet::PacketBuf;
 use hotloop_stage::{Burst, Limits, Sink, Source};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};

@@ -2,7 +2,8 @@
 //! checked.
 
 use crate::common::{bytes, frame, open, open_with, receive_all, start, write_pcap};
-use hotloop_dpdk::{Mempool, MempoolConfig, PacketBuf, Port, PortConfig, PortStats, RxQueue};
+use hotloop_dpdk::{Mempool, MempoolConfig, Port, PortConfig, PortStats, RxQueue};
+use hotloop_packet::PacketBuf;
 use hotloop_stage::{Device, Source};
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! A mempool's report on its memory, compared with the kernel's on the pages of its mbufs.
 
 use hotloop_dpdk::{
-    Eal, Mempool, MempoolConfig, MempoolLevel, MempoolMemory, PacketBuf, mempool_levels, mempools,
+    Eal, Mempool, MempoolConfig, MempoolLevel, MempoolMemory, mempool_levels, mempools,
 };
+use hotloop_packet::PacketBuf;
 use std::process::Command;
 
 /// EAL's arguments, in a child of this process: EAL starts once.

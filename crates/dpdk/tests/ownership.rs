@@ -5,10 +5,10 @@ use crate::common::{
     LIMITS, bytes, core, eal, frame, open, open_with, packet, send_all, start, unique,
 };
 use hotloop_dpdk::{
-    Error, Mbuf, Mempool, MempoolConfig, PacketBuf, Port, PortConfig, RxQueue, SharedMbuf, TxQueue,
-    lcore,
+    Error, Mbuf, Mempool, MempoolConfig, Port, PortConfig, RxQueue, SharedMbuf, TxQueue, lcore,
 };
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
+use hotloop_packet::PacketBuf;
 use hotloop_stage::{Burst, Source};
 use std::any::Any;
 use std::ptr::{self, NonNull};

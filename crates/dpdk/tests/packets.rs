@@ -1,11 +1,12 @@
 //! Mbufs as packets: single, in chains and shared.
 
 use crate::common::{bytes, frame, open, packet, receive_all, start, write_pcap};
-use hotloop_dpdk::{Error, Mbuf, Mempool, MempoolConfig, NoRoom, PacketBuf, Room, SharedMbuf};
+use hotloop_dpdk::{Error, Mbuf, Mempool, MempoolConfig, SharedMbuf};
 use hotloop_packet::answer::{self, IcmpError};
 use hotloop_packet::build::udp;
 use hotloop_packet::fragment;
 use hotloop_packet::memory::MemPacket;
+use hotloop_packet::{NoRoom, PacketBuf, Room};
 use hotloop_stage::{Burst, Source};
 use std::thread;
 

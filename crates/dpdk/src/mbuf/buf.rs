@@ -2,7 +2,7 @@
 
 use super::HEADROOM_BYTES;
 use super::Mbuf;
-use super::segment::{data, data_mut, last, tailroom};
+use super::segment::{Segments, data, data_mut, last, tailroom};
 use super::shared::copy_part;
 use crate::timestamp;
 use hotloop_dpdk_sys as sys;
@@ -52,7 +52,9 @@ impl PacketBuf for Mbuf {
 
     #[inline]
     fn segments(&self) -> impl Iterator<Item = &[u8]> {
-        Self::segments(self)
+        // SAFETY: 1. The chain is valid: invariants 1 and 3. 2. While `self` is borrowed, nobody
+        // changes it: invariant 2.
+        unsafe { Segments::new(self.raw) }
     }
 
     #[inline]

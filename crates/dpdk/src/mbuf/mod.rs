@@ -12,7 +12,6 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-pub use segment::Segments;
 pub(crate) use segment::is_exclusive;
 pub use shared::SharedMbuf;
 pub(crate) use shared::copy;
@@ -25,7 +24,7 @@ pub const HEADROOM_BYTES: u16 = sys::SH_PKTMBUF_HEADROOM as u16;
 /// returns many together.
 ///
 /// An `Mbuf` is a pointer of eight bytes. It may outlive the port that received it and every handle
-/// of its mempool. [`PacketBuf`](crate::PacketBuf) has the methods for its bytes.
+/// of its mempool. [`PacketBuf`] has the methods for its bytes.
 ///
 /// An `Mbuf` is not `Clone`: [`into_shared`](Self::into_shared) makes a packet that is.
 #[repr(transparent)]
@@ -84,15 +83,6 @@ impl Mbuf {
     #[must_use]
     pub fn segment_count(&self) -> usize {
         usize::from(self.head().nb_segs)
-    }
-
-    /// The bytes of each segment, in order.
-    #[inline]
-    #[must_use]
-    pub fn segments(&self) -> Segments<'_> {
-        // SAFETY: 1. The chain is valid: invariants 1 and 3. 2. While `self` is borrowed, nobody
-        // changes it: invariant 2.
-        unsafe { Segments::new(self.raw) }
     }
 
     /// Free bytes before the first segment's data.

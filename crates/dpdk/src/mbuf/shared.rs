@@ -1,6 +1,7 @@
 //! A packet with several owners.
 
-use super::{Mbuf, Segments, lengths};
+use super::segment::Segments;
+use super::{Mbuf, lengths};
 use crate::Error;
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
 use std::fmt;
@@ -17,7 +18,8 @@ const CLONES_MAX: u16 = 1 << 15;
 /// [`Mbuf`] again, and [`to_mut`](Self::to_mut) copies the packet if there are others.
 ///
 /// ```
-/// use hotloop_dpdk::{Eal, Mempool, MempoolConfig, PacketBuf};
+/// use hotloop_dpdk::{Eal, Mempool, MempoolConfig};
+/// use hotloop_packet::PacketBuf;
 ///
 /// let pool = Mempool::new(Eal::embedded()?, &MempoolConfig::default())?;
 /// let mut mbuf = pool.alloc().expect("a fresh pool is full");
@@ -65,8 +67,7 @@ impl SharedMbuf {
 
     /// The bytes of each segment, in order.
     #[inline]
-    #[must_use]
-    pub const fn segments(&self) -> Segments<'_> {
+    pub const fn segments(&self) -> impl Iterator<Item = &[u8]> {
         // SAFETY: 1. The chain is valid: invariants 1 and 3. 2. Nobody writes to it while `self` is
         // borrowed: invariant 2; only the head's count changes.
         unsafe { Segments::new(self.raw) }
@@ -168,12 +169,6 @@ impl Drop for SharedMbuf {
         // SAFETY: 1 and 3. As invariants 1 and 3. 2. The count was 1, so this was the only owner, by
         // invariant 2, and it ends here; the head's refcnt is 1 again.
         drop(unsafe { Mbuf::from_raw(self.raw) });
-    }
-}
-
-impl From<Mbuf> for SharedMbuf {
-    fn from(mbuf: Mbuf) -> Self {
-        Self::new(mbuf)
     }
 }
 

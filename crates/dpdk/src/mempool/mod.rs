@@ -112,7 +112,8 @@ type Shape = MempoolConfig;
 /// memory is never freed, so mbufs may outlive every handle.
 ///
 /// ```
-/// use hotloop_dpdk::{Eal, Mempool, MempoolConfig, PacketBuf};
+/// use hotloop_dpdk::{Eal, Mempool, MempoolConfig};
+/// use hotloop_packet::PacketBuf;
 ///
 /// let pool = Mempool::new(Eal::embedded()?, &MempoolConfig::default())?;
 /// let mut mbuf = pool.alloc().expect("a fresh pool is full");

@@ -161,7 +161,7 @@ impl Port {
     }
 
     /// The port's id, which its received packets report as their
-    /// [`PacketBuf::ingress`](crate::PacketBuf::ingress). Another port may get the id after this
+    /// [`PacketBuf::ingress`](hotloop_packet::PacketBuf::ingress). Another port may get the id after this
     /// one has stopped.
     ///
     /// # Errors

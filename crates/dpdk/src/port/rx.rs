@@ -350,8 +350,9 @@ impl fmt::Debug for RxQueue {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Eal, Mbuf, Mempool, PacketBuf, Port};
+    use crate::{Eal, Mbuf, Mempool, Port};
     use hotloop_dpdk_sys::RawMbuf;
+    use hotloop_packet::PacketBuf;
     use hotloop_stage::{Burst, Core, Limits, Sink, Source};
 
     /// A packet of two segments, of 1,000 bytes and of 500.

@@ -165,7 +165,8 @@ impl fmt::Debug for TxQueue {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Eal, Mbuf, Mempool, MempoolConfig, PacketBuf, Port};
+    use crate::{Eal, Mbuf, Mempool, MempoolConfig, Port};
+    use hotloop_packet::PacketBuf;
     use hotloop_stage::{Burst, Core, Limits, Sink};
 
     /// A chain of two segments, the first of which has room for `room` bytes more.

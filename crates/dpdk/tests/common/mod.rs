@@ -1,7 +1,8 @@
 //! Helpers of this crate's tests: one EAL per process, names, capture files.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use hotloop_dpdk::{Eal, Mbuf, Mempool, PacketBuf, Port, PortConfig, RxQueue, TxQueue};
+use hotloop_dpdk::{Eal, Mbuf, Mempool, Port, PortConfig, RxQueue, TxQueue};
+use hotloop_packet::PacketBuf;
 use hotloop_stage::{Burst, Core, Limits, Sink, Source};
 use std::fs;
 use std::path::Path;
