@@ -176,7 +176,7 @@ impl PooledPacket {
 
     /// The frame, as it would be sent now.
     #[must_use]
-    pub fn to_frame(&self) -> Frame {
+    pub(crate) fn to_frame(&self) -> Frame {
         Frame { bytes: self.data().to_vec(), timestamp_ns: self.timestamp_ns() }
     }
 
