@@ -60,7 +60,7 @@ impl CpuList {
 
     /// The list in words: `CPU 2`, `CPUs 2-5`, `no CPU`.
     #[must_use]
-    pub fn in_words(&self) -> String {
+    pub(crate) fn in_words(&self) -> String {
         match self.len() {
             0 => "no CPU".to_owned(),
             1 => format!("CPU {self}"),
