@@ -39,13 +39,12 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     let text = std::fs::read_to_string(&cli.zone).map_err(|error| error.to_string());
     let zone = text.and_then(|text| Zone::parse(&text));
     let zone = zone.map_err(|why| Failure::Input(format!("{}: {why}", cli.zone.display())))?;
-    let (zone, port) = (Arc::new(zone), cli.run.devices.open(cli.run.eal()?, &cli.port)?);
-    let mac = port.mac();
-    let responder =
-        |_: &Core| Responder { mac, addresses: cli.addresses.clone(), zone: Arc::clone(&zone) };
+    let port = cli.run.devices.open(cli.run.eal()?, &cli.port)?;
+    let (addresses, zone) = (cli.addresses.clone(), Arc::new(zone));
+    let responder = Responder { mac: port.mac(), addresses, zone };
     let graph = source(|core| port.rx_queue(core))
         .stage(|_| Classify::outermost())
-        .stage(responder)
+        .stage(|_| responder.clone())
         .sink(|core| port.tx_queue(core));
     cli.run.run(cli.run.plan(graph, Deployment::run_to_completion(cli.cores))?, socket)
 }

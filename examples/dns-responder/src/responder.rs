@@ -1,6 +1,6 @@
 //! The stage that turns queries into answers (RFC 1035, section 4), and requests to a host into replies.
 
-use crate::zone::{Record, Zone};
+use crate::zone::{NO_SUCH_NAME, Zone};
 use hotloop::packet::{answer, ethernet::MacAddress, ip::protocol, udp};
 use hotloop::prelude::*;
 use std::net::IpAddr;
@@ -11,8 +11,8 @@ const PORT: u16 = 53;
 const ANSWER_BYTES_MAX: usize = 512;
 
 const HEADER_BYTES: usize = 12;
-/// Maximum length in bytes of a name (section 2.3.4).
-const NAME_BYTES_MAX: usize = 255;
+/// Maximum length in bytes of a question: a name (section 2.3.4) with its type and class.
+const QUESTION_BYTES_MAX: usize = 255 + 4;
 
 // A header's third byte: this is an answer, of an authority, and cut. The others are repeated.
 const ANSWER: u8 = 0x80;
@@ -23,9 +23,7 @@ const REPEATED: u8 = 0x79;
 
 // Response codes.
 const FORMAT_ERROR: u8 = 1;
-const NO_SUCH_NAME: u8 = 3;
 const NOT_IMPLEMENTED: u8 = 4;
-const REFUSED: u8 = 5;
 
 drop_reasons! {
     /// Why the responder drops packets.
@@ -40,6 +38,7 @@ drop_reasons! {
 }
 
 /// Answers from a zone.
+#[derive(Clone)]
 pub struct Responder {
     /// The station's address.
     pub mac: MacAddress,
@@ -87,55 +86,44 @@ impl<P: PacketBuf> Stage<Classified<P>> for Responder {
 /// Writes the answer over the query in the first `query_bytes` bytes of `room`. Returns the answer's
 /// length in bytes. Additional records of the query, such as EDNS's, are left out.
 fn write_answer(zone: &Zone, room: &mut [u8], query_bytes: usize) -> usize {
-    let room = &mut room[..ANSWER_BYTES_MAX];
-    let repeated = room[2] & REPEATED;
-    let question = read_question(&room[..query_bytes.min(ANSWER_BYTES_MAX)]);
-    let (question_end, found) = match &question {
-        _ if repeated & OPERATION != 0 => (HEADER_BYTES, Err(NOT_IMPLEMENTED)),
-        None => (HEADER_BYTES, Err(FORMAT_ERROR)),
-        Some((name, end)) => (end + 4, look_up(zone, &name[..end - HEADER_BYTES])),
+    let (repeated, question) = (room[2] & REPEATED, read_question(&room[..query_bytes]));
+    let (question_bytes, found) = match &question {
+        _ if repeated & OPERATION != 0 => (0, Err(NOT_IMPLEMENTED)),
+        None => (0, Err(FORMAT_ERROR)),
+        Some((question, bytes)) => (*bytes, zone.find(&question[..*bytes])),
     };
     let is_authoritative = matches!(found, Ok(_) | Err(NO_SUCH_NAME));
     let mut flags = ANSWER | repeated | if is_authoritative { AUTHORITATIVE } else { 0 };
-    let (records, code) = found.map_or_else(|code| (&[][..], code), |records| (records, 0));
-    let (mut end, mut record_count) = (question_end, 0);
-    for (kind, bytes) in records {
-        if room[question_end - 4..question_end] != *kind {
-            continue;
-        }
-        let Some(place) = room.get_mut(end..end + bytes.len()) else {
-            // The client asks again over TCP; a part of the records is of no use (RFC 2181, section 9).
-            (flags, end, record_count) = (flags | TRUNCATED, question_end, 0);
-            break;
-        };
-        place.copy_from_slice(bytes);
-        (end, record_count) = (end + bytes.len(), record_count + 1);
+    let code = found.err().unwrap_or_default();
+    let (mut record_count, records) = found.unwrap_or_default();
+    let question_end = HEADER_BYTES + question_bytes;
+    let mut end = question_end + records.len();
+    if end <= ANSWER_BYTES_MAX {
+        room[question_end..end].copy_from_slice(records);
+    } else {
+        // The client asks again over TCP; a part of the records is of no use (RFC 2181, section 9).
+        (flags, end, record_count) = (flags | TRUNCATED, question_end, 0);
     }
-    let counts = [u16::from(question_end > HEADER_BYTES), record_count, 0, 0].map(u16::to_be_bytes);
+    let counts = [u16::from(question_bytes > 0), record_count, 0, 0].map(u16::to_be_bytes);
     (room[2], room[3]) = (flags, code);
     room[4..HEADER_BYTES].copy_from_slice(counts.as_flattened());
     end
 }
 
-/// The name of a query's only question, in lower case, and its end in the query: type and class follow.
-/// `None` if the query is malformed.
-fn read_question(query: &[u8]) -> Option<([u8; NAME_BYTES_MAX], usize)> {
-    let (mut name, mut end) = ([0; NAME_BYTES_MAX], HEADER_BYTES + 1);
-    while let label_bytes @ 1.. = *query.get(end - 1)? {
-        end += usize::from(label_bytes) + 1;
+/// A query's only question, with its name in lower case, and its length in bytes. `None` if the query
+/// is malformed.
+fn read_question(query: &[u8]) -> Option<([u8; QUESTION_BYTES_MAX], usize)> {
+    let (after_header, mut name_bytes) = (query.get(HEADER_BYTES..)?, 1);
+    while let label_bytes @ 1.. = *after_header.get(name_bytes - 1)? {
+        name_bytes += usize::from(label_bytes) + 1;
         // Longer labels are pointers, which a question has no use for.
-        if label_bytes >= 64 || end > HEADER_BYTES + NAME_BYTES_MAX {
+        if label_bytes >= 64 || name_bytes + 4 > QUESTION_BYTES_MAX {
             return None;
         }
     }
-    name[..end - HEADER_BYTES].copy_from_slice(query.get(HEADER_BYTES..end)?);
+    let (mut question, bytes) = ([0; QUESTION_BYTES_MAX], name_bytes + 4);
+    question[..bytes].copy_from_slice(after_header.get(..bytes)?);
     // The bytes of lengths are below those of letters.
-    name.make_ascii_lowercase();
-    (query[4..6] == [0, 1] && query.len() >= end + 4).then_some((name, end))
-}
-
-/// The records of a name, or the response code.
-fn look_up<'a>(zone: &'a Zone, name: &[u8]) -> Result<&'a [Record], u8> {
-    let code = || if zone.is_above(name) { NO_SUCH_NAME } else { REFUSED };
-    zone.records(name).ok_or_else(code)
+    question[..name_bytes].make_ascii_lowercase();
+    (query[4..6] == [0, 1]).then_some((question, bytes))
 }
