@@ -181,7 +181,7 @@ fragments() {
     echo "  3 pings of $ping_bytes bytes to ${gateway[$1]}: $router fragments reached the router, and $inside came back"
     fragments_from_outside "$1"
 }
-dropped_fragments() { ctl counters --json | jq -c '.dropped | {malformed, bad_fragment, no_first_fragment}'; }
+dropped_fragments() { ctl counters --json | jq -c '.dropped | {malformed, truncated, bad_fragment, no_first_fragment}'; }
 fragments_of() { in_host "$1" nstat -asz | awk '/^Ip6?ReasmReqds / { sum += $2 } END { print sum }'; }
 
 # Later fragments do not pass without the first.
@@ -313,7 +313,7 @@ ledger() {
     local reason report=$work/firewall.out
     stop firewall
     judge firewall
-    for reason in malformed not_ip bad_flags bad_fragment table_full; do
+    for reason in malformed truncated not_ip bad_flags bad_fragment table_full; do
         jq -e ".dropped.$reason // 0 | . == 0" "$report" >/dev/null || fail "packets were dropped as $reason"
     done
     for reason in by_rule rejected no_first_fragment; do

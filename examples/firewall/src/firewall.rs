@@ -5,9 +5,9 @@ use crate::packet::{Meaning, Packet, Side};
 use crate::rules::{Action, Rules};
 use hotloop::flow::{Config, Cursor};
 use hotloop::packet::answer::{IcmpError, icmp_error, tcp_reset};
-use hotloop::packet::classify::{Kind, Layout};
+use hotloop::packet::classify::Kind;
 use hotloop::packet::fragment::{FragmentView, Pieces};
-use hotloop::packet::ip::protocol;
+use hotloop::packet::ip::{is_truncated, protocol};
 use hotloop::packet::own_header::OwnHeader;
 use hotloop::packet::tcp::are_flags_possible;
 use hotloop::prelude::*;
@@ -45,6 +45,8 @@ drop_reasons! {
     pub enum FirewallDrop {
         /// A header is cut, or is inconsistent in itself or with the headers around it.
         Malformed = "malformed",
+        /// Shorter than its IP header says, as the device has cut it.
+        Truncated = "truncated",
         /// Neither IP nor ARP.
         NotIp = "not_ip",
         /// TCP flags that no working TCP sends together.
@@ -115,9 +117,13 @@ impl Firewall {
     }
 
     /// Decides about a frame. Only IP packets have to do with rules; ARP is the link's.
-    fn judge(&mut self, side: Side, layout: Layout, frame: &[u8], now: Instant) -> Fate {
+    fn judge<P: PacketBuf>(&mut self, side: Side, p: &Classified<P>, now: Instant) -> Fate {
+        let (layout, frame) = (p.tag(), p.packet.data());
         let key = match layout.kind() {
             Kind::Arp => return Ok(()),
+            Kind::Malformed(_) if is_truncated(frame, p.total_bytes()) => {
+                return Err(FirewallDrop::Truncated);
+            }
             Kind::Malformed(_) => return Err(FirewallDrop::Malformed),
             _ => layout.key(frame).ok_or(FirewallDrop::NotIp)?,
         };
@@ -248,7 +254,7 @@ impl<P: PacketBuf> BurstStage<Classified<P>> for Firewall {
         while let Some(packet) = input.pop() {
             let is_inside = packet.packet.ingress() == Some(self.inside);
             let side = if is_inside { Side::Inside } else { Side::Outside };
-            match self.judge(side, packet.tag(), packet.packet.data(), cx.now()) {
+            match self.judge(side, &packet, cx.now()) {
                 Ok(()) => out.push(Routed { packet: packet.packet, route: side.other() }),
                 Err(reason) => {
                     let mut packet = cx.reuse(packet, reason).packet;

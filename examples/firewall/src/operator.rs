@@ -51,7 +51,7 @@ impl Operator {
 
 impl Steer for Operator {
     fn answer(&mut self, _: &Control<'_>, request: &Request) -> Result<Reply, String> {
-        let row = |rule: &Rule| json!({ "rule": rule.name, "packets": rule.packets.count() });
+        let row = |Rule { name, from, action, packets, .. }: &Rule| json!({ "rule": name, "from": from, "action": action, "packets": packets.count() });
         match request.command.as_str() {
             "rules" => Ok(self.rules.rules.iter().map(row).collect::<Value>().into()),
             "reload" => self.reload().map(|count| json!(count).into()),
@@ -66,7 +66,7 @@ impl Steer for Operator {
             json!({
                 "core": core,
                 "flow": connection.opener.oriented(*key).to_string(),
-                "opener": format!("{:?}", connection.opener),
+                "opener": connection.opener,
                 "state": format!("{:?}", connection.state),
             })
         });

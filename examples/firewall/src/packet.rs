@@ -4,10 +4,10 @@ use hotloop::packet::ip::protocol;
 use hotloop::packet::own_header::OwnHeader;
 use hotloop::packet::{icmp, icmpv6};
 use hotloop::prelude::FlowKey;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// One side of the firewall, that a packet comes from or goes to.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     /// The protected side.

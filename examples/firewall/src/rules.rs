@@ -5,12 +5,12 @@ use hotloop::packet::port_range::PortRange;
 use hotloop::packet::prefix::Prefix;
 use hotloop::prelude::{CoreCounters, Deployment, FlowKey};
 use hotloop_ops::one_line;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::Path;
 
 /// The fate of packets that a rule matches.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// It passes, and may open a connection.
@@ -41,7 +41,8 @@ pub struct Rule {
     pub name: String,
     /// The fate of the packets that it matches.
     pub action: Action,
-    from: Side,
+    /// The side that its packets come from.
+    pub from: Side,
     #[serde(default)]
     source: Vec<Prefix>,
     #[serde(default)]

@@ -19,7 +19,10 @@ fn the_program_answers_in_both_deployments() {
         command.arg("--rules").arg(&rules).arg("--control").arg(&control);
         alone(|| {
             let program = Program::start(command, &control);
-            assert_eq!(program.ask("rules"), Some(json!([{ "rule": "all", "packets": 0 }])));
+            assert_eq!(
+                program.ask("rules"),
+                Some(json!([{ "rule": "all", "from": "inside", "action": "allow", "packets": 0 }]))
+            );
             assert_eq!(
                 program.ask("connections"),
                 Some(json!({ "matching": 0, "connections": [] }))

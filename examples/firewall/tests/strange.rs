@@ -116,7 +116,10 @@ fn messages_of_the_link_pass_both_ways() {
 fn malformed_and_foreign_frames_are_dropped() {
     let mut wall = Wall::new(RULES);
     let frame = udp().to("192.0.2.1:53").payload([1; 40]).build();
-    assert_eq!(wall.inside(frame[..40].to_vec()), "malformed");
+    assert_eq!(wall.inside(frame[..40].to_vec()), "truncated");
+    let mut other = frame.clone();
+    other[14] = 0x44;
+    assert_eq!(wall.inside(other), "malformed", "by the length of its header");
     let mut other = frame;
     other[12..14].copy_from_slice(&[0x88, 0xcc]);
     assert_eq!(wall.inside(other), "not_ip");
