@@ -30,6 +30,8 @@ mod nat;
 mod ports;
 #[path = "../../../examples/nat44/src/seen.rs"]
 mod seen;
+#[path = "../../../examples/nat44/src/settings.rs"]
+mod settings;
 mod translation;
 
 use std::hint::black_box;

@@ -4,7 +4,7 @@ use crate::buffer::Buffer;
 use crate::chains::{FRAME_BYTES, IntoTank, fill_tank, take_from_tank};
 use crate::connections::Connections;
 use crate::fragments::Fragments;
-use crate::nat::{Nat, Policy, Settings, Side};
+use crate::nat::{Nat, Settings, Side};
 use crate::{CALLS_MAX, Case};
 use hotloop::flow::Backend;
 use hotloop::packet::arp::Neighbour;
@@ -56,7 +56,7 @@ fn translate(calls: usize, side: Side) {
         _ => from_server(i, ACK),
     }));
     let frames = Frames { frames, next: 0, burst: BURST, repeated: CONNECTION_COUNT.into() };
-    run(frames, Policy::default(), [(opening + calls, NOW), (0, NOW)]);
+    run(frames, 1 << 18, [(opening + calls, NOW), (0, NOW)]);
 }
 
 /// Opens connections, each by a port of its own, in a table that becomes full at the end; and then
@@ -64,19 +64,18 @@ fn translate(calls: usize, side: Side) {
 fn open_and_expire(opening: usize, expiring: usize) {
     let connection_count = CALLS_MAX * OPENED;
     let frames = (0..connection_count).map(|i| from_host(i as u16, SYN)).collect();
-    let policy = Policy { connections: connection_count, ..Policy::default() };
     let frames = Frames { frames, next: 0, burst: OPENED, repeated: 0 };
-    run(frames, policy, [(opening, NOW), (expiring, NOW + Duration::from_secs(3600))]);
+    run(frames, connection_count, [(opening, NOW), (expiring, NOW + Duration::from_secs(3600))]);
 }
 
 /// Runs the NAT for numbers of turns, each at a time.
-fn run(frames: Frames, policy: Policy, turns: [(usize, Instant); 2]) {
+fn run(frames: Frames, connections: usize, turns: [(usize, Instant); 2]) {
     let packet_count = turns[0].0 * frames.burst;
     fill_tank(frames.burst, &[0; FRAME_BYTES]);
     let graph = source(|_| Ok::<_, hotloop::Error>(frames.clone()))
         .stage(|_| Classify::outermost())
         .try_stage(|core| Fragments::new(core, LAN_PORT))
-        .try_burst_stage(move |core| nat(core, policy))
+        .try_burst_stage(move |core| nat(core, connections))
         .sink(|_| Ok::<_, hotloop::Error>(outlets([(Side::Lan, IntoTank), (Side::Wan, IntoTank)])));
     let plan = Engine::plan(graph, Deployment::run_to_completion(1)).expect("one core");
     let mut assembly = plan.assemble().expect("a graph in memory");
@@ -92,13 +91,15 @@ fn run(frames: Frames, policy: Policy, turns: [(usize, Instant); 2]) {
     );
 }
 
-fn nat(core: &Core, policy: Policy) -> hotloop::Result<Nat> {
+fn nat(core: &Core, connections: usize) -> hotloop::Result<Nat> {
     let settings = Settings {
         lan_port: LAN_PORT,
         lan: Neighbour { mac: LAN_MAC, address: [10, 0, 0, 254].into() },
         wan: Neighbour { mac: WAN_MAC, address: [203, 0, 113, 1].into() },
         gateway: GATEWAY_MAC,
-        policy,
+        filters: true,
+        connections,
+        ports_per_host: 1024,
     };
     let table = |arena, config| {
         // Not AVX2, which not every processor of an architecture has.
@@ -106,7 +107,8 @@ fn nat(core: &Core, policy: Policy) -> hotloop::Result<Nat> {
         let backend = backends.find(|backend| backend.is_available() && *backend != Backend::Avx2);
         Table::with_backend(arena, config, 42, backend.expect("a scalar one"))
     };
-    Ok(Nat::of(settings, Connections::new(core, policy, table)?))
+    let lister = Lister::new(mailbox(1).1.open(core)?);
+    Ok(Nat::of(settings, Connections::new(core, &settings, table)?, lister))
 }
 
 /// Every other connection is UDP.

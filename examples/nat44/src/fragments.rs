@@ -1,9 +1,9 @@
 //! The key of each packet's connection. Of a fragmented datagram, only the first fragment has
 //! ports: the later ones get its key.
 
-use hotloop::flow::{Classes, Config, Full, Hint};
+use hotloop::flow::{Classes, Config, Full};
+use hotloop::packet::flow_key::FlowKeyV4;
 use hotloop::packet::fragment::{FragmentId, FragmentView};
-use hotloop::packet::{flow_key::FlowKeyV4, seed::Seed};
 use hotloop::prelude::*;
 
 /// The side that a packet came from, [`Side::Lan`] or [`Side::Wan`], and the key of its connection,
@@ -13,9 +13,6 @@ pub type Origin = (Side, Option<FlowKeyV4>);
 
 /// A packet with its origin.
 pub type Keyed<P> = Routed<Classified<P>, Origin>;
-
-/// The seed of the hashes that distribute hosts to cores.
-pub const SEED: Seed = Seed::new(0);
 
 /// Number of datagrams that a core knows. Of more, those without fragments for longest leave.
 const DATAGRAMS_MAX: usize = 1024;
@@ -70,20 +67,17 @@ impl<P: PacketBuf> Stage<Classified<P>> for Fragments {
     type Out = Keyed<P>;
     type Drop = NoDrops;
 
-    #[inline]
     fn packet(&mut self, cx: &mut Cx<'_, NoDrops>, packet: Classified<P>) -> Verdict<Keyed<P>> {
         let is_lan = packet.packet.ingress() == Some(self.lan_port);
         let side = if is_lan { Side::Lan } else { Side::Wan };
         // The key of an error is the quoted packet's, which went the opposite way.
         let is_outward = is_lan != packet.tag().is_icmp_error();
-        let key = match packet.key() {
-            Some(FlowKey::V4(key)) => {
-                let own = if is_outward { key } else { key.reversed() };
-                let is_whole = packet.tag().is_fast_v4();
-                if is_whole { Some(own) } else { self.find(packet.bytes(), own, cx.now()) }
-            }
-            _ => None,
+        let Some(FlowKey::V4(key)) = packet.key() else {
+            return Ok(Routed { packet, route: (side, None) });
         };
+        let own = if is_outward { key } else { key.reversed() };
+        let is_whole = packet.tag().is_fast_v4();
+        let key = if is_whole { Some(own) } else { self.find(packet.bytes(), own, cx.now()) };
         Ok(Routed { packet, route: (side, key) })
     }
 }

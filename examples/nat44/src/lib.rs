@@ -6,6 +6,7 @@
 //! - [`nat`]: the graph, and the stage that translates each packet.
 //! - [`fragments`]: the key of each packet's connection, also for fragments.
 //! - [`seen`]: the fields of a packet that the stage reads before any change.
+//! - [`settings`]: the operator's settings.
 //! - [`connections`]: the connections of one core.
 //! - [`ports`]: one core's share of the WAN address's ports.
 //! - [`drops`]: the reasons to drop packets.
@@ -24,7 +25,7 @@
 //! use hotloop::packet::build::{DESTINATION_MAC, SOURCE_MAC, tcp};
 //! use hotloop::prelude::*;
 //! use nat44::fragments::Fragments;
-//! use nat44::nat::{Nat, Policy, Settings, Side};
+//! use nat44::nat::{Nat, Settings, Side};
 //!
 //! let lan_port = PortId::new(0);
 //! let settings = Settings {
@@ -32,12 +33,17 @@
 //!     lan: Neighbour { mac: DESTINATION_MAC, address: "10.0.0.254".parse()? },
 //!     wan: Neighbour { mac: DESTINATION_MAC, address: "203.0.113.1".parse()? },
 //!     gateway: SOURCE_MAC,
-//!     policy: Policy::default(),
+//!     filters: true,
+//!     connections: 1000,
+//!     ports_per_host: 1024,
 //! };
 //! let syn = tcp().from("10.0.0.1:5000").to("192.0.2.1:80").packet_in_memory().with_ingress(lan_port);
 //! let syn = bench(Classify::outermost()).feed_items([syn]).into_packets();
 //! let syn = bench(Fragments::new(&Core::new(0, 1), lan_port)?).feed_items(syn).into_packets();
-//! let out = bench_burst(Nat::new(&Core::new(0, 1), settings)?).feed_items(syn);
+//! // Control's end of a listing of connections, and the core's.
+//! let (_asker, mailboxes) = mailbox(1);
+//! let lister = Lister::new(mailboxes.open(&Core::new(0, 1))?);
+//! let out = bench_burst(Nat::new(&Core::new(0, 1), settings, lister)?).feed_items(syn);
 //!
 //! let sent = &out.packets()[0];
 //! let key = FlowKey::of(sent.packet.data(), sent.packet.len_bytes(), Depth::Outermost).unwrap();
@@ -52,6 +58,7 @@ pub mod fragments;
 pub mod nat;
 pub mod ports;
 pub mod seen;
+pub mod settings;
 
 /// The README's sample, included here to be compiled.
 #[cfg(doctest)]

@@ -126,20 +126,18 @@ impl Ports {
             return Ok(port);
         }
         let may_grow = self.blocks.iter().filter(|block| is_own(block)).count() < self.block_limit;
-        let rank = |block: &Block| {
-            let rank = match block.host {
-                _ if is_low(block) && !wants_low => return None,
-                Some(_) if is_own(block) && !block.used & parity != 0 => 0,
-                None if may_grow && block.free_from <= now => 1,
-                Some(_) if is_own(block) && !block.used != 0 => 2,
-                _ => return None,
-            };
-            // Of free blocks, the one that has been free for longest.
-            Some((is_low(block) != wants_low, rank, block.free_from))
+        let rank = |block: &Block| match block.host {
+            Some(_) if is_own(block) && !block.used & parity != 0 => Some(0),
+            None if may_grow && block.free_from <= now => Some(1),
+            Some(_) if is_own(block) && !block.used != 0 => Some(2),
+            _ => None,
         };
-        let usable = self.blocks.iter_mut().filter_map(|block| Some((rank(block)?, block)));
+        let usable = self.blocks.iter_mut().filter(|block| wants_low || !is_low(block));
+        let ranked = usable.filter_map(|block| Some((rank(block)?, block)));
+        // Of free blocks, the one that has been free for longest.
+        let best = ranked.min_by_key(|(rank, block)| (!is_low(block), *rank, block.free_from));
         let refused = if may_grow { NatDrop::NoPort } else { NatDrop::HostLimit };
-        let (_, block) = usable.min_by_key(|(rank, _)| *rank).ok_or(refused)?;
+        let (_, block) = best.ok_or(refused)?;
         block.host = Some(host);
         block.take(parity).or_else(|| block.take(u64::MAX)).ok_or(refused)
     }

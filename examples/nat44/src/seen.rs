@@ -2,15 +2,13 @@
 
 use crate::drops::NatDrop;
 use crate::fragments::{Keyed, Side};
-use hotloop::packet::ethernet::{EthernetView, MacAddress};
 use hotloop::packet::ip::{Fragment, is_truncated, protocol};
 use hotloop::packet::ipv4::{Ipv4Header, Ipv4View};
 use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop::packet::{classify::Kind, flow_key::FlowKeyV4, icmp::IcmpView, tcp::TcpView};
-use hotloop::{flow::Hint, prelude::*};
+use hotloop::prelude::*;
 
 /// The facts about a packet that can be translated.
-#[derive(Clone, Copy, Debug)]
 pub struct Seen {
     /// The side that the packet came from.
     pub side: Side,
@@ -27,7 +25,7 @@ pub struct Seen {
     /// TCP's flags, if the packet has a TCP header.
     pub tcp_flags: Option<u8>,
     /// The station that sent the packet.
-    pub station: MacAddress,
+    pub station: ethernet::MacAddress,
 }
 
 impl Seen {
@@ -35,7 +33,6 @@ impl Seen {
     ///
     /// # Errors
     /// The reason why the packet cannot be translated.
-    #[inline(always)]
     pub fn of<P: PacketBuf>(p: &Keyed<P>, hint: Hint) -> Result<Self, NatDrop> {
         let (frame, tag) = (p.packet.bytes(), p.packet.tag());
         let Some((key, ip)) = p.route.1.zip(Ipv4View::of_frame(frame)) else {
@@ -56,7 +53,8 @@ impl Seen {
         };
         let is_syn = || tcp_flags.is_some_and(|flags| flags & (SYN | ACK) == SYN);
         let may_open = !is_error && !is_later && (ip.protocol() != protocol::TCP || is_syn());
-        let station = EthernetView::parse(frame).map_err(|_| NatDrop::Malformed)?.source();
+        let station =
+            ethernet::EthernetView::parse(frame).map_err(|_| NatDrop::Malformed)?.source();
         Ok(Self { side: p.route.0, key, hint, is_error, may_open, ip: *ip, tcp_flags, station })
     }
 }

@@ -1,7 +1,9 @@
 //! The whole graph in both deployments, on threads and simulated: a conversation of many hosts with one
 //! server.
 
-use crate::lab::{GATEWAY_MAC, HAIRPIN_PORT, LAN_MAC, LAN_PORT, WAN_MAC, WAN_PORT, settings};
+use crate::lab::{
+    GATEWAY_MAC, HAIRPIN_PORT, LAN_MAC, LAN_PORT, WAN_MAC, WAN_PORT, lister, settings,
+};
 #[allow(dead_code, reason = "the tests of connections use it all")]
 use hotloop::engine::Graph;
 use hotloop::packet::PacketBuf;
@@ -15,7 +17,7 @@ use hotloop::packet::udp::UdpView;
 use hotloop::prelude::*;
 use hotloop::testing::simulator::{Scenario, Settings as Setup, Simulated, World, simulate_seeds};
 use hotloop::testing::{FaultRates, Frame, MemoryPort, PortConfig, Rng};
-use nat44::nat::{Policy, Settings, Side, nat};
+use nat44::nat::{Settings, Side, nat};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
@@ -35,7 +37,7 @@ where
     Z: Sink<Item = S::Item>,
 {
     let received = source(move |core| receive(core).map(sources));
-    nat(received, settings).sink(move |core| {
+    nat(received, *settings, lister).sink(move |core| {
         let sides = [Side::Lan, Side::Wan, Side::Hairpin];
         send(core).map(|sinks| outlets(sides.into_iter().zip(sinks)))
     })
@@ -328,16 +330,15 @@ impl Scenario for Meeting {
 
 #[test]
 fn hosts_meet_by_their_wan_ports_whatever_the_order_of_the_cores() {
-    let policy = Policy { filters: false, connections: 1000, ..Policy::default() };
-    let totals = simulate_seeds(0..300, &Meeting(Settings { policy, ..settings() }));
+    let settings = Settings { filters: false, connections: 1000, ..settings() };
+    let totals = simulate_seeds(0..300, &Meeting(settings));
     let totals = totals.unwrap_or_else(|failure| panic!("{failure}"));
     assert!(totals.crossed > 0 && totals.answered > 0, "{totals:?}");
 }
 
 #[test]
 fn answers_come_back_whatever_the_order_of_the_cores() {
-    let policy = Policy { connections: 1000, ..Policy::default() };
-    let settings = Settings { policy, ..settings() };
+    let settings = Settings { connections: 1000, ..settings() };
     let totals = simulate_seeds(0..2_000, &Conversation(settings));
     let totals = totals.unwrap_or_else(|failure| panic!("{failure}"));
     assert!(totals.crossed > 0 && totals.answered > 0, "{totals:?}");

@@ -7,6 +7,7 @@ mod deployments;
 mod early;
 mod fragments;
 mod hairpin;
+mod listing;
 mod malformed;
 mod mapping;
 mod messages;

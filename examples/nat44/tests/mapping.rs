@@ -4,7 +4,7 @@ use crate::lab::{FIRST, HOST, Lab, OTHER_HOST, SECOND, SERVER, at_gateway, at_ho
 use hotloop::packet::build::{echo_reply, echo_request, tcp, udp};
 use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop::prelude::*;
-use nat44::nat::{NatDrop, Policy, Settings, Side};
+use nat44::nat::{NatDrop, Settings, Side};
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -12,8 +12,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Other servers: another port of the server, and another host.
 const OTHERS: [&str; 2] = ["192.0.2.1:81", "192.0.2.2:80"];
 
-fn limited(policy: Policy) -> Lab {
-    Lab::with(&Core::new(0, 1), Settings { policy, ..settings() })
+fn limited(ports_per_host: u16) -> Lab {
+    Lab::with(&Core::new(0, 1), Settings { ports_per_host, ..settings() })
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn ports_keep_their_range_and_parity() {
 
 #[test]
 fn a_host_gets_ports_in_blocks_up_to_its_limit() {
-    let mut lab = limited(Policy { ports_per_host: 100, ..Policy::default() });
+    let mut lab = limited(100);
     for number in 0..130 {
         let packet = || udp().from(format!("10.0.0.7:{}", 5000 + number)).to(SERVER);
         if number < 128 {
@@ -133,7 +133,7 @@ fn a_host_gets_ports_in_blocks_up_to_its_limit() {
 
 #[test]
 fn a_host_without_ports_of_a_parity_gets_others() {
-    let mut lab = limited(Policy { ports_per_host: 64, ..Policy::default() });
+    let mut lab = limited(64);
     let ports = (0..64).map(|number| {
         let (_, frame) = lab.host_sends(udp().from(format!("10.0.0.7:{}", 5000 + 2 * number)));
         FlowKey::of(&frame, frame.len(), Depth::Outermost).unwrap().source_port()

@@ -1,9 +1,9 @@
 //! The tables of the README.
 
+use crate::lab::settings;
 use hotloop::packet::flow_key::FlowKeyV4;
 use hotloop::prelude::*;
 use nat44::connections::Connection;
-use nat44::nat::Policy;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -63,7 +63,7 @@ fn each_requirement_has_a_row_and_each_test_in_it_exists() {
 #[test]
 fn the_memory_of_a_session_is_as_listed() {
     let bytes = |count| Table::<FlowKeyV4, Connection>::bytes(count).unwrap();
-    let count = Policy::default().connections;
+    let count = settings().connections;
     let figures =
         format!("| {count} | {} | {:.1} |", bytes(count), bytes(count) as f64 / count as f64);
     assert!(include_str!("../README.md").contains(&figures), "{figures}");

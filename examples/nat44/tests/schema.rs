@@ -1,11 +1,25 @@
 //! The names in the program's output.
 
-use hotloop_tests::schema::run_and_check;
+use crate::listing::{command, listed};
+use hotloop_tests::prometheus::get;
+use hotloop_tests::schema::{Said, check};
+use hotloop_tests::{Program, free_address, wait_until};
 
 #[test]
 fn the_schema_has_what_the_program_says() {
-    let line = "--lan net_null0 --wan net_null1 --lan-address 10.0.0.1 --wan-address 192.0.2.1 \
-                --next-hop-mac 02:00:00:00:00:01 --idle pause";
-    let arguments: Vec<_> = line.split_whitespace().collect();
-    run_and_check("nat44", env!("CARGO_BIN_EXE_nat44"), &arguments);
+    let folder = tempfile::tempdir().unwrap();
+    let (control, address) = (folder.path().join("nat.sock"), free_address());
+    let mut command = command(folder.path(), &control, ["--run-to-completion", "1"], 1);
+    command.args(["--metrics", &address.to_string()]);
+    let program = Program::start(command, &control);
+    let mut metrics = String::new();
+    wait_until("it serves metrics", || {
+        metrics = get(address, "/metrics").unwrap_or_default();
+        !metrics.is_empty()
+    });
+    let common = ["status", "counters", "xstats"];
+    let common = common.map(|command| (command, program.ask(command).expect("an answer")));
+    let answers = common.into_iter().chain([("connections", listed(&program))]).collect();
+    let (report, _) = program.end();
+    check("nat44", &Said { metrics, report, answers });
 }

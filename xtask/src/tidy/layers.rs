@@ -144,8 +144,8 @@ const FLOORS: &[(&str, &[&str])] = &[
         "watch",
     ]),
     ("examples/nat44", &[
-        "cli drops fragments",
-        "ports seen",
+        "ctl drops fragments",
+        "ports seen settings",
         "connections",
         "nat",
     ]),

@@ -8,8 +8,9 @@ use hotloop::packet::memory::MemPacket;
 use hotloop::prelude::*;
 use hotloop::stage::DropReason;
 use hotloop::testing::{Bench, OneByOne, Outcome};
+use nat44::connections::ConnectionLister;
 use nat44::fragments::{Fragments, Keyed};
-use nat44::nat::{Nat, NatDrop, Policy, Settings, Side};
+use nat44::nat::{Nat, NatDrop, Settings, Side};
 use std::time::Duration;
 
 pub const LAN_PORT: PortId = PortId::new(0);
@@ -34,8 +35,15 @@ pub fn settings() -> Settings {
         lan: Neighbour { mac: LAN_MAC, address: [10, 0, 0, 254].into() },
         wan: Neighbour { mac: WAN_MAC, address: [203, 0, 113, 1].into() },
         gateway: GATEWAY_MAC,
-        policy: Policy::default(),
+        filters: true,
+        connections: 1 << 18,
+        ports_per_host: 1024,
     }
+}
+
+/// A core's end of a listing that nobody asks for.
+pub fn lister(core: &Core) -> hotloop::Result<ConnectionLister> {
+    Ok(Lister::new(mailbox(1).1.open(core)?))
 }
 
 /// The NAT of one core.
@@ -58,13 +66,13 @@ impl Lab {
 
     pub fn with(core: &Core, settings: Settings) -> Self {
         let fragments = bench(Fragments::new(core, LAN_PORT).unwrap());
-        Self { fragments, nat: bench_burst(Nat::new(core, settings).unwrap()) }
+        let nat = Nat::new(core, settings, lister(core).unwrap()).unwrap();
+        Self { fragments, nat: bench_burst(nat) }
     }
 
     /// The NAT of the only core, which lets all packets in.
     pub fn open() -> Self {
-        let policy = Policy { filters: false, ..Policy::default() };
-        Self::with(&Core::new(0, 1), Settings { policy, ..settings() })
+        Self::with(&Core::new(0, 1), Settings { filters: false, ..settings() })
     }
 
     /// Feeds unmodified frames.
