@@ -1,10 +1,14 @@
 //! `ctl connections` of a program that runs, in both deployments.
 
-use crate::lab::HOST_MAC;
+use crate::lab::{HOST_MAC, settings};
+use hotloop::engine::ListPage;
 use hotloop::packet::ethernet::MacAddress;
+use hotloop::packet::memory::MemPacket;
 use hotloop::prelude::*;
 use hotloop_capture::write_frames;
 use hotloop_tests::{Program, wait_until};
+use nat44::fragments::Keyed;
+use nat44::nat::{Nat, Settings};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -67,6 +71,24 @@ fn ctl_lists_the_connections_of_all_cores() {
         let (report, _) = program.end();
         assert_eq!(report["balanced"], true, "{report}");
     }
+}
+
+#[test]
+fn a_core_has_work_until_its_page_of_a_listing_is_complete() {
+    let core = Core::new(0, 1);
+    let (mut asker, mailboxes) = mailbox(1);
+    let lister = Lister::new(mailboxes.open(&core).unwrap());
+    let settings = Settings { connections: 100, ..settings() };
+    let mut nat = bench_burst(Nat::new(&core, settings, lister).unwrap());
+    asker.ask(0, Box::new(ListPage::new((), 10))).expect("there is no other page");
+    let mut turn_count = 0;
+    while asker.answer(0).is_none() {
+        let has_work = BurstStage::<Keyed<MemPacket>>::has_work(nat.stage());
+        assert_eq!(has_work, turn_count > 0, "turn {turn_count}");
+        nat.tick::<Keyed<MemPacket>>();
+        turn_count += 1;
+    }
+    assert!(turn_count > 2 && !BurstStage::<Keyed<MemPacket>>::has_work(nat.stage()));
 }
 
 /// Checks that an answer has one connection for each host, at the core that its port leads to.
