@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use crate::{
     ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6},
+    fragment::FragmentId,
     icmp, icmpv6,
     ip::{Fragment, protocol},
     ipv4::Ipv4View,
@@ -98,6 +99,12 @@ impl OwnHeader {
             l4_offset: l3_offset + ipv6::HEADER_BYTES + chain.offset_bytes,
             total_bytes: ipv6::HEADER_BYTES + usize::from(view.payload_length()),
         })
+    }
+
+    /// The fields that the fragments of the packet's datagram share.
+    #[must_use]
+    pub const fn fragment_id(&self) -> FragmentId {
+        FragmentId::new(self.source, self.destination, self.protocol, self.identification)
     }
 
     /// Whether the packet carries an IP packet.

@@ -2,44 +2,19 @@
 //! their first. Uses memory allocated at the start only. Both tables are bounded: when one is full,
 //! the oldest entry goes.
 
-use crate::address::bits;
 use crate::services::TargetId;
-use hotloop::packet::own_header::OwnHeader;
+use hotloop::packet::fragment::FragmentId;
 use hotloop::stage::Instant;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::iter;
+use std::net::Ipv4Addr;
 
 /// Maximum number of fragments that wait for their first.
 pub const WAITING_MAX: usize = 256;
 
 /// Maximum time that a fragment waits, in nanoseconds.
 pub const WAIT_NS: u64 = 1_000_000_000;
-
-/// The fields that the fragments of a datagram share (RFC 791, section 2.3; RFC 8200, section 4.5).
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Datagram([u64; 5]);
-
-impl Datagram {
-    /// The datagram that this fragment belongs to.
-    #[must_use]
-    pub fn of(header: &OwnHeader) -> Self {
-        let (source, destination) = (bits(header.source), bits(header.destination));
-        let family = u64::from(header.source.is_ipv6()) << 48;
-        // In IPv6, the next header in a later fragment may differ from the one in the first.
-        let protocol = if header.source.is_ipv6() { 0 } else { header.protocol };
-        let rest = family | u64::from(protocol) << 32 | u64::from(header.identification);
-        let halves = |bits: u128| ((bits >> 64) as u64, bits as u64);
-        let ((a, b), (c, d)) = (halves(source), halves(destination));
-        Self([a, b, c, d, rest])
-    }
-
-    /// A distinct datagram for each number.
-    #[cfg(test)]
-    pub const fn numbered(number: u64) -> Self {
-        Self([0, 0, 0, 0, number])
-    }
-}
 
 /// A worker's knowledge of fragments.
 #[derive(Debug)]
@@ -52,7 +27,7 @@ pub struct Fragments<P> {
 
 #[derive(Debug)]
 struct Waiting<P> {
-    datagram: Datagram,
+    datagram: FragmentId,
     since: Instant,
     hash: u32,
     packet: P,
@@ -66,7 +41,7 @@ impl<P> Fragments<P> {
 
     /// Keeps a fragment that came before its first. If there is no room, removes and returns the
     /// oldest.
-    pub fn wait(&mut self, datagram: Datagram, hash: u32, packet: P, now: Instant) -> Option<P> {
+    pub fn wait(&mut self, datagram: FragmentId, hash: u32, packet: P, now: Instant) -> Option<P> {
         let is_full = self.waiting.len() >= WAITING_MAX;
         let oldest = if is_full { self.waiting.pop_front() } else { None };
         self.waiting.push_back(Waiting { datagram, since: now, hash, packet });
@@ -74,7 +49,7 @@ impl<P> Fragments<P> {
     }
 
     /// Removes and returns the next fragment that waits for this datagram's first, with its hash.
-    pub fn released(&mut self, datagram: Datagram) -> Option<(P, u32)> {
+    pub fn released(&mut self, datagram: FragmentId) -> Option<(P, u32)> {
         let index = self.waiting.iter().position(|waiting| waiting.datagram == datagram)?;
         self.waiting.remove(index).map(|waiting| (waiting.packet, waiting.hash))
     }
@@ -128,7 +103,7 @@ pub struct FirstFragments {
 
 #[derive(Clone, Copy, Debug)]
 struct First {
-    datagram: Datagram,
+    datagram: FragmentId,
     target: TargetId,
     since: Instant,
     /// The number of the previous entry in the same bucket.
@@ -139,7 +114,8 @@ impl FirstFragments {
     /// An empty table. Allocates all of its memory.
     pub fn new() -> Self {
         let target = TargetId { slot: 0, generation: 0 };
-        let (datagram, since) = (Datagram::default(), Instant::from_ns(0));
+        let any = Ipv4Addr::UNSPECIFIED.into();
+        let (datagram, since) = (FragmentId::new(any, any, 0, 0), Instant::from_ns(0));
         let none = First { datagram, target, since, previous: 0 };
         Self {
             ring: vec![none; DATAGRAMS_MAX].into(),
@@ -151,7 +127,7 @@ impl FirstFragments {
 
     /// Records that the first fragment of the datagram went to `target` now, in place of the oldest
     /// entry.
-    pub fn remember(&mut self, datagram: Datagram, target: TargetId, now: Instant) {
+    pub fn remember(&mut self, datagram: FragmentId, target: TargetId, now: Instant) {
         let bucket = self.bucket(datagram);
         // A datagram that comes again takes a new slot and leaves its old position in the chain, so
         // no chain has a datagram twice, however often it comes.
@@ -164,14 +140,14 @@ impl FirstFragments {
     }
 
     /// The target of the datagram's first fragment, if it is remembered.
-    pub fn target(&self, datagram: Datagram, now: Instant) -> Option<TargetId> {
+    pub fn target(&self, datagram: FragmentId, now: Instant) -> Option<TargetId> {
         let mut firsts = self.chain(self.bucket(datagram)).map(|number| &self.ring[place(number)]);
         let first = firsts.find(|first| first.datagram == datagram)?;
         (now.ns_since(first.since) <= REMEMBERED_NS).then_some(first.target)
     }
 
-    fn bucket(&self, datagram: Datagram) -> usize {
-        self.hasher.hash_one(datagram) as usize % BUCKET_COUNT
+    fn bucket(&self, datagram: FragmentId) -> usize {
+        self.hasher.hash_one(datagram.words()) as usize % BUCKET_COUNT
     }
 
     /// The numbers of a bucket's datagrams that are in the ring, latest first.
@@ -183,7 +159,7 @@ impl FirstFragments {
     }
 
     /// Takes a datagram out of its chain, if it is there.
-    fn unlink(&mut self, bucket: usize, datagram: Datagram) {
+    fn unlink(&mut self, bucket: usize, datagram: FragmentId) {
         let mut later = None;
         let mut chain = self.chain(bucket);
         let found = chain.find(|number| {
@@ -217,6 +193,12 @@ mod tests {
         TargetId { slot, generation: 1 }
     }
 
+    /// A distinct datagram for each number.
+    fn numbered(number: u64) -> FragmentId {
+        let any = Ipv4Addr::UNSPECIFIED.into();
+        FragmentId::new(any, any, 0, number as u32)
+    }
+
     /// Compares with a list, latest last: for few datagrams that repeat, and for more datagrams
     /// than there is room for.
     #[test]
@@ -226,7 +208,7 @@ mod tests {
             let (mut firsts, mut list, mut now) = (FirstFragments::new(), VecDeque::new(), 0);
             for step in 0..30_000 {
                 now += rng.below(800_000);
-                let datagram = Datagram::numbered(rng.below(datagram_count));
+                let datagram = numbered(rng.below(datagram_count));
                 let tick = Instant::from_ns(now);
                 if rng.permille(700) {
                     firsts.remember(datagram, target(step), tick);
@@ -249,7 +231,7 @@ mod tests {
     fn no_chain_has_a_datagram_twice() {
         let (mut firsts, now) = (FirstFragments::new(), Instant::from_ns(0));
         for count in 0..10_000 {
-            firsts.remember(Datagram::numbered(count % 3), target(0), now);
+            firsts.remember(numbered(count % 3), target(0), now);
         }
         let lengths = (0..BUCKET_COUNT).map(|bucket| firsts.chain(bucket).count());
         assert_eq!(lengths.sum::<usize>(), 3);

@@ -2,7 +2,6 @@
 //! headers, this worker's connections and its fragments. A packet that may not be wrapped never
 //! enters a connection.
 
-use super::fragments::Datagram;
 use super::schedule::{ServicePair, is_exception};
 use super::{BalanceDrop, Tables, Turn, Worker, admission};
 use crate::classify::hash;
@@ -236,7 +235,7 @@ impl<P: PacketBuf> Worker<P> {
         target: TargetId,
         hash: u32,
     ) {
-        let datagram = Datagram::of(header);
+        let datagram = header.fragment_id();
         self.fragments.firsts.remember(datagram, target, turn.now());
         self.send_to(turn, packet, target, hash);
         while let Some((packet, hash)) = self.fragments.released(datagram) {
@@ -253,7 +252,7 @@ impl<P: PacketBuf> Worker<P> {
         header: &OwnHeader,
         layout: Layout,
     ) {
-        let (datagram, now) = (Datagram::of(header), turn.now());
+        let (datagram, now) = (header.fragment_id(), turn.now());
         let hash = hash(packet.data(), layout, &self.seed);
         if let Some(target) = self.fragments.firsts.target(datagram, now) {
             return self.send_to(turn, packet, target, hash);

@@ -30,6 +30,19 @@ pub struct FragmentId {
 }
 
 impl FragmentId {
+    /// The fields of a datagram's header. The protocol counts in IPv4 only, as
+    /// [`protocol`](Self::protocol) describes.
+    #[inline]
+    pub const fn new(
+        source: IpAddr,
+        destination: IpAddr,
+        protocol: u8,
+        identification: u32,
+    ) -> Self {
+        let protocol = if source.is_ipv4() { Some(protocol) } else { None };
+        Self { source, destination, protocol, identification }
+    }
+
     /// The datagram's source.
     pub const fn source(&self) -> IpAddr {
         self.source
@@ -143,14 +156,10 @@ impl<'a> FragmentView<'a> {
     }
 
     fn of_v4(view: Ipv4View<'a>) -> Self {
-        let id = FragmentId {
-            source: view.source().into(),
-            destination: view.destination().into(),
-            protocol: Some(view.protocol()),
-            identification: view.identification().into(),
-        };
+        let ends = (view.source().into(), view.destination().into());
+        let identification = view.identification().into();
         Self {
-            id,
+            id: FragmentId::new(ends.0, ends.1, view.protocol(), identification),
             protocol: view.protocol(),
             offset_bytes: view.fragment_offset_bytes(),
             len_bytes: usize::from(view.total_length()) - view.header_bytes(),
@@ -162,15 +171,11 @@ impl<'a> FragmentView<'a> {
 
     fn of_v6(view: Ipv6View<'a>) -> Option<Self> {
         let (header, offset) = ipv6::fragment_header(view.next_header(), view.payload())?;
-        let id = FragmentId {
-            source: view.source().into(),
-            destination: view.destination().into(),
-            protocol: None,
-            identification: header.identification(),
-        };
+        let ends = (view.source().into(), view.destination().into());
+        let protocol = header.next_header();
         Some(Self {
-            id,
-            protocol: header.next_header(),
+            id: FragmentId::new(ends.0, ends.1, protocol, header.identification()),
+            protocol,
             offset_bytes: header.offset_bytes(),
             len_bytes: usize::from(view.payload_length()).checked_sub(offset)?,
             more_fragments: header.more_fragments(),
