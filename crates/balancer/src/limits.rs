@@ -15,6 +15,10 @@
 //! begin if it is no more than a second away. Connections up to the limit may therefore begin at
 //! once, and on average no more than the limit in each second: in the first second of a burst,
 //! twice the limit.
+//!
+//! A [`SharedTokenBucket`](hotloop::stage::SharedTokenBucket) owns its rate, and its number counts
+//! tokens of that rate. A bucket here outlives its rate, so that a reload with another limit doesn't
+//! refill it; and a connection compares four of a prefix's buckets before it raises any.
 
 use crate::address::{mask_v4, mask_v6};
 use crate::maglev::mixed;
