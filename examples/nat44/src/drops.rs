@@ -17,7 +17,7 @@ drop_reasons! {
         /// A fragment that comes before the first one of its datagram, which alone has ports; or one
         /// that no host should send.
         Fragment = "fragment",
-        /// Neither TCP, UDP, an echo, nor an ICMP error.
+        /// Neither TCP, UDP, an echo, nor an ICMP error; or a redirect or source quench.
         Unsupported = "unsupported",
         /// To or from an address that is not routed: the NAT's own, or not a single host's.
         NotRouted = "not_routed",

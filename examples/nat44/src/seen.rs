@@ -2,6 +2,7 @@
 
 use crate::drops::NatDrop;
 use crate::fragments::{Keyed, Side};
+use hotloop::packet::icmp::kind::{REDIRECT, SOURCE_QUENCH};
 use hotloop::packet::ip::{Fragment, is_truncated, protocol};
 use hotloop::packet::ipv4::{Ipv4Header, Ipv4View};
 use hotloop::packet::tcp::flags::{ACK, SYN};
@@ -59,11 +60,14 @@ impl Seen {
     }
 }
 
-/// Checks that an ICMP message is an echo, or an error with a right checksum (RFC 5508, REQ-3).
+/// Checks that an ICMP message is an echo, or an error with a right checksum (RFC 5508, REQ-3). A
+/// redirect is for hosts of the same link (RFC 1812, section 5.2.7.2), and a source quench is obsolete
+/// (RFC 6633), although both quote a packet like errors.
 fn check(ip: &Ipv4View<'_>, is_error: bool) -> Result<(), NatDrop> {
     let icmp = IcmpView::parse(ip.payload()).map_err(|_| NatDrop::Malformed)?;
     let is_whole = ip.fragment() == Fragment::None;
     match is_error {
+        true if [REDIRECT, SOURCE_QUENCH].contains(&icmp.kind()) => Err(NatDrop::Unsupported),
         true if is_whole && !icmp.is_checksum_right() => Err(NatDrop::Malformed),
         false if icmp.echo_identifier().is_none() => Err(NatDrop::Unsupported),
         _ => Ok(()),

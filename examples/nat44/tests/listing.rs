@@ -78,7 +78,8 @@ fn a_core_has_work_until_its_page_of_a_listing_is_complete() {
     let core = Core::new(0, 1);
     let (mut asker, mailboxes) = mailbox(1);
     let lister = Lister::new(mailboxes.open(&core).unwrap());
-    let settings = Settings { connections: 100, ..settings() };
+    // More places than a turn looks through.
+    let settings = Settings { connections: 1_000, ..settings() };
     let mut nat = bench_burst(Nat::new(&core, settings, lister).unwrap());
     asker.ask(0, Box::new(ListPage::new((), 10))).expect("there is no other page");
     let mut turn_count = 0;

@@ -7,8 +7,8 @@ use crate::lab::{
 use hotloop::packet::answer::{self, IcmpError};
 #[allow(dead_code, reason = "the tests of connections use it all")]
 use hotloop::packet::build::{
-    PacketBuilder, arp_request, echo_request, protocol, redirect, tcp, time_exceeded, too_big, udp,
-    unreachable,
+    PacketBuilder, arp_request, echo_request, protocol, redirect, source_quench, tcp,
+    time_exceeded, too_big, udp, unreachable,
 };
 use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop::packet::{ip, memory::MemPacket};
@@ -72,6 +72,21 @@ fn an_error_about_no_connection_is_dropped_and_opens_none() {
     let gre = protocol(47).from("203.0.113.1").to("192.0.2.1").payload([0; 8]).build();
     assert_eq!(lab.dropped(Side::Wan, time_exceeded(&gre)), NatDrop::NoConnection);
     assert_eq!(lab.connections(), 0);
+}
+
+/// Of the messages that quote a packet, these are no business of a host on the other side.
+#[test]
+fn redirects_and_source_quenches_do_not_pass() {
+    let mut lab = Lab::new();
+    lab.host_sends(udp().from(HOST).to(SERVER));
+    let [ours, theirs] =
+        [(SERVER, HOST), (FIRST, SERVER)].map(|(from, to)| udp().from(from).to(to).build());
+    for (side, about) in [(Side::Lan, ours), (Side::Wan, theirs)] {
+        let by = if side == Side::Lan { "10.0.0.7" } else { "192.0.2.1" };
+        for error in [redirect(&about, [10, 0, 0, 66].into()), source_quench(&about)] {
+            assert_eq!(lab.dropped(side, error.from(by)), NatDrop::Unsupported);
+        }
+    }
 }
 
 #[test]
@@ -224,11 +239,7 @@ fn what_cannot_pass_is_dropped_for_its_reason() {
         (Side::Lan, udp().from("203.0.113.1:1024").to(SERVER), NatDrop::NotRouted),
         (Side::Wan, udp().from(SERVER).to("203.0.113.2:1024"), NatDrop::NotRouted),
         (Side::Wan, udp().from(SERVER).to(HOST), NatDrop::NotRouted),
-        (
-            Side::Lan,
-            redirect(&quoted, [10, 0, 0, 1].into()).from("10.0.0.7"),
-            NatDrop::NoConnection,
-        ),
+        (Side::Lan, unreachable(&quoted).from("10.0.0.7"), NatDrop::NoConnection),
     ] {
         assert_eq!(lab.dropped(side, packet.clone()), expected, "{packet:?}");
     }
