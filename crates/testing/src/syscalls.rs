@@ -7,9 +7,7 @@
 //! ```
 //! use hotloop_testing::syscalls::{Traced, Window, traced};
 //!
-//! # #[cfg(any())]
-//! #[test]
-//! # fn attribute() {}
+//! // A test: `#[test]` belongs before it.
 //! fn adding_makes_no_calls() {
 //!     let windows = match traced("adding_makes_no_calls", || {
 //!         let window = Window::begin("adding");

@@ -5,9 +5,9 @@ use super::Chain;
 use super::boundary::Shard;
 use super::exit_node::Fork;
 use super::links::Then;
-use super::make::{Make, PerPackets};
+use super::make::{Always, Packets, Try, TryPackets};
 use super::stage_node::stage_name;
-use hotloop_stage::{Burst, BurstStage, Error, Stage};
+use hotloop_stage::{Burst, BurstStage, Core, Error, Stage};
 
 /// Adds stages of one kind to chains. The stage is a parameter, as the compiler would also show the
 /// definition of the implementing type if that is the author's own.
@@ -22,7 +22,13 @@ pub trait Adds<In, A> {
     /// The chain `before` with the stage that `make` makes.
     fn add<C: Chain<Out = In>>(
         before: C,
-        make: impl Make<Made = A>,
+        make: impl Fn(&Core) -> A + Sync,
+    ) -> impl Chain<Out = Self::Emits>;
+
+    /// [`add`](Self::add) with a factory that may fail.
+    fn try_add<C: Chain<Out = In>, R: IsResult<Value = A>>(
+        before: C,
+        make: impl Fn(&Core) -> R + Sync,
     ) -> impl Chain<Out = Self::Emits>;
 }
 
@@ -33,8 +39,18 @@ pub struct Stages;
 impl<In, A: Stage<In>> Adds<In, A> for Stages {
     type Emits = A::Out;
 
-    fn add<C: Chain<Out = In>>(before: C, make: impl Make<Made = A>) -> impl Chain<Out = A::Out> {
-        Then::new(before, stage_name::<A>(), PerPackets(make))
+    fn add<C: Chain<Out = In>>(
+        before: C,
+        make: impl Fn(&Core) -> A + Sync,
+    ) -> impl Chain<Out = A::Out> {
+        Then::new(before, stage_name::<A>(), Packets(make))
+    }
+
+    fn try_add<C: Chain<Out = In>, R: IsResult<Value = A>>(
+        before: C,
+        make: impl Fn(&Core) -> R + Sync,
+    ) -> impl Chain<Out = A::Out> {
+        Then::new(before, stage_name::<A>(), TryPackets(make))
     }
 }
 
@@ -45,8 +61,18 @@ pub struct BurstStages;
 impl<In, A: BurstStage<In>> Adds<In, A> for BurstStages {
     type Emits = A::Out;
 
-    fn add<C: Chain<Out = In>>(before: C, make: impl Make<Made = A>) -> impl Chain<Out = A::Out> {
-        Then::new(before, stage_name::<A>(), make)
+    fn add<C: Chain<Out = In>>(
+        before: C,
+        make: impl Fn(&Core) -> A + Sync,
+    ) -> impl Chain<Out = A::Out> {
+        Then::new(before, stage_name::<A>(), Always(make))
+    }
+
+    fn try_add<C: Chain<Out = In>, R: IsResult<Value = A>>(
+        before: C,
+        make: impl Fn(&Core) -> R + Sync,
+    ) -> impl Chain<Out = A::Out> {
+        Then::new(before, stage_name::<A>(), Try(make))
     }
 }
 

@@ -39,13 +39,24 @@ impl<R: IsResult, F: Fn(&Core) -> R + Sync> Make for Try<F> {
     }
 }
 
-/// A factory of stages that take packets one by one, adapted to bursts.
-pub struct PerPackets<M>(pub M);
+/// Like [`Always`], for a stage that takes packets one by one.
+pub struct Packets<F>(pub F);
 
-impl<M: Make> Make for PerPackets<M> {
-    type Made = PerPacket<M::Made>;
+impl<A, F: Fn(&Core) -> A + Sync> Make for Packets<F> {
+    type Made = PerPacket<A>;
 
-    fn make(&self, core: &Core) -> Result<PerPacket<M::Made>, Error> {
-        self.0.make(core).map(PerPacket)
+    fn make(&self, core: &Core) -> Result<PerPacket<A>, Error> {
+        Ok(PerPacket((self.0)(core)))
+    }
+}
+
+/// Like [`Try`], for a stage that takes packets one by one.
+pub struct TryPackets<F>(pub F);
+
+impl<R: IsResult, F: Fn(&Core) -> R + Sync> Make for TryPackets<F> {
+    type Made = PerPacket<R::Value>;
+
+    fn make(&self, core: &Core) -> Result<PerPacket<R::Value>, Error> {
+        (self.0)(core).result().map(PerPacket)
     }
 }

@@ -24,7 +24,7 @@ use bounds::{Adds, BurstStages, Forked, IntoShard, IsResult, SharedByCores, Stag
 use hotloop_ring::{Consumers, Producers};
 use hotloop_stage::{Carries, Core, Error, Source};
 use links::{Bounded, Exit, Start, Whole};
-use make::{Always, Try};
+use make::Try;
 use node::Node;
 
 /// The site of a chain: a core of a deployment.
@@ -122,7 +122,7 @@ pub trait Chain: Sync + Sized {
     where
         Stages: Adds<Self::Out, A>,
     {
-        Stages::add(self, Always(make))
+        Stages::add(self, make)
     }
 
     /// Adds a stage made by `make`, which returns a [`Result`]. An error prevents the engine from
@@ -134,7 +134,7 @@ pub trait Chain: Sync + Sized {
     where
         Stages: Adds<Self::Out, A>,
     {
-        Stages::add(self, Try(make))
+        Stages::try_add(self, make)
     }
 
     /// Adds a stage that takes bursts, made by `make` on the core that will own it.
@@ -145,7 +145,7 @@ pub trait Chain: Sync + Sized {
     where
         BurstStages: Adds<Self::Out, A>,
     {
-        BurstStages::add(self, Always(make))
+        BurstStages::add(self, make)
     }
 
     /// Adds a stage that takes bursts, made by `make`, which returns a [`Result`]. An error prevents
@@ -157,7 +157,7 @@ pub trait Chain: Sync + Sized {
     where
         BurstStages: Adds<Self::Out, A>,
     {
-        BurstStages::add(self, Try(make))
+        BurstStages::try_add(self, make)
     }
 
     /// Adds an exit: of the previous stage's [`Fork`]s, some go on to the next stage, and the
