@@ -45,7 +45,7 @@ drop_reasons! {
     pub enum FirewallDrop {
         /// A header is cut, or is inconsistent in itself or with the headers around it.
         Malformed = "malformed",
-        /// Shorter than its IP header says, as the device has cut it.
+        /// Shorter than its IP header states, as the device has cut it.
         Truncated = "truncated",
         /// Neither IP nor ARP.
         NotIp = "not_ip",
