@@ -1,8 +1,8 @@
 use hotloop::dpdk::RxQueue;
 use hotloop::prelude::*;
 
-pub fn chain(port: &Port, _queue: RxQueue) {
-    let _ = source(|core| port.rx_queue(core));
+pub fn chain(_port: &Port, _queue: RxQueue) {
+    let _ = source(|core| _port.rx_queue(core));
 }
 
 pub fn main() {}
