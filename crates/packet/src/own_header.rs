@@ -158,7 +158,7 @@ impl OwnHeader {
     /// Whether the packet is a whole message of IPv6's neighbour discovery or multicast listener
     /// discovery that no router has forwarded, by its hop limit: 255 (RFC 4861, section 6.1) or 1
     /// (RFC 3810, section 5). A link without these messages has no IPv6, so a function in the middle
-    /// of a link must let them pass, and nobody beyond the link can send one.
+    /// of a link must let them pass. A host beyond the link can't send one.
     #[must_use]
     pub fn is_between_neighbours(&self, frame: &[u8]) -> bool {
         if self.source.is_ipv4() || self.fragment != Fragment::None {

@@ -166,9 +166,8 @@ impl SharedTokenBucket {
         Self { full_at: AtomicU64::new(0), rate }
     }
 
-    /// Takes `count` tokens if the bucket has them, and returns whether it did. If it has fewer,
-    /// all stay. If a core's clock lags behind that of others, the core can take no more tokens than
-    /// the bucket had at the time on that clock.
+    /// Takes `count` tokens and returns true if the bucket has them; otherwise takes none. A core with
+    /// a clock that is late can take no more tokens than the bucket had at that earlier time.
     #[inline]
     pub fn take(&self, count: u64, now: Instant) -> bool {
         let come = self.rate.come_at(now);

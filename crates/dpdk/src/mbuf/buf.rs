@@ -52,8 +52,8 @@ impl PacketBuf for Mbuf {
 
     #[inline]
     fn segments(&self) -> impl Iterator<Item = &[u8]> {
-        // SAFETY: 1. The chain is valid: invariants 1 and 3. 2. While `self` is borrowed, nobody
-        // changes it: invariant 2.
+        // SAFETY: 1. The chain is valid: invariants 1 and 3. 2. It doesn't change while `self` is
+        // borrowed: invariant 2.
         unsafe { Segments::new(self.raw) }
     }
 

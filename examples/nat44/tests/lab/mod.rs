@@ -41,7 +41,7 @@ pub fn settings() -> Settings {
     }
 }
 
-/// A core's end of a listing that nobody asks for.
+/// A core's end of a listing for which no request comes.
 pub fn lister(core: &Core) -> hotloop::Result<ConnectionLister> {
     Ok(Lister::new(mailbox(1).1.open(core)?))
 }
