@@ -60,10 +60,7 @@ impl<S: Source> Source for Sources<S> {
     }
 
     fn stop(&mut self) -> bool {
-        for mut source in std::mem::take(&mut self.sources) {
-            let sources = if source.stop() { &mut self.sources } else { &mut self.ended };
-            sources.push(source);
-        }
+        self.ended.extend(self.sources.extract_if(.., |source| !source.stop()));
         !self.sources.is_empty()
     }
 

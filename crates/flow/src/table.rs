@@ -217,7 +217,8 @@ impl<K: Key, V> Table<K, V> {
     }
 
     /// Number of places for flows, used or not, which [`expire`](Self::expire) and
-    /// [`visit_places`](Self::visit_places) go through: 20 or more for 17 flows of [`capacity`](Self::capacity).
+    /// [`visit_places`](Self::visit_places) go through: 20 or more for 17 flows of
+    /// [`capacity`](Self::capacity).
     pub fn slot_count(&self) -> usize {
         self.store.slot_count()
     }

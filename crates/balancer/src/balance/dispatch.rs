@@ -18,7 +18,7 @@ use hotloop::packet::ipip::{self, DecapsulateError};
 use hotloop::packet::own_header::OwnHeader;
 
 /// Whether only neighbours exchange messages of this type, so that no backend gets them.
-const fn is_between_neighbours(icmpv6_kind: u8) -> bool {
+const fn is_for_neighbours(icmpv6_kind: u8) -> bool {
     is_neighbour_discovery(icmpv6_kind) || is_multicast_listener(icmpv6_kind)
 }
 
@@ -149,7 +149,7 @@ impl<P: PacketBuf> Worker<P> {
             return self.error(turn, packet, header, layout);
         }
         let icmp_kind = header.icmp_kind(packet.data());
-        if header.source.is_ipv6() && icmp_kind.is_some_and(is_between_neighbours) {
+        if header.source.is_ipv6() && icmp_kind.is_some_and(is_for_neighbours) {
             return self.punt(turn, packet);
         }
         if !turn.services.is_vip(header.destination) {
