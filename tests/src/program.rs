@@ -32,7 +32,7 @@ impl Program {
         let child = child.expect("the program starts");
         let mut program = Self { name, control: control.to_owned(), child };
         wait_until("it answers", || {
-            assert_eq!(program.child.try_wait().expect("it is a child"), None, "it has ended");
+            program.assert_runs();
             program.ask("status").is_some()
         });
         program
@@ -51,11 +51,20 @@ impl Program {
         let (mut program, started) =
             (Self { name, control: PathBuf::new(), child }, Instant::now());
         while !is_early(program.id()) {
-            assert_eq!(program.child.try_wait().expect("it is a child"), None, "it has ended");
+            program.assert_runs();
             assert!(started.elapsed() < PATIENCE, "it does not start");
             std::thread::sleep(Duration::from_micros(100));
         }
         program
+    }
+
+    /// Fails with the program's standard error if the program has ended.
+    fn assert_runs(&mut self) {
+        let Some(status) = self.child.try_wait().expect("it is a child") else { return };
+        let mut errors = String::new();
+        let stderr = self.child.stderr.as_mut().expect("it is a pipe");
+        stderr.read_to_string(&mut errors).expect("it writes text");
+        panic!("{:?} has ended: {status}: {errors}", self.name);
     }
 
     /// The process number.
