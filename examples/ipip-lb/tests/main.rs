@@ -43,6 +43,7 @@ mod replace;
 mod replay;
 mod replay_limits;
 mod rules;
+mod samples;
 mod spoofed;
 mod standard_files;
 mod store;
