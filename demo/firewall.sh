@@ -274,7 +274,7 @@ wrong_rules() {
     names=$(ctl rules --json | jq -c 'map(.rule)')
     sed -i 's/"reject"/"forbid"/' "$work/rules.toml"
     ! error=$(ctl reload 2>&1) || fail 'ctl reload accepted a file with a wrong action'
-    grep -q 'line [0-9]*: .*forbid' <<<"$error" || fail "ctl reload does not name the error: $error"
+    grep -q 'line [0-9]*, .*forbid' <<<"$error" || fail "ctl reload does not name the error: $error"
     echo "  ctl reload of a wrong file: ${error//"$work/"/}"
     kill -HUP "${pid[firewall]}"
     wait_until 'a message about the wrong file' grep -q 'the rules stay as they were' "$work/firewall.err"
