@@ -34,6 +34,7 @@
 
 #![forbid(unsafe_code)]
 
+mod pem;
 pub mod random;
 pub mod replace;
 pub mod settings;

@@ -134,7 +134,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "balance",
         "exception_mover",
     ]),
-    ("crates/cluster", &["random settings", "store sync", "replace"]),
+    ("crates/cluster", &["pem random settings", "store sync", "replace"]),
     ("crates/health", &[
         "deadline echo probe_state room settings",
         "http quorum schedule tls",

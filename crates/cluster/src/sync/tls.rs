@@ -1,16 +1,15 @@
 //! TLS between nodes: each shows a certificate for its name, signed by an authority that both know.
 
+use crate::pem::{Identity, at, shown};
 use crate::settings::{Cluster, Security};
 use hotloop::packet::excerpt::excerpt;
 use hotloop_files::certificates::{authorities, why};
-use hotloop_files::file::read as read_file;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{
     Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor, verify_server_name,
 };
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, TrustAnchor, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, TrustAnchor, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::TLS13;
@@ -19,12 +18,8 @@ use rustls::{
     RootCertStore, ServerConfig, ServerConnection,
 };
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Maximum size of a file of certificates or keys, in bytes: a larger one is a mistake in the name.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A node's certificate, and the authorities that it trusts.
 #[derive(Clone, Debug)]
@@ -39,9 +34,7 @@ pub struct Tls {
 /// The contents of the files.
 #[derive(Debug, Eq, PartialEq)]
 struct Files {
-    /// The chain of certificates, this node's first.
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
+    own: Identity,
     authorities: Vec<TrustAnchor<'static>>,
 }
 
@@ -52,27 +45,20 @@ impl Tls {
     /// If a file can't be read, or has the wrong content; with its path.
     pub fn load(security: &Security) -> Result<Option<Self>, String> {
         let Security::Tls { certificate, key, authority } = security else { return Ok(None) };
-        let roots = authorities(authority).map_err(|why| format!("{}: {why}", shown(authority)))?;
+        let roots = authorities(authority).map_err(|why| at(authority, &why))?;
         let roots = Arc::new(roots);
-        let (chain, private_key) = (chain(certificate)?, private_key(key)?);
-        let files = Files { chain, key: private_key, authorities: roots.roots.clone() };
         let provider = Arc::new(ring::default_provider());
+        let own = Identity::read(certificate, key, &provider)?;
+        let files = Files { own, authorities: roots.roots.clone() };
         let of_roots = |error| format!("{}: {error}", shown(authority));
         let servers =
             WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
         let servers = servers.build().map_err(of_roots)?;
         let clients = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
         let clients = clients.build().map_err(of_roots)?;
-        let at = |error: Error| match error {
-            Error::InconsistentKeys(_) => format!(
-                "{}: not for the key in {}; write a certificate and its own key",
-                shown(certificate),
-                shown(key)
-            ),
-            error => format!("{}: {}", shown(certificate), why(&error)),
-        };
-        let client = files.client(Arc::clone(&provider), Arc::clone(&servers)).map_err(at)?;
-        let server = files.server(provider, Arc::clone(&clients)).map_err(at)?;
+        let of_own = |error: Error| at(certificate, &why(&error));
+        let client = files.client(Arc::clone(&provider), Arc::clone(&servers)).map_err(of_own)?;
+        let server = files.server(provider, Arc::clone(&clients)).map_err(of_own)?;
         Ok(Some(Self {
             client: Arc::new(client),
             server: Arc::new(server),
@@ -100,7 +86,7 @@ impl Tls {
 
     /// Checks the node's own certificate as its peers do, on either side of a connection.
     fn check_own(&self, node: &str) -> Result<(), String> {
-        let (own, others) = self.files.chain.split_first().ok_or("has no certificate")?;
+        let (own, others) = self.files.own.chain.split_first().ok_or("has no certificate")?;
         let (name, now) = (server_name(node)?, UnixTime::now());
         let checked = self
             .server_verifier
@@ -113,7 +99,7 @@ impl Tls {
     /// 1970.
     #[must_use]
     pub fn not_after(&self) -> Option<u64> {
-        self.files.chain.iter().filter_map(not_after).min()
+        self.files.own.chain.iter().filter_map(not_after).min()
     }
 
     /// The client's side of a connection to the peer of this name.
@@ -145,7 +131,7 @@ impl Files {
         let mut client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])?
             .with_webpki_verifier(verifier)
-            .with_client_auth_cert(self.chain.clone(), self.key.clone_key())?;
+            .with_client_auth_cert(self.own.chain.clone(), self.own.key.clone_key())?;
         // A resumed session shows no certificate: an expired one would go unnoticed.
         client.resumption = Resumption::disabled();
         Ok(client)
@@ -159,7 +145,7 @@ impl Files {
         let mut server = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(verifier)
-            .with_single_cert(self.chain.clone(), self.key.clone_key())?;
+            .with_single_cert(self.own.chain.clone(), self.own.key.clone_key())?;
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = 0;
         Ok(server)
@@ -193,28 +179,6 @@ fn not_after(certificate: &CertificateDer<'_>) -> Option<u64> {
 
 fn server_name(peer: &str) -> Result<ServerName<'static>, String> {
     ServerName::try_from(peer.to_owned()).map_err(|_| format!("{} is no DNS name", excerpt(peer)))
-}
-
-fn shown(path: &Path) -> String {
-    excerpt(&path.to_string_lossy())
-}
-
-fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let at = |error: &dyn std::fmt::Display| format!("{}: {error}", shown(path));
-    let text = read_file(path, FILE_BYTES_MAX).map_err(|error| at(&error))?;
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    match chain {
-        Ok(chain) if chain.is_empty() => Err(at(&"has no certificate; write this node's, in PEM")),
-        Ok(chain) => Ok(chain),
-        Err(error) => Err(at(&format!("not PEM: {error}"))),
-    }
-}
-
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    let at = |error: &dyn std::fmt::Display| format!("{}: {error}", shown(path));
-    let text = read_file(path, FILE_BYTES_MAX).map_err(|error| at(&error))?;
-    PrivateKeyDer::from_pem_slice(&text)
-        .map_err(|_| at(&"has no private key; write that of this node's certificate, in PEM"))
 }
 
 /// An operator's text for an error of a connection between nodes.
