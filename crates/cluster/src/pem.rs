@@ -27,11 +27,7 @@ impl Identity {
     ///
     /// # Errors
     /// If a file can't be read, or has the wrong content; with its path.
-    pub fn read(
-        certificate: &Path,
-        key: &Path,
-        provider: &CryptoProvider,
-    ) -> Result<Self, String> {
+    pub fn read(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Self, String> {
         let identity = Self { chain: chain(certificate)?, key: private_key(key)? };
         let (chain, own_key) = (identity.chain.clone(), identity.key.clone_key());
         match CertifiedKey::from_der(chain, own_key, provider) {
@@ -63,9 +59,8 @@ pub fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    PrivateKeyDer::from_pem_slice(&text(path)?).map_err(|_| {
-        at(path, &"has no private key; write that of this node's certificate, in PEM")
-    })
+    PrivateKeyDer::from_pem_slice(&text(path)?)
+        .map_err(|_| at(path, &"has no private key; write that of this node's certificate, in PEM"))
 }
 
 /// Reads a file of up to 1 MiB.
@@ -73,7 +68,8 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
 /// # Errors
 /// If the file can't be read; with its path.
 pub fn text(path: &Path) -> Result<Vec<u8>, String> {
-    read_file(path, FILE_BYTES_MAX).map_err(|error| at(path, &error))
+    read_file(path, FILE_BYTES_MAX)
+        .map_err(|error| at(path, &format!("{error}; name a readable file")))
 }
 
 /// An error of a file.

@@ -52,12 +52,48 @@ pub enum Security {
 /// The store of the configuration of all nodes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Store {
-    /// The store's address.
-    pub address: StoreAddress,
+    /// The way to the store.
+    pub access: StoreAccess,
     /// The name of this node in the store.
     pub node: String,
     /// The node's copy of the last configuration in force, for a start without the store.
     pub copy: PathBuf,
+}
+
+/// The way to a store: its address, and what both sides show each other.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StoreAccess {
+    /// The store's address.
+    pub address: StoreAddress,
+    /// The settings for TLS; `None` for HTTP in clear, without a user.
+    pub tls: Option<StoreTls>,
+}
+
+/// TLS to a store. Each file is PEM, except the password.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StoreTls {
+    /// The certificates of the authorities that sign the certificates of the store's members.
+    pub authority: PathBuf,
+    /// This node's certificate for the store, and its private key, if the store requires one.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The user of the store, if the store has users.
+    pub user: Option<StoreUser>,
+}
+
+/// A user of a store.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StoreUser {
+    /// The user's name.
+    pub name: String,
+    /// The file that contains the password, on its first line.
+    pub password_file: PathBuf,
+}
+
+/// Access in clear.
+impl From<StoreAddress> for StoreAccess {
+    fn from(address: StoreAddress) -> Self {
+        Self { address, tls: None }
+    }
 }
 
 /// The prefix of keys if an address has no prefix.
@@ -67,8 +103,8 @@ const PREFIX_DEFAULT: &str = "/ipip-lb/";
 const PREFIX_BYTES_MAX: usize = 200;
 
 /// The end of each error message: the text to write instead.
-const EXAMPLE: &str =
-    "write etcd://HOST:PORT, with more HOST:PORT after commas and /PREFIX at its end as you need";
+const EXAMPLE: &str = "write etcd://HOST:PORT, with more HOST:PORT after commas and /PREFIX at its end as you need, and \
+     store_authority for TLS";
 
 /// The address of the configuration of all nodes: an etcd, and the prefix of the keys there.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -17,6 +17,8 @@ pub struct StoreError {
 pub enum StoreErrorKind {
     /// No member answered in time, or no answering member can serve requests.
     Unreachable,
+    /// The node's files or its user give no access to the store.
+    Access,
     /// The store answered that it can't carry out the request.
     Refused,
     /// The requested revision is no longer kept.
@@ -29,6 +31,12 @@ impl StoreError {
     /// An error of the store at this address.
     pub fn new(kind: StoreErrorKind, store: impl ToString, problem: impl Into<String>) -> Self {
         Self { kind, store: store.to_string(), problem: problem.into() }
+    }
+
+    /// This error as one of access, with a remedy for it.
+    pub(super) fn of_access(self, remedy: &str) -> Self {
+        let problem = format!("{}; {remedy}", self.problem);
+        Self { kind: StoreErrorKind::Access, problem, ..self }
     }
 
     /// The kind of this error.

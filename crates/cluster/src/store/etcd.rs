@@ -1,20 +1,22 @@
-//! A client of etcd's JSON gateway (`/v3/…`), with the functions that a store needs: without TLS,
-//! and without etcd's users.
+//! A client of etcd's JSON gateway (`/v3/…`), with the functions that a store needs.
 //!
 //! Members are tried in turn, beginning with the one that answered last. Each call has a deadline,
-//! and each answer a maximum length.
+//! and each answer a maximum length. If etcd refuses the user's token, the client gets a new one and
+//! repeats the call once; if TLS fails, it reads its files again, and repeats the call if they have
+//! changed.
 
+use super::access::{Access, password};
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd_watch::EtcdWatch;
 use super::gateway::{self, Answer, Key};
 pub use super::gateway::{Condition, KeyPage, KeyValue, Operation};
-use crate::settings::StoreAddress;
+use crate::settings::{StoreAccess, StoreAddress};
 use hotloop::packet::excerpt::excerpt;
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::time::Duration;
+use ureq::Body;
 use ureq::http::Response;
-use ureq::{Agent, Body};
 
 /// Limits on the time of calls and the length of answers.
 #[derive(Clone, Copy, Debug)]
@@ -38,31 +40,30 @@ impl Default for Bounds {
 /// A client of the members of one etcd.
 #[derive(Debug)]
 pub struct Etcd {
-    address: StoreAddress,
+    access: Access,
     bounds: Bounds,
-    agent: Agent,
     /// The member that answered last.
     member: Cell<usize>,
 }
 
 impl Etcd {
-    /// A client of the etcd at this address. Nothing is sent yet.
-    #[must_use]
-    pub fn new(address: StoreAddress, bounds: Bounds) -> Self {
-        let config = Agent::config_builder()
-            // The environment's proxies are not for this connection.
-            .proxy(None)
-            .max_redirects(0)
-            .http_status_as_error(false)
-            .timeout_connect(Some(bounds.connect))
-            .user_agent("ipip-lb");
-        Self { address, bounds, agent: config.build().into(), member: Cell::new(0) }
+    /// A client of an etcd. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Access`] if a file of the settings for TLS can't be read, or has the wrong
+    /// content.
+    pub fn new(access: impl Into<StoreAccess>, bounds: Bounds) -> Result<Self, StoreError> {
+        let settings = access.into();
+        let address = settings.address.clone();
+        let access = Access::new(settings, bounds)
+            .map_err(|why| StoreError::new(StoreErrorKind::Access, address, why))?;
+        Ok(Self { access, bounds, member: Cell::new(0) })
     }
 
     /// The store's address.
     #[must_use]
     pub const fn address(&self) -> &StoreAddress {
-        &self.address
+        &self.access.settings.address
     }
 
     /// The first `limit` values of keys, in order, as of `revision`, or now if that is 0.
@@ -141,18 +142,73 @@ impl Etcd {
         let mut create = keys.to_json();
         create["start_revision"] = revision.to_string().into();
         let request = json!({ "create_request": create });
-        let mut response = None;
-        self.try_members(|url| {
-            response = Some(self.post(&format!("{url}/v3/watch"), &request, duration)?);
-            Ok(Answer::Json(Value::Null))
-        })?;
-        let body = response.map(Response::into_body);
-        let body = body.ok_or_else(|| self.unreachable("nobody answered"))?;
-        Ok(EtcdWatch::new(self.address.clone(), body))
+        self.admitted(&mut || {
+            let mut response = None;
+            self.try_members(|url| {
+                response = Some(self.post(&format!("{url}/v3/watch"), &request, duration)?);
+                Ok(Answer::Json(Value::Null))
+            })?;
+            let body = response.map(Response::into_body);
+            let body = body.ok_or_else(|| self.unreachable("nobody answered"))?;
+            Ok(EtcdWatch::new(self.address().clone(), body, self.access.token.clone()))
+        })
+    }
+
+    /// Makes a call as the user, if there is one.
+    fn call(&self, path: &str, request: &Value) -> Result<Value, StoreError> {
+        self.admitted(&mut || self.exchange(path, request))
+    }
+
+    /// Makes an attempt with the user's token. Repeats it once if etcd refuses the token, or refuses
+    /// TLS with files that have changed since they were read.
+    fn admitted<T>(
+        &self,
+        attempt: &mut dyn FnMut() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let logged_in = self.log_in();
+        let is_logged_in = logged_in.is_ok();
+        let error = match logged_in.and_then(|()| attempt()) {
+            Err(error) if error.kind() == StoreErrorKind::Access => error,
+            done => return done,
+        };
+        let has_lost_token = is_logged_in && self.is_logged_out();
+        let renewed = || {
+            let renewed = self.access.renew();
+            renewed.map_err(|why| self.error(StoreErrorKind::Access, why))
+        };
+        if has_lost_token || renewed()? {
+            self.log_in()?;
+            return attempt();
+        }
+        Err(error)
+    }
+
+    fn is_logged_out(&self) -> bool {
+        self.access.user().is_some() && self.access.token.get().is_none()
+    }
+
+    /// Gets a token for the user, if there is a user without one.
+    fn log_in(&self) -> Result<(), StoreError> {
+        let Some(user) = self.access.user().filter(|_| self.is_logged_out()) else {
+            return Ok(());
+        };
+        let password = password(user).map_err(|why| self.error(StoreErrorKind::Access, why))?;
+        let request = json!({ "name": user.name, "password": password });
+        let answer = match self.exchange("/v3/auth/authenticate", &request) {
+            Err(error) if error.kind() == StoreErrorKind::Refused => {
+                let remedy = "write the name and the password of a user of etcd as store_user and \
+                              into store_password_file, or `etcdctl auth enable` if etcd has none";
+                return Err(error.of_access(remedy));
+            }
+            answer => answer?,
+        };
+        let token = answer["token"].as_str().ok_or_else(|| self.unreachable("no token"))?;
+        self.access.token.set(Some(token.to_owned()));
+        Ok(())
     }
 
     /// Calls one member after the other, until one answers.
-    fn call(&self, path: &str, request: &Value) -> Result<Value, StoreError> {
+    fn exchange(&self, path: &str, request: &Value) -> Result<Value, StoreError> {
         self.try_members(|url| {
             let mut response = self.post(&format!("{url}{path}"), request, self.bounds.call)?;
             let body = response.body_mut().with_config().limit(self.bounds.answer_bytes_max);
@@ -167,7 +223,11 @@ impl Etcd {
         request: &Value,
         within: Duration,
     ) -> Result<Response<Body>, ureq::Error> {
-        let post = self.agent.post(url).header("Content-Type", "application/json");
+        let post = self.access.agent().post(url).header("Content-Type", "application/json");
+        let post = match self.access.token.get() {
+            Some(token) => post.header("Authorization", token),
+            None => post,
+        };
         let post = post.config().timeout_global(Some(within));
         let post = post.timeout_recv_response(Some(self.bounds.call)).build();
         post.send(request.to_string())
@@ -177,25 +237,59 @@ impl Etcd {
         &self,
         mut attempt: impl FnMut(&str) -> Result<Answer, ureq::Error>,
     ) -> Result<Value, StoreError> {
-        let members = self.address.endpoints();
+        let members = self.address().endpoints();
         let first = self.member.get();
-        let mut failures = Vec::new();
+        let (mut failures, mut tls_remedy) = (Vec::new(), None);
         for member in (first..members.len()).chain(0..first) {
             let name = &members[member];
-            match attempt(&format!("http://{name}")) {
-                Ok(Answer::Json(answer)) => {
-                    self.member.set(member);
-                    return Ok(answer);
-                }
-                Ok(Answer::Compacted) => return Err(self.compacted()),
-                Ok(Answer::Refused(why)) => {
-                    return Err(self.error(StoreErrorKind::Refused, format!("{name} says: {why}")));
-                }
+            match attempt(&format!("{}://{name}", self.access.scheme())) {
                 Ok(Answer::Unable(why)) => failures.push(format!("{name}: {}", excerpt(&why))),
-                Err(error) => failures.push(format!("{name}: {}", self.why(&error))),
+                Ok(answer) => {
+                    self.member.set(member);
+                    return self.answered(name, answer);
+                }
+                Err(error) => {
+                    let words = self.access.tls_error(&error);
+                    let (why, remedy) = words.unzip();
+                    tls_remedy = remedy.or(tls_remedy);
+                    failures.push(format!("{name}: {}", why.unwrap_or_else(|| self.why(&error))));
+                }
             }
         }
-        Err(self.unreachable(&failures.join(", ")))
+        let failures = failures.join(", ");
+        Err(match tls_remedy {
+            None => self.unreachable(&failures),
+            Some(remedy) => {
+                self.error(StoreErrorKind::Access, format!("not reachable ({failures}); {remedy}"))
+            }
+        })
+    }
+
+    /// The result of a call that this member has answered.
+    fn answered(&self, name: &str, answer: Answer) -> Result<Value, StoreError> {
+        let denied = |why: &str, remedy: &str| {
+            let error = self.error(StoreErrorKind::Refused, format!("{name} says: {why}"));
+            Err(error.of_access(remedy))
+        };
+        match answer {
+            Answer::Json(answer) => Ok(answer),
+            Answer::Compacted => Err(self.compacted()),
+            Answer::Refused(why) | Answer::Unable(why) => {
+                Err(self.error(StoreErrorKind::Refused, format!("{name} says: {why}")))
+            }
+            Answer::Denied(why) => {
+                let prefix = self.address().prefix();
+                let role = "etcdctl role grant-permission ROLE --prefix=true readwrite";
+                denied(&why, &format!("grant the user's role all keys: `{role} {prefix}`"))
+            }
+            Answer::CommonName(why) => {
+                denied(&why, "write a store_certificate without a Common Name (CN) in its subject")
+            }
+            Answer::Unauthenticated(why) => {
+                self.access.token.set(None);
+                denied(&why, "write store_user and store_password_file, of a user of etcd")
+            }
+        }
     }
 
     /// An operator's text for a failed call.
@@ -205,7 +299,14 @@ impl Etcd {
             ureq::Error::BodyExceedsLimit(bytes) => {
                 format!("an answer of more than {bytes} bytes, which is not etcd's")
             }
-            error => excerpt(&error.to_string()),
+            error => {
+                let is_tls = if self.access.may_lack_tls(error) {
+                    "; if it speaks TLS, write store_authority"
+                } else {
+                    ""
+                };
+                format!("{}{is_tls}", excerpt(&error.to_string()))
+            }
         }
     }
 
@@ -226,6 +327,6 @@ impl Etcd {
     }
 
     fn error(&self, kind: StoreErrorKind, problem: impl Into<String>) -> StoreError {
-        StoreError::new(kind, &self.address, problem)
+        StoreError::new(kind, self.address(), problem)
     }
 }

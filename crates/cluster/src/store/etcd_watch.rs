@@ -1,5 +1,6 @@
 //! A running watch of keys: messages, a line of JSON each.
 
+use super::access::Token;
 use super::error::{StoreError, StoreErrorKind};
 use super::gateway;
 use crate::settings::StoreAddress;
@@ -26,13 +27,15 @@ pub enum WatchEvent {
 /// A watch of keys.
 pub struct EtcdWatch {
     address: StoreAddress,
+    /// The token of the client that began the watch.
+    token: Token,
     lines: BufReader<BodyReader<'static>>,
 }
 
 impl EtcdWatch {
-    pub(super) fn new(address: StoreAddress, body: Body) -> Self {
+    pub(super) fn new(address: StoreAddress, body: Body, token: Token) -> Self {
         let lines = BufReader::new(body.into_reader());
-        Self { address, lines }
+        Self { address, token, lines }
     }
 
     /// Waits until there is something to report.
@@ -55,6 +58,15 @@ impl EtcdWatch {
         if gateway::number(&result["compact_revision"]).is_some_and(|revision| revision > 0) {
             let problem = "the revision that the watch began at was compacted; read the newest one";
             return Err(StoreError::new(StoreErrorKind::Compacted, &self.address, problem));
+        }
+        let is_refused = message["error"].is_object() || result["canceled"] == true;
+        if is_refused {
+            let message = message.to_string();
+            if gateway::is_about_token(&message) {
+                // The next watch begins with a new one.
+                self.token.set(None);
+            }
+            return Err(self.lost(&format!("the watch has ended: {message}")));
         }
         match (result["events"].as_array(), result["created"].as_bool()) {
             (Some(events), _) if !events.is_empty() => Ok(WatchEvent::Changed),

@@ -6,12 +6,27 @@ use base64::engine::general_purpose::STANDARD;
 use hotloop::packet::excerpt::excerpt;
 use serde_json::{Value, json};
 
+/// gRPC's code for a request that the user may not make.
+const PERMISSION_DENIED: i64 = 7;
+
 /// gRPC's code for a request of a revision that doesn't exist.
 const OUT_OF_RANGE: i64 = 11;
+
+/// gRPC's code for a token that is not valid, or has expired.
+const UNAUTHENTICATED: i64 = 16;
+
+/// Parts of etcd's messages for other tokens that it refuses: one from before users or roles have
+/// changed, and none.
+const TOKEN_MESSAGES: [&str; 3] =
+    ["invalid auth token", "revision of auth store is old", "user name is empty"];
 
 /// gRPC's codes of a member if another may succeed: cancelled, deadline exceeded, internal,
 /// unavailable.
 const UNABLE: [i64; 4] = [1, 4, 13, 14];
+
+/// A part of the message, which is not JSON, for a client certificate with a Common Name if etcd
+/// has users: etcd can't take the user from it.
+const COMMON_NAME: &str = "CommonName of client";
 
 /// One key, or a range.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +127,12 @@ pub(super) enum Answer {
     Json(Value),
     /// The request can't be carried out.
     Refused(String),
+    /// The user may not make the request.
+    Denied(String),
+    /// The client's certificate has a Common Name.
+    CommonName(String),
+    /// The request has no token of a user, or one that is no longer valid.
+    Unauthenticated(String),
     /// The requested revision is no longer kept.
     Compacted,
     /// The member can't do it now: another may.
@@ -122,7 +143,11 @@ impl Answer {
     pub(super) fn read(status: u16, body: &[u8]) -> Self {
         let shown = || excerpt(&String::from_utf8_lossy(body));
         let Ok(answer) = serde_json::from_slice::<Value>(body) else {
-            return Self::Unable(format!("status {status} with what is not JSON: {}", shown()));
+            let shown = shown();
+            if shown.contains(COMMON_NAME) {
+                return Self::CommonName(shown);
+            }
+            return Self::Unable(format!("status {status} with what is not JSON: {shown}"));
         };
         if status == 200 && answer.get("error").is_none() {
             return Self::Json(answer);
@@ -130,11 +155,19 @@ impl Answer {
         let message = answer["message"].as_str().or_else(|| answer["error"].as_str());
         let message = message.map_or_else(shown, excerpt);
         match answer["code"].as_i64() {
+            Some(UNAUTHENTICATED) => Self::Unauthenticated(message),
+            Some(_) if is_about_token(&message) => Self::Unauthenticated(message),
+            Some(PERMISSION_DENIED) => Self::Denied(message),
             Some(OUT_OF_RANGE) if message.contains("compacted") => Self::Compacted,
             Some(code) if !UNABLE.contains(&code) => Self::Refused(message),
             _ => Self::Unable(format!("status {status}: {message}")),
         }
     }
+}
+
+/// Whether etcd's message is about the token of a request, rather than about the request.
+pub(super) fn is_about_token(message: &str) -> bool {
+    TOKEN_MESSAGES.iter().any(|part| message.contains(part))
 }
 
 /// A 64-bit number.

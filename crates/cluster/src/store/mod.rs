@@ -1,5 +1,6 @@
 //! One configuration for all nodes of a cluster, from etcd.
 
+mod access;
 pub mod copy;
 mod difference;
 mod error;

@@ -315,7 +315,8 @@ impl PhaseThread {
 
 /// Whether the error is the store's, not its content's.
 fn is_failure(error: &StoreError) -> bool {
-    matches!(error.kind(), StoreErrorKind::Unreachable | StoreErrorKind::Refused)
+    use StoreErrorKind::{Access, Refused, Unreachable};
+    matches!(error.kind(), Unreachable | Access | Refused)
 }
 
 /// Whether the store still has the value that an action is about.

@@ -31,7 +31,8 @@ pub enum Patience {
 /// with that text.
 ///
 /// # Errors
-/// If the configuration is invalid or, without patience, if there is none.
+/// If the node's files for access to the store are wrong, if the configuration is invalid or, without
+/// patience, if there is none.
 pub fn start<C, E: Display>(
     store: &Store,
     copy: Option<Stored>,
@@ -41,7 +42,8 @@ pub fn start<C, E: Display>(
     let parse = |stored: Stored| {
         parse(&stored).map(|config| (config, stored)).map_err(|error| error.to_string())
     };
-    let etcd = Etcd::new(store.address.clone(), Bounds::default());
+    let etcd = Etcd::new(store.access.clone(), Bounds::default());
+    let etcd = etcd.map_err(|error| error.to_string())?;
     let mut attempt_count = 0;
     loop {
         let error = match read(&etcd) {

@@ -18,7 +18,7 @@ use super::gateway::Key;
 use super::layout::Stored;
 use super::phase_thread::PhaseThread;
 use super::phases::{NodeReport, PHASES};
-use crate::settings::StoreAddress;
+use crate::settings::StoreAccess;
 use hotloop_privileges::Capabilities;
 use std::collections::HashSet;
 use std::io;
@@ -132,27 +132,30 @@ pub struct StoreWatch {
 }
 
 impl StoreWatch {
-    /// Follows the store at this address, as the node with this name, which already uses
+    /// Follows the store with this access, as the node with this name, which already uses
     /// `in_force`.
     ///
     /// # Errors
-    /// If the system provides no threads, or no random numbers.
+    /// If the system provides no threads or no random numbers, or a file for access to the store is
+    /// wrong.
     pub fn start(
-        address: StoreAddress,
+        access: impl Into<StoreAccess>,
         node: &str,
         in_force: Option<Arc<Stored>>,
         pace: Pace,
     ) -> io::Result<Self> {
         let found = Arc::new(Mutex::new(Found::default()));
         let (signals, inbox) = mpsc::channel();
-        let etcd = Etcd::new(address.clone(), pace.bounds);
+        let access = access.into();
+        let client = || Etcd::new(access.clone(), pace.bounds).map_err(io::Error::other);
+        let etcd = client()?;
         let phases = PhaseThread::new(etcd, node, in_force, pace, Arc::clone(&found))?;
         thread::Builder::new().name("lb-store".into()).spawn(move || {
             hotloop_privileges::keep(Capabilities::empty());
             phases.follow(&inbox);
         })?;
         let watch_prefix = |thread: &str, prefix: &'static str, say: fn() -> Signal| {
-            let (etcd, watcher) = (Etcd::new(address.clone(), pace.bounds), signals.clone());
+            let (etcd, watcher) = (client()?, signals.clone());
             thread::Builder::new().name(thread.into()).spawn(move || {
                 hotloop_privileges::keep(Capabilities::empty());
                 watch(&etcd, prefix, pace, &|| watcher.send(say()).is_ok());

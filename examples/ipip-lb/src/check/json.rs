@@ -6,7 +6,7 @@ use crate::config::{Config, Port};
 use hotloop::packet::prefix::Prefix;
 use hotloop_balancer::rules::Rules;
 use hotloop_balancer::spec::{Balancer, Limits, ServiceSpec};
-use hotloop_cluster::settings::{Cluster, ClusterPeer, Security};
+use hotloop_cluster::settings::{Cluster, ClusterPeer, Security, Store};
 use hotloop_health::settings::{Health, Probe, Trust};
 use hotloop_kernel::PuntPeer;
 use serde_json::{Value, json};
@@ -40,10 +40,7 @@ impl Understood<'_> {
             "limits": self::limits(limits),
             "announce": announce,
             "cluster": cluster.as_ref().map(self::cluster),
-            "store": store.as_ref().map(|store| json!({
-                "address": store.address.to_string(),
-                "copy": store.copy,
-            })),
+            "store": store.as_ref().map(self::store),
             "operator_file": operator_file,
             "quorum": quorum,
             "memory": Memory::of(self.0, &rules),
@@ -64,6 +61,18 @@ fn cluster(cluster: &Cluster) -> Value {
         "trusted_network": cluster.security == Security::TrustedNetwork,
         "ready_timeout_s": cluster.ready_timeout_s,
         "prepare_ms_max": cluster.prepare_ms_max,
+    })
+}
+
+/// Of the files for TLS, only their presence is shown.
+fn store(Store { access, node: _, copy }: &Store) -> Value {
+    let tls = access.tls.as_ref();
+    json!({
+        "address": access.address.to_string(),
+        "copy": copy,
+        "has_tls": tls.is_some(),
+        "has_certificate": tls.is_some_and(|tls| tls.certificate.is_some()),
+        "user": tls.and_then(|tls| tls.user.as_ref()).map(|user| &user.name),
     })
 }
 

@@ -7,7 +7,7 @@ use crate::config::{Announce, Config, Engine, Port};
 use hotloop::packet::excerpt::excerpt;
 use hotloop_balancer::rules::Rules;
 use hotloop_balancer::spec::{Backend, Balancer, Limits, Scheduler, ServiceSpec};
-use hotloop_cluster::settings::{Cluster, Security, Store};
+use hotloop_cluster::settings::{Cluster, Security, Store, StoreAccess, StoreTls};
 use hotloop_health::settings::{Health, Probe, Trust, Via};
 use hotloop_kernel::PuntPeer;
 use std::fmt::{self, Display, Formatter};
@@ -84,9 +84,12 @@ fn write_cluster(f: &mut Formatter<'_>, config: &Config) -> fmt::Result {
             peers.join(", ")
         )?;
     }
-    if let Some(Store { address, node: _, copy }) = store {
-        let copy = copy.display();
-        writeln!(f, "store: what all nodes share comes from {address}; a copy is kept in {copy}")?;
+    if let Some(Store { access: StoreAccess { address, tls }, node: _, copy }) = store {
+        let (by, copy) = (store_tls(tls.as_ref()), copy.display());
+        writeln!(
+            f,
+            "store: what all nodes share comes from {address}, {by}; a copy is kept in {copy}"
+        )?;
     }
     if let Some(file) = operator_file {
         let file = file.display();
@@ -96,6 +99,15 @@ fn write_cluster(f: &mut Formatter<'_>, config: &Config) -> fmt::Result {
         writeln!(f, "health: a backend is down once {quorum} of the nodes find it down")?;
     }
     Ok(())
+}
+
+fn store_tls(tls: Option<&StoreTls>) -> String {
+    let Some(StoreTls { authority: _, certificate, user }) = tls else {
+        return "without TLS".to_owned();
+    };
+    let certificate = if certificate.is_some() { "with" } else { "without" };
+    let user = user.as_ref().map_or_else(String::new, |user| format!(", as user {}", user.name));
+    format!("by TLS {certificate} a certificate of this node{user}")
 }
 
 fn write_engine(f: &mut Formatter<'_>, engine: &Engine) -> fmt::Result {

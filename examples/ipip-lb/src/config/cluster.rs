@@ -55,7 +55,7 @@ pub struct ClusterSection {
 /// both, and the name of the file for operators' changes.
 pub fn cluster(section: &Section<'_>, files: &mut CaFiles) -> Result<ClusterSection, ConfigError> {
     section.allow_only(&[&NODE_KEYS[..], &PEER_KEYS].concat())?;
-    let (store, operator_file) = store_and_operator_file(section)?;
+    let (store, operator_file) = store_and_operator_file(section, files)?;
     let has_peer_keys = PEER_KEYS.into_iter().any(|key| section.optional(key).is_some());
     let has_peers = has_peer_keys || store.is_none();
     let cluster = has_peers.then(|| peered(section, files)).transpose()?;

@@ -1,6 +1,7 @@
 //! A configuration in two parts: a node's own file, and the part in a store that all nodes share.
 
 use super::document::{Origin, Section};
+use super::health::CaFiles;
 use super::store::store_and_operator_file;
 use super::{Config, ConfigError, Store, parse};
 
@@ -39,7 +40,9 @@ impl Config {
         let origin = Origin { file, text };
         let table = origin.parse()?;
         let cluster = Section::root(origin, &table).section("cluster")?;
-        let store = cluster.map(|cluster| store_and_operator_file(&cluster)).transpose()?;
+        let mut files = CaFiles::of(file);
+        let store = cluster.map(|cluster| store_and_operator_file(&cluster, &mut files));
+        let store = store.transpose()?;
         Ok(store.and_then(|(store, _)| store))
     }
 

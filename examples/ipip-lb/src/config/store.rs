@@ -2,8 +2,9 @@
 
 use super::ConfigError;
 use super::document::Section;
+use super::health::CaFiles;
 use super::parse::name;
-use hotloop_cluster::settings::{Store, StoreAddress};
+use hotloop_cluster::settings::{Store, StoreAccess, StoreAddress, StoreTls, StoreUser};
 use hotloop_files::kept_file;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,16 +13,34 @@ use std::str::FromStr;
 const OPERATOR_FILE: &str = "operator_file";
 
 /// The keys of `[cluster]` that [`store_and_operator_file`] reads.
-pub const NODE_KEYS: [&str; 4] = ["node", OPERATOR_FILE, "store", "store_copy"];
+pub const NODE_KEYS: [&str; 9] = [
+    "node",
+    OPERATOR_FILE,
+    "store",
+    "store_copy",
+    AUTHORITY,
+    CERTIFICATE,
+    KEY,
+    USER,
+    PASSWORD_FILE,
+];
+
+/// The keys for TLS to the store.
+const AUTHORITY: &str = "store_authority";
+const CERTIFICATE: &str = "store_certificate";
+const KEY: &str = "store_key";
+const USER: &str = "store_user";
+const PASSWORD_FILE: &str = "store_password_file";
 
 /// Reads the store of this node, if the section names one, and the name of the file in which the
 /// node keeps operators' changes; the store's copy is another file.
 pub fn store_and_operator_file(
     cluster: &Section<'_>,
+    files: &mut CaFiles,
 ) -> Result<(Option<Store>, PathBuf), ConfigError> {
     let remedy = "the node's name, such as node = \"lb-a\"";
     let node = name(&cluster.present("node", remedy)?)?;
-    let store = store(cluster, &node)?;
+    let store = store(cluster, &node, files)?;
     let file = kept_file(cluster, OPERATOR_FILE, &node, "operator.json")?;
     if store.as_ref().is_some_and(|store| store.copy == file) {
         let problem = format!("{} is store_copy too; name another file", file.display());
@@ -31,15 +50,57 @@ pub fn store_and_operator_file(
 }
 
 /// Reads the store of the node called `node`, if the section names one.
-fn store(cluster: &Section<'_>, node: &str) -> Result<Option<Store>, ConfigError> {
+fn store(
+    cluster: &Section<'_>,
+    node: &str,
+    files: &mut CaFiles,
+) -> Result<Option<Store>, ConfigError> {
     let Some(address) = cluster.optional("store") else {
-        return cluster.read("store_copy", |copy| {
-            Err(copy.error("there is no store; write store = \"etcd://HOST:PORT\" too"))
-        });
+        let of_store = ["store_copy", AUTHORITY, CERTIFICATE, KEY, USER, PASSWORD_FILE];
+        let Some(key) = of_store.into_iter().find_map(|key| cluster.optional(key)) else {
+            return Ok(None);
+        };
+        return Err(key.error("there is no store; write store = \"etcd://HOST:PORT\" too"));
     };
     let address = address.parsed_by(StoreAddress::from_str)?;
     let copy = kept_file(cluster, "store_copy", node, "toml")?;
-    Ok(Some(Store { address, node: node.to_owned(), copy }))
+    let access = StoreAccess { address, tls: tls(cluster, files)? };
+    Ok(Some(Store { access, node: node.to_owned(), copy }))
+}
+
+/// Reads the settings for TLS to the store.
+fn tls(cluster: &Section<'_>, files: &mut CaFiles) -> Result<Option<StoreTls>, ConfigError> {
+    let Some(authority) = cluster.optional(AUTHORITY) else {
+        let of_tls = [CERTIFICATE, KEY, USER, PASSWORD_FILE];
+        let Some(key) = of_tls.into_iter().find_map(|key| cluster.optional(key)) else {
+            return Ok(None);
+        };
+        let problem = "without store_authority, etcd is spoken to in clear, and anybody on the way \
+                       could read or change everything; write store_authority = \"etcd-ca.pem\" too";
+        return Err(key.error(problem));
+    };
+    let both = |first: &str, second: &str| match (cluster.optional(first), cluster.optional(second))
+    {
+        (None, None) => Ok(None),
+        (Some(first), Some(second)) => Ok(Some((first, second))),
+        (Some(value), None) => Err(value.error(format!("useless without {second}; write both"))),
+        (None, Some(value)) => Err(value.error(format!("useless without {first}; write both"))),
+    };
+    let (certificate, user) = (both(CERTIFICATE, KEY)?, both(USER, PASSWORD_FILE)?);
+    let authority = files.checked(&authority)?;
+    let certificate = match certificate {
+        None => None,
+        Some((certificate, key)) => Some((files.checked(&certificate)?, files.path(&key)?)),
+    };
+    let user = match user {
+        None => None,
+        Some((name, file)) => {
+            let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+            let name = name.parsed("the name of a user of etcd", "\"ipip-lb\"", given)?;
+            Some(StoreUser { name, password_file: files.path(&file)? })
+        }
+    };
+    Ok(Some(StoreTls { authority, certificate, user }))
 }
 
 /// The file that `key` names, or else the node's default file with this ending; it must be

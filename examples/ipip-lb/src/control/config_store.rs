@@ -58,15 +58,15 @@ impl ConfigStore {
     /// the part of the configuration that belongs to this node alone.
     ///
     /// # Errors
-    /// If the system provides no threads.
+    /// If the system provides no threads, or a file for access to the store is wrong.
     pub fn start(source: ConfigSource, store: &Store, stored: Stored) -> io::Result<Self> {
-        let Store { address, node, copy } = store.clone();
-        let name = address.to_string();
+        let Store { access, node, copy } = store.clone();
+        let name = access.address.to_string();
         let is_copy = stored.name == copy.display().to_string();
         let stored = Arc::new(stored);
         let in_force = Some(Arc::clone(&stored));
         Ok(Self {
-            watch: StoreWatch::start(address, &node, in_force, Pace::default())?,
+            watch: StoreWatch::start(access, &node, in_force, Pace::default())?,
             reader: reader("lb-propose", source)?,
             preparing: None,
             unread: None,

@@ -42,7 +42,7 @@ pub struct Apply {
 impl Apply {
     pub(super) fn act(&self) -> Result<(), Failure> {
         let (file, text) = (self.config.display().to_string(), Config::text(&self.config)?);
-        let (address, node) = self.place.found()?;
+        let (access, node) = self.place.found()?;
         let config = match &node {
             Some((node, own)) => Config::parse_shared((node, own), (&file, &text)),
             None => Config::parse_shared_alone((&file, &text)),
@@ -53,7 +53,7 @@ impl Apply {
         for note in Understood(&config).notes() {
             tracing::warn!("{note}");
         }
-        let etcd = Etcd::new(address, Bounds::default());
+        let etcd = Etcd::new(access, Bounds::default())?;
         let in_force = layout::revision(&etcd)?;
         let replaces = self.replaces.unwrap_or(in_force);
         if replaces != in_force {

@@ -4,7 +4,7 @@ use super::apply::Apply;
 use crate::config::Config;
 use crate::failure::{BadInput, Failure};
 use clap::{Args, Subcommand};
-use hotloop_cluster::settings::StoreAddress;
+use hotloop_cluster::settings::{StoreAccess, StoreAddress, StoreTls, StoreUser};
 use hotloop_cluster::store::etcd::{Bounds, Etcd};
 use hotloop_cluster::store::layout;
 use hotloop_cluster::store::nothing_in;
@@ -39,15 +39,61 @@ pub struct Show {
 
 /// The store: by its address, or by a node's file.
 #[derive(Args, Debug)]
-#[group(required = true, multiple = false)]
 pub struct Place {
+    /// The address or the file.
+    #[command(flatten)]
+    pub named: Named,
+    /// The files for TLS to the address.
+    #[command(flatten)]
+    pub files: StoreFiles,
+}
+
+/// The address of a store, or the file that names it.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub struct Named {
     /// Its address: etcd://HOST:PORT, with more HOST:PORT after commas, and /PREFIX at its end.
     #[arg(long, value_name = "ADDRESS")]
     pub store: Option<StoreAddress>,
-    /// The configuration file of a node: its cluster.store is the store, and the applied
-    /// configuration is checked together with it.
+    /// The configuration file of a node: its cluster.store is the store, with TLS and the user as
+    /// there, and the applied configuration is checked together with it.
     #[arg(long, value_name = "FILE")]
     pub node: Option<PathBuf>,
+}
+
+/// TLS to the store at `--store`; each file as in `[cluster]`.
+#[derive(Args, Debug)]
+pub struct StoreFiles {
+    /// The authorities that sign the store's certificates, as cluster.store_authority.
+    #[arg(long, value_name = "FILE", requires = "store")]
+    pub store_authority: Option<PathBuf>,
+    /// A certificate to show to the store, as cluster.store_certificate.
+    #[arg(long, value_name = "FILE", requires = "store_authority", requires = "store_key")]
+    pub store_certificate: Option<PathBuf>,
+    /// The certificate's private key, as cluster.store_key.
+    #[arg(long, value_name = "FILE", requires = "store_certificate")]
+    pub store_key: Option<PathBuf>,
+    /// A user of the store, as cluster.store_user.
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "store_authority",
+        requires = "store_password_file"
+    )]
+    pub store_user: Option<String>,
+    /// The file with the user's password, as cluster.store_password_file.
+    #[arg(long, value_name = "FILE", requires = "store_user")]
+    pub store_password_file: Option<PathBuf>,
+}
+
+impl StoreFiles {
+    fn tls(&self) -> Option<StoreTls> {
+        let authority = self.store_authority.clone()?;
+        let certificate = self.store_certificate.clone().zip(self.store_key.clone());
+        let user = self.store_user.clone().zip(self.store_password_file.clone());
+        let user = user.map(|(name, password_file)| StoreUser { name, password_file });
+        Some(StoreTls { authority, certificate, user })
+    }
 }
 
 impl Cluster {
@@ -65,8 +111,8 @@ impl Cluster {
 
 impl Show {
     fn act(&self) -> Result<(), Failure> {
-        let (address, _) = self.place.found()?;
-        let etcd = Etcd::new(address, Bounds::default());
+        let (access, _) = self.place.found()?;
+        let etcd = Etcd::new(access, Bounds::default())?;
         let stored = layout::read(&etcd)?.stored.ok_or_else(|| nothing_in(etcd.address()))?;
         tracing::info!("{}: revision {}", stored.name, stored.revision);
         say(&stored.text)
@@ -74,25 +120,28 @@ impl Show {
 }
 
 impl Place {
-    /// The store's address, and the name and text of the node's file, if there is one.
-    pub(super) fn found(&self) -> Result<(StoreAddress, Option<(String, String)>), BadInput> {
-        let Some(path) = &self.node else {
+    /// The way to the store, and the name and text of the node's file, if there is one.
+    pub(super) fn found(&self) -> Result<(StoreAccess, Option<(String, String)>), BadInput> {
+        let Some(path) = &self.named.node else {
             let none = || BadInput::new("--store: missing; write --store etcd://HOST:PORT");
-            return Ok((self.store.clone().ok_or_else(none)?, None));
+            let address = self.named.store.clone().ok_or_else(none)?;
+            return Ok((StoreAccess { address, tls: self.files.tls() }, None));
         };
         let (file, text) = (path.display().to_string(), Config::text(path)?);
         let Some(store) = Config::store_of(&file, &text)? else {
             let problem = "has no cluster.store; write it there, or give --store";
             return Err(BadInput::new(format!("{file}: --node: {problem}")));
         };
-        Ok((store.address, Some((file, text))))
+        Ok((store.access, Some((file, text))))
     }
 }
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error.kind() {
-            StoreErrorKind::Unreachable => BadInput::new(error.to_string()).into(),
+            StoreErrorKind::Unreachable | StoreErrorKind::Access => {
+                BadInput::new(error.to_string()).into()
+            }
             _ => Self::Run(error.to_string()),
         }
     }

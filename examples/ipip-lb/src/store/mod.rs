@@ -4,4 +4,4 @@ mod apply;
 mod command;
 
 pub use apply::Apply;
-pub use command::{Cluster, ClusterCommand, Place, Show};
+pub use command::{Cluster, ClusterCommand, Named, Place, Show, StoreFiles};

@@ -81,6 +81,51 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
     ),
     (
         13,
+        "[cluster]\nnode = \"a\"\nstore_authority = \"ca.pem\"",
+        &["15: cluster.store_authority: there is no store; write store ="],
+    ),
+    (
+        13,
+        "[cluster]\nnode = \"a\"\nstore = \"etcd://a:1\"\nstore_certificate = \"a.pem\"\nstore_key = \"a.key\"",
+        &["16: cluster.store_certificate: without store_authority", "in clear"],
+    ),
+    (
+        13,
+        "[cluster]\nnode = \"a\"\nstore = \"etcd://a:1\"\nstore_user = \"lb\"\nstore_password_file = \"password\"",
+        &["16: cluster.store_user: without store_authority", "in clear"],
+    ),
+    (
+        13,
+        "[cluster]\nnode = \"a\"\nstore = \"etcd://a:1\"\nstore_authority = \"ca.pem\"\nstore_certificate = \"a.pem\"",
+        &["17: cluster.store_certificate: useless without store_key; write both"],
+    ),
+    (
+        13,
+        "[cluster]\nnode = \"a\"\nstore = \"etcd://a:1\"\nstore_authority = \"ca.pem\"\nstore_key = \"a.key\"",
+        &["17: cluster.store_key: useless without store_certificate"],
+    ),
+    (
+        13,
+        "[cluster]\nnode = \"a\"\nstore = \"etcd://a:1\"\nstore_authority = \"ca.pem\"\nstore_user = \"lb\"",
+        &["17: cluster.store_user: useless without store_password_file"],
+    ),
+    (
+        13,
+        "[cluster]\nnode = \"a\"\nstore = \"etcd://a:1\"\nstore_authority = \"ca.pem\"\nstore_password_file = \"password\"",
+        &["17: cluster.store_password_file: useless without store_user"],
+    ),
+    (
+        13,
+        "[cluster]\nnode = \"a\"\nstore = \"etcd://a:1\"\nstore_authority = \"no.pem\"",
+        &["16: cluster.store_authority: no.pem: No such file", "name a PEM file of certificates"],
+    ),
+    (
+        13,
+        "[cluster]\nnode = \"a\"\nstore = \"etcds://a:1\"",
+        &["15: cluster.store: ", "write etcd://HOST:PORT", "store_authority for TLS"],
+    ),
+    (
+        13,
         "[cluster]\nnode = \"a\"\nlisten = \"192.0.2.1:1\"\ntrusted_network = true\npeers = [{ name = \"b\", address = \"[::1]:1\" }]\noperator_file = \"a\"",
         &[
             "18: cluster.operator_file: ",

@@ -241,6 +241,43 @@ fn json_has_every_key() {
     assert!(json["services"][1]["health"].get("path").is_none());
 }
 
+#[test]
+fn a_store_is_understood_with_its_files_and_they_are_not_shown() {
+    let cluster = "[cluster]\nnode = \"a\"\nstore = \"etcd://a:1\"\n";
+    let tls = format!("{cluster}store_authority = \"ca.pem\"\n");
+    let whole = format!(
+        "{tls}store_certificate = \"ca.pem\"\nstore_key = \"a.key\"\nstore_user = \"lb\"\n\
+         store_password_file = \"/pass.word\"\n"
+    );
+    for (text, printed, shown) in [
+        (cluster, "without TLS; a copy", (false, false, None)),
+        (&tls, "by TLS without a certificate of this node; a copy", (true, false, None)),
+        (&whole, "by TLS with a certificate of this node, as user lb; ", (true, true, Some("lb"))),
+    ] {
+        let folder = folder(&format!("{text}{SOUND}"));
+        let config = Config::load(&folder.path().join("lb.toml")).unwrap();
+        let understood = ipip_lb::check::Understood(&config);
+        let line = format!("store: what all nodes share comes from etcd://a:1, {printed}");
+        assert!(understood.to_string().contains(&line), "{understood}");
+        let store = &understood.to_json()["store"];
+        assert_eq!(store["has_tls"], shown.0);
+        assert_eq!(store["has_certificate"], shown.1);
+        assert_eq!(store["user"].as_str(), shown.2);
+        assert!(
+            !understood.to_string().contains("pass.word") && !store.to_string().contains("ca.pem")
+        );
+    }
+    let folder = folder(&format!("{whole}{SOUND}"));
+    let config = Config::load(&folder.path().join("lb.toml")).unwrap();
+    let tls = config.store.unwrap().access.tls.unwrap();
+    let file = |name: &str| folder.path().join(name);
+    assert_eq!(
+        (tls.authority, tls.certificate),
+        (file("ca.pem"), Some((file("ca.pem"), file("a.key"))))
+    );
+    assert_eq!(tls.user.unwrap().password_file.to_str(), Some("/pass.word"));
+}
+
 /// The defaults are as documented.
 #[test]
 fn defaults_are_as_documented() {

@@ -1,12 +1,19 @@
 //! A real etcd with one member.
 
-use hotloop_cluster::settings::StoreAddress;
+use crate::sync::authority::Authority;
+use hotloop_cluster::settings::{Security, StoreAccess, StoreAddress, StoreTls, StoreUser};
 use hotloop_cluster::store::etcd::{Bounds, Etcd};
 use hotloop_cluster::store::phases::Outcome;
 use hotloop_cluster::store::{Carried, Key, Proposal, layout};
 use hotloop_tests::{free_address, tool};
+use rcgen::DistinguishedName;
+use rustls::crypto::ring::default_provider;
+use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use ureq::Agent;
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 /// Maximum time for any step, on however busy a machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -16,15 +23,50 @@ pub struct Server {
     folder: tempfile::TempDir,
     ports: [u16; 2],
     child: Option<Child>,
+    /// The access, if it is by TLS.
+    tls: Option<StoreTls>,
 }
+
+/// The name of the user of a secure server, and of the user's role.
+pub const USER: &str = "lb";
+
+/// The user's password.
+pub const PASSWORD: &str = "right";
 
 impl Server {
     /// Starts one, if etcd is installed.
     pub fn start() -> Result<Self, String> {
+        Self::new(|_| None)
+    }
+
+    /// Starts one that requires client certificates, and has a user that may access the prefix only.
+    /// The certificate `named` has a Common Name.
+    pub fn start_secure() -> Result<Self, String> {
+        let mut server = Self::new(|folder| {
+            let authority = Authority::new("etcd's");
+            authority.signed(folder, "server", "127.0.0.1", |_| {});
+            authority.signed(folder, "named", "node", |_| {});
+            let node = authority.signed(folder, "node", "node", |params| {
+                params.distinguished_name = DistinguishedName::new();
+            });
+            let Security::Tls { certificate, key, authority } = node else { unreachable!() };
+            Some(StoreTls { authority, certificate: Some((certificate, key)), user: None })
+        })?;
+        server.enable_users();
+        let password_file = server.folder.path().join("password");
+        std::fs::write(&password_file, format!("{PASSWORD}\n")).unwrap();
+        let user = Some(StoreUser { name: USER.to_owned(), password_file });
+        let tls = server.tls.clone().map(|tls| StoreTls { user, ..tls });
+        server.tls = tls;
+        Ok(server)
+    }
+
+    fn new(tls: impl FnOnce(&Path) -> Option<StoreTls>) -> Result<Self, String> {
         tool("etcd")?;
         let folder = tempfile::tempdir().unwrap();
         let ports = [(); 2].map(|()| free_address().port());
-        let mut server = Self { folder, ports, child: None };
+        let tls = tls(folder.path());
+        let mut server = Self { folder, ports, child: None, tls };
         server.restart();
         Ok(server)
     }
@@ -47,11 +89,22 @@ impl Server {
     pub fn restart(&mut self) {
         self.kill();
         let [client, peer] = self.ports.map(|port| format!("http://127.0.0.1:{port}"));
+        let client = client.replace("http:", if self.tls.is_some() { "https:" } else { "http:" });
         let mut command = tool("etcd").unwrap();
         command.arg("--data-dir").arg(self.folder.path().join("data"));
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         command.arg("--initial-cluster").arg(format!("default={peer}"));
+        if self.tls.is_some() {
+            for (option, name) in [
+                ("--cert-file", "server.pem"),
+                ("--key-file", "server.key"),
+                ("--trusted-ca-file", "server.ca"),
+            ] {
+                command.arg(option).arg(self.folder.path().join(name));
+            }
+            command.arg("--client-cert-auth");
+        }
         command.stdout(Stdio::null()).stderr(Stdio::null());
         self.child = Some(command.spawn().unwrap());
         let start = Instant::now();
@@ -78,8 +131,50 @@ impl Server {
         format!("etcd://127.0.0.1:{}", self.ports[0]).parse().unwrap()
     }
 
+    pub fn access(&self) -> StoreAccess {
+        StoreAccess { address: self.address(), tls: self.tls.clone() }
+    }
+
     pub fn client(&self) -> Etcd {
-        Etcd::new(self.address(), Bounds::default())
+        Etcd::new(self.access(), Bounds::default()).unwrap()
+    }
+
+    /// Calls the gateway with a client certificate.
+    fn post(&self, path: &str, body: &str) {
+        let text = |name: &str| std::fs::read(self.folder.path().join(name)).unwrap();
+        let [authority, own] =
+            ["node.ca", "node.pem"].map(|name| Certificate::from_pem(&text(name)).unwrap());
+        let key = PrivateKey::from_pem(&text("node.key")).unwrap();
+        let tls = TlsConfig::builder()
+            .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
+            .root_certs(RootCerts::new_with_certs(&[authority]))
+            .client_cert(Some(ClientCert::new_with_certs(&[own], key)));
+        let agent = Agent::config_builder().tls_config(tls.build()).build().new_agent();
+        let url = format!("https://127.0.0.1:{}{path}", self.ports[0]);
+        let answer = agent.post(url).send(body);
+        assert_eq!(answer.unwrap().status(), 200, "{path}");
+    }
+
+    /// Creates the user, with a role as in docs/cluster.md, and requires users from then on.
+    fn enable_users(&self) {
+        let (key, end) = ("L2lwaXAtbGIv", "L2lwaXAtbGIw"); // /ipip-lb/ and /ipip-lb0
+        for (path, body) in [
+            ("user/add", "{\"name\":\"root\",\"password\":\"root\"}".to_owned()),
+            ("user/grant", "{\"user\":\"root\",\"role\":\"root\"}".to_owned()),
+            ("user/add", format!("{{\"name\":\"{USER}\",\"password\":\"{PASSWORD}\"}}")),
+            ("role/add", format!("{{\"name\":\"{USER}\"}}")),
+            (
+                "role/grant",
+                format!(
+                    "{{\"name\":\"{USER}\",\"perm\":{{\"permType\":\"READWRITE\",\
+                     \"key\":\"{key}\",\"range_end\":\"{end}\"}}}}"
+                ),
+            ),
+            ("user/grant", format!("{{\"user\":\"{USER}\",\"role\":\"{USER}\"}}")),
+            ("enable", "{}".to_owned()),
+        ] {
+            self.post(&format!("/v3/auth/{path}"), &body);
+        }
     }
 
     /// Has all nodes prepare a configuration and puts it in force; returns its revision.

@@ -1,6 +1,7 @@
 //! Servers with answers that etcd would never send: memory and time stay bounded, and the error is
 //! reported.
 
+use hotloop_cluster::settings::StoreAddress;
 use hotloop_cluster::store::etcd::{Bounds, Etcd};
 use hotloop_cluster::store::layout::read;
 use hotloop_cluster::store::{Key, StoreErrorKind};
@@ -31,7 +32,7 @@ fn server(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'stati
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         }
     });
-    Etcd::new(address.parse().unwrap(), BOUNDS)
+    Etcd::new(address.parse::<StoreAddress>().unwrap(), BOUNDS).unwrap()
 }
 
 /// Answers with a status and a body.

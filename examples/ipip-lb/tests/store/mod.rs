@@ -2,6 +2,7 @@
 //! that breaks the rules.
 #![allow(clippy::print_stdout, reason = "a test says what it skips")]
 
+mod access;
 mod bad_keys;
 mod change;
 mod command;
@@ -14,6 +15,8 @@ mod node;
 mod phases;
 mod real;
 mod running;
+mod secure;
+mod stand_in;
 mod unprepared;
 mod watch;
 

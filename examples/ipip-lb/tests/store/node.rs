@@ -1,6 +1,7 @@
 //! A running node without a device.
 
 use super::etcd::Server;
+use hotloop_cluster::settings::{StoreAccess, StoreTls, StoreUser};
 use hotloop_tests::{Program, wait_until};
 use serde_json::Value;
 use std::fs;
@@ -12,14 +13,28 @@ pub fn write_node(path: &Path, server: &Server, name: &str) {
     let folder = path.display();
     let node = format!(
         "[cluster]\nnode = \"{name}\"\nstore = \"{}\"\nstore_copy = \"{folder}/copy.toml\"\n\
-         operator_file = \"{folder}/kept.json\"\n\
+         operator_file = \"{folder}/kept.json\"\n{}\
          [engine]\nworkers = 1\nidle = \"adaptive\"\nworker_stall_ms_max = 0\n\
          [balancer]\nsource_v4 = \"192.0.2.1\"\ndecapsulate = []\nconnections_max = 1024\n\
          [[port]]\nname = \"up\"\ndevice = \"net_null0,no-rx=1\"\n\
          next_hop_mac = \"02:00:00:00:00:01\"\n",
-        server.address()
+        server.address(),
+        tls_keys(&server.access())
     );
     fs::write(path.join("node.toml"), node).unwrap();
+}
+
+/// The keys of `[cluster]` for TLS to the store.
+pub fn tls_keys(access: &StoreAccess) -> String {
+    let Some(StoreTls { authority, certificate, user }) = &access.tls else { return String::new() };
+    let mut keys = format!("store_authority = {authority:?}\n");
+    if let Some((certificate, key)) = certificate {
+        keys += &format!("store_certificate = {certificate:?}\nstore_key = {key:?}\n");
+    }
+    if let Some(StoreUser { name, password_file }) = user {
+        keys += &format!("store_user = {name:?}\nstore_password_file = {password_file:?}\n");
+    }
+    keys
 }
 
 /// The program, with that file.

@@ -2,6 +2,7 @@
 
 use super::etcd::{PATIENCE, Server};
 use super::shared;
+use hotloop_cluster::settings::StoreAddress;
 use hotloop_cluster::store::etcd::{Bounds, Condition, Etcd, Operation};
 use hotloop_cluster::store::layout::{read, read_at};
 use hotloop_cluster::store::phases::Outcome;
@@ -132,8 +133,8 @@ fn a_member_that_is_down_costs_nothing_but_time() {
         Err(why) => return println!("skipped: {why}"),
     };
     let live = server.address();
-    let both = format!("etcd://127.0.0.1:1,{}", live.endpoints()[0]).parse().unwrap();
-    let etcd = Etcd::new(both, Bounds::default());
+    let both: StoreAddress = format!("etcd://127.0.0.1:1,{}", live.endpoints()[0]).parse().unwrap();
+    let etcd = Etcd::new(both, Bounds::default()).unwrap();
     assert_eq!(read(&etcd).unwrap().stored, None);
     server.write(&shared(2));
     server.kill();
