@@ -43,7 +43,10 @@ fn every_sample_of_a_configuration_is_accepted() {
     // The files that samples name are next to the configuration.
     let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new("all nodes"));
     authority.signed(folder.path(), "lb-1", "lb-1", |_| ());
-    fs::write(folder.path().join("ca.pem"), &authority.pem).unwrap();
+    authority.signed(folder.path(), "lb-1-etcd", "lb-1", |_| ());
+    for name in ["ca.pem", "etcd-ca.pem"] {
+        fs::write(folder.path().join(name), &authority.pem).unwrap();
+    }
     let file = folder.path().join("lb.toml");
     for (name, page) in PAGES {
         let samples = samples(page);

@@ -111,6 +111,15 @@ impl Access {
         tls.map(|error| tls_words(error, has_certificate)).or_else(closed)
     }
 
+    /// The remedy if etcd's gateway, as a client of etcd itself, may have been refused.
+    pub fn gateway_remedy(&self, why: &str) -> Option<&'static str> {
+        let is_refused = self.settings.tls.is_some() && why.contains("connection closed");
+        is_refused.then_some(
+            "start etcd; if it runs, give it a certificate for clients as well as servers, which its \
+             --trusted-ca-file has signed",
+        )
+    }
+
     /// Whether the error may be that of a member that speaks TLS to a client in clear.
     pub fn may_lack_tls(&self, error: &ureq::Error) -> bool {
         let is_no_http = matches!(error, ureq::Error::Protocol(_)) || is_closed(error);

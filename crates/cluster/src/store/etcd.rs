@@ -243,7 +243,10 @@ impl Etcd {
         for member in (first..members.len()).chain(0..first) {
             let name = &members[member];
             match attempt(&format!("{}://{name}", self.access.scheme())) {
-                Ok(Answer::Unable(why)) => failures.push(format!("{name}: {}", excerpt(&why))),
+                Ok(Answer::Unable(why)) => {
+                    tls_remedy = self.access.gateway_remedy(&why).or(tls_remedy);
+                    failures.push(format!("{name}: {}", excerpt(&why)));
+                }
                 Ok(answer) => {
                     self.member.set(member);
                     return self.answered(name, answer);

@@ -45,7 +45,7 @@ pub struct Place {
     pub named: Named,
     /// The files for TLS to the address.
     #[command(flatten)]
-    pub files: StoreFiles,
+    pub files: Box<StoreFiles>,
 }
 
 /// The address of a store, or the file that names it.

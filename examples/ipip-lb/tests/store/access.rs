@@ -1,8 +1,9 @@
 //! Access to a store by TLS and as a user, and a line with a remedy for each obstacle.
 
+use super::node::{run, write_node};
 use super::stand_in::{REFUSALS, StandIn};
 use crate::sync::authority::Authority;
-use hotloop_cluster::settings::StoreTls;
+use hotloop_cluster::settings::{StoreAccess, StoreTls};
 use hotloop_cluster::store::StoreErrorKind;
 use hotloop_cluster::store::etcd::{Bounds, Etcd};
 use hotloop_cluster::store::layout::read;
@@ -92,11 +93,18 @@ fn each_obstacle_is_one_line_with_a_remedy() {
         assert!(expected.iter().all(|part| text.contains(part)), "{text}\nwanted {expected:?}");
         assert!(text.starts_with("etcd://127.0.0.1:") && !text.contains('\n'), "{text}");
     }
+    assert_eq!(server.users.lock().unwrap().readings, 0);
+    let closed = "503 Unavailable\n{\"error\":\"connection closed\",\"code\":14}";
+    let etcd = server.client(|_| {}).unwrap();
+    assert_eq!(read(&etcd).unwrap().stored, None);
+    server.users.lock().unwrap().expired = Some(closed);
+    let text = read(&etcd).unwrap_err().to_string();
+    assert!(text.contains("; if it runs, give it a certificate for clients as well"), "{text}");
     let misnamed = StandIn::start(&authority, "etcd.example", &authority);
     let text = complaint(&misnamed, |_| {});
     assert!(text.contains("for etcd.example, not for 127.0.0.1"), "{text}");
     assert!(text.contains("; name the members in the store's address as"), "{text}");
-    assert_eq!(server.users.lock().unwrap().readings, 0);
+    assert_eq!(misnamed.users.lock().unwrap().readings, 0);
 }
 
 #[test]
@@ -141,4 +149,29 @@ fn files_that_were_replaced_are_read_once_the_old_ones_are_refused() {
     assert!(error.contains("not for the key in"), "{error}");
     fs::write(&key, new).unwrap();
     assert_eq!(read(&etcd).unwrap().stored, None);
+}
+
+#[test]
+fn a_node_whose_files_are_wrong_does_not_start_and_names_them() {
+    let authority = Authority::new("etcd's");
+    let server = StandIn::start(&authority, "127.0.0.1", &authority);
+    let folder = server.folder.path();
+    authority.signed(folder, "other", "node", |_| {});
+    let mut access = server.access();
+    let start = |access: &StoreAccess| {
+        write_node(folder, access, "a");
+        let output = run(folder).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && text.lines().count() == 1, "{text}");
+        text
+    };
+    access.tls.as_mut().unwrap().certificate =
+        Some((folder.join("node.pem"), folder.join("other.key")));
+    let text = start(&access);
+    assert!(text.contains("node.pem: not for the key in ") && text.contains("; write"), "{text}");
+    access.tls.as_mut().unwrap().certificate =
+        Some((folder.join("no.pem"), folder.join("other.key")));
+    let text = start(&access);
+    assert!(text.contains("node.toml:7: cluster.store_certificate: "), "{text}");
+    assert!(text.contains("no.pem: No such file"), "{text}");
 }

@@ -119,7 +119,7 @@ fn one_of_three_nodes_does_not_count_and_two_do() {
     server.write(&probed(closed, open, ""));
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    write_node(folder, &server, "a");
+    write_node(folder, &server.access(), "a");
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let metrics = free.local_addr().unwrap();
     drop(free);
@@ -188,7 +188,7 @@ fn nodes_hear_each_other_until_one_dies() {
     server.write(&shared(1));
     let a = Node::start(&server, "a");
     let folder = tempfile::tempdir().unwrap();
-    write_node(folder.path(), &server, "b");
+    write_node(folder.path(), &server.access(), "b");
     let b = start(folder.path());
     let c = Fake::new(&server, "c");
     wait_until("all are there", || status(&a.program)["health"]["nodes"] == 3);

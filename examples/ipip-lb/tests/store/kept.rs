@@ -15,7 +15,7 @@ fn what_operators_have_changed_belongs_to_one_revision() {
     };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    write_node(folder, &server, "a");
+    write_node(folder, &server.access(), "a");
     let first = server.write(&shared(2));
     let drained = |program: &Program| {
         let rows = program.ask("backends").unwrap();

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Writes the file of the node with this name and this store.
-pub fn write_node(path: &Path, server: &Server, name: &str) {
+/// Writes the file of the node with this name and this access to its store.
+pub fn write_node(path: &Path, access: &StoreAccess, name: &str) {
     let folder = path.display();
     let node = format!(
         "[cluster]\nnode = \"{name}\"\nstore = \"{}\"\nstore_copy = \"{folder}/copy.toml\"\n\
@@ -18,8 +18,8 @@ pub fn write_node(path: &Path, server: &Server, name: &str) {
          [balancer]\nsource_v4 = \"192.0.2.1\"\ndecapsulate = []\nconnections_max = 1024\n\
          [[port]]\nname = \"up\"\ndevice = \"net_null0,no-rx=1\"\n\
          next_hop_mac = \"02:00:00:00:00:01\"\n",
-        server.address(),
-        tls_keys(&server.access())
+        access.address,
+        tls_keys(access)
     );
     fs::write(path.join("node.toml"), node).unwrap();
 }
@@ -70,7 +70,7 @@ pub struct Node {
 impl Node {
     pub fn start(server: &Server, name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        write_node(folder.path(), server, name);
+        write_node(folder.path(), &server.access(), name);
         let program = start(folder.path());
         let node = Self { folder, program };
         node.wait_until_registered();

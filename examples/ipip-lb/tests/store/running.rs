@@ -22,7 +22,7 @@ fn check(folder: &Path) -> Output {
 fn server_and_node() -> Option<(Server, TempDir)> {
     let server = Server::start().inspect_err(|why| println!("skipped: {why}")).ok()?;
     let folder = tempfile::tempdir().unwrap();
-    write_node(folder.path(), &server, "a");
+    write_node(folder.path(), &server.access(), "a");
     Some((server, folder))
 }
 

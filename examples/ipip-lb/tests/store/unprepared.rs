@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Configures the node of that name among two nodes, which share their connections.
 fn write_peered(folder: &Path, server: &Server, name: &str, more: &str) {
-    write_node(folder, server, name);
+    write_node(folder, &server.access(), name);
     let file = folder.join("node.toml");
     let peers = "[cluster]\ntrusted_network = true\n\
                  peers = [{ name = \"a\", address = \"127.0.0.1:4790\" }, \
