@@ -1,5 +1,5 @@
 //! The way to an etcd: in clear or by TLS, with or without a client certificate, and as one of its
-//! users or as nobody.
+//! users or without one.
 
 use super::etcd::Bounds;
 use crate::pem::{self, Identity, at};

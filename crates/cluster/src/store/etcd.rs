@@ -149,7 +149,7 @@ impl Etcd {
                 Ok(Answer::Json(Value::Null))
             })?;
             let body = response.map(Response::into_body);
-            let body = body.ok_or_else(|| self.unreachable("nobody answered"))?;
+            let body = body.ok_or_else(|| self.unreachable("no member has answered"))?;
             Ok(EtcdWatch::new(self.address().clone(), body, self.access.token.clone()))
         })
     }
