@@ -138,7 +138,7 @@ fn files_that_were_replaced_are_read_once_the_old_ones_are_refused() {
     server.trust(&next);
     let error = read(&etcd).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Access, "{error}");
-    // A certificate without its key is named, and used by nobody.
+    // A new certificate beside the old key is refused, with its path.
     let key = server.folder.path().join("node.key");
     let old = fs::read(&key).unwrap();
     next.signed(server.folder.path(), "node", "node", |_| {});

@@ -11,6 +11,7 @@ use hotloop_tests::wait_until;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// `ipip-lb cluster` with these arguments: its exit code, standard output and standard error.
 fn cluster(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
@@ -34,8 +35,7 @@ fn a_secure_etcd_is_read_and_written_and_only_below_the_prefix() {
     assert_eq!(watch.wait().unwrap(), WatchEvent::Begun);
     let two = server.write(&shared(3));
     assert_eq!(watch.wait().unwrap(), WatchEvent::Changed);
-    let over = std::time::Duration::from_millis(300);
-    let mut short = etcd.watch(key, two + 1, over).unwrap();
+    let mut short = etcd.watch(key, two + 1, Duration::from_millis(300)).unwrap();
     assert_eq!(short.wait().unwrap(), WatchEvent::Begun);
     assert_eq!(short.wait().unwrap(), WatchEvent::Over);
 
