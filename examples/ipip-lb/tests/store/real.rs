@@ -85,6 +85,20 @@ fn what_is_not_a_configuration_is_refused() {
     assert!(error.to_string().contains("request is too large"), "{error}");
 }
 
+/// Checks that a watch from after `one`, the current revision, sees the next, and then ends in time.
+/// Returns the next revision, of `shared(2)`.
+pub fn changes_are_seen(server: &Server, etcd: &Etcd, one: i64) -> i64 {
+    let key = Key::One("/ipip-lb/current");
+    let mut watch = etcd.watch(key, one + 1, Duration::from_secs(60)).unwrap();
+    assert_eq!(watch.wait().unwrap(), WatchEvent::Begun);
+    let two = server.write(&shared(2));
+    assert_eq!(watch.wait().unwrap(), WatchEvent::Changed);
+    let mut short = etcd.watch(key, two + 1, Duration::from_millis(300)).unwrap();
+    assert_eq!(short.wait().unwrap(), WatchEvent::Begun);
+    assert_eq!(short.wait().unwrap(), WatchEvent::Over);
+    two
+}
+
 #[test]
 fn a_watch_sees_changes_and_says_when_it_began_too_early() {
     let server = match Server::start() {
@@ -94,13 +108,7 @@ fn a_watch_sees_changes_and_says_when_it_began_too_early() {
     let etcd = server.client();
     let one = server.write(&shared(1));
     let key = Key::One("/ipip-lb/current");
-    let mut watch = etcd.watch(key, one + 1, Duration::from_secs(60)).unwrap();
-    assert_eq!(watch.wait().unwrap(), WatchEvent::Begun);
-    let two = server.write(&shared(2));
-    assert_eq!(watch.wait().unwrap(), WatchEvent::Changed);
-    let mut short = etcd.watch(key, two + 1, Duration::from_millis(300)).unwrap();
-    assert_eq!(short.wait().unwrap(), WatchEvent::Begun);
-    assert_eq!(short.wait().unwrap(), WatchEvent::Over);
+    changes_are_seen(&server, &etcd, one);
     server.compact();
     let mut early = etcd.watch(key, one, Duration::from_secs(60)).unwrap();
     let compacted = early.wait().and_then(|_| early.wait()).unwrap_err();

@@ -2,6 +2,7 @@
 
 use super::etcd::{PATIENCE, Server, USER};
 use super::node::{Node, wait_for};
+use super::real::changes_are_seen;
 use super::shared;
 use hotloop_cluster::settings::{StoreAccess, StoreTls};
 use hotloop_cluster::store::etcd::{Bounds, Etcd, Operation};
@@ -11,7 +12,6 @@ use hotloop_tests::wait_until;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 /// `ipip-lb cluster` with these arguments: its exit code, standard output and standard error.
 fn cluster(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
@@ -28,16 +28,10 @@ fn a_secure_etcd_is_read_and_written_and_only_below_the_prefix() {
     };
     let etcd = server.client();
     assert_eq!(read(&etcd).unwrap().stored, None);
-    let one = server.write(&shared(2));
-    assert_eq!(read(&etcd).unwrap().stored.unwrap().text, shared(2));
+    let one = server.write(&shared(3));
+    assert_eq!(read(&etcd).unwrap().stored.unwrap().text, shared(3));
     let key = Key::One("/ipip-lb/current");
-    let mut watch = etcd.watch(key, one + 1, PATIENCE).unwrap();
-    assert_eq!(watch.wait().unwrap(), WatchEvent::Begun);
-    let two = server.write(&shared(3));
-    assert_eq!(watch.wait().unwrap(), WatchEvent::Changed);
-    let mut short = etcd.watch(key, two + 1, Duration::from_millis(300)).unwrap();
-    assert_eq!(short.wait().unwrap(), WatchEvent::Begun);
-    assert_eq!(short.wait().unwrap(), WatchEvent::Over);
+    let two = changes_are_seen(&server, &etcd, one);
 
     let error = etcd.transact(&[], &[Operation::Put("/other", "x")]).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Access, "{error}");
@@ -53,7 +47,7 @@ fn a_secure_etcd_is_read_and_written_and_only_below_the_prefix() {
     let mut watch = etcd.watch(key, two + 1, PATIENCE).unwrap();
     assert_eq!(watch.wait().unwrap(), WatchEvent::Begun);
     server.restart();
-    assert_eq!(read(&etcd).unwrap().stored.unwrap().text, shared(3));
+    assert_eq!(read(&etcd).unwrap().stored.unwrap().text, shared(2));
     let refused = |access: StoreAccess| {
         read(&Etcd::new(access, Bounds::default()).unwrap()).unwrap_err().to_string()
     };
