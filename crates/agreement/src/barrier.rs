@@ -1,7 +1,6 @@
 //! How all nodes go over from one reference table to the next.
 
-/// How far a node is with the moves of the reference table. It is written to the node's disk before any
-/// peer gets it.
+/// How far a node is with the moves of the reference table.
 ///
 /// Phases of a move follow each other, and those of the next move are greater. Each is a promise:
 ///
@@ -31,6 +30,20 @@ pub enum Step {
     Marked,
     /// Unknown connections go by the next table.
     Switched,
+}
+
+impl Step {
+    /// The step that is sent as this number: its place among the steps.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::Idle,
+            1 => Self::Ready,
+            2 => Self::Marked,
+            3 => Self::Switched,
+            _ => return None,
+        })
+    }
 }
 
 impl Phase {
@@ -69,7 +82,7 @@ impl Phase {
         if greatest.step == Step::Marked { greatest.at(Step::Ready) } else { greatest }
     }
 
-    /// The phase after a restart, from the one on disk.
+    /// The phase of a program that takes over from the node's last one.
     #[must_use]
     pub fn restarted(self) -> Self {
         if self.step == Step::Marked { self.at(Step::Ready) } else { self }
@@ -93,9 +106,10 @@ pub struct Member {
 /// A node's next action in a move.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Action {
-    /// Compare connections with both tables.
+    /// Compare connections with both tables, and claim all exceptions.
     GetReady,
-    /// Claim all exceptions, also those that peers have claimed. They are found for these generations.
+    /// Claim all exceptions again, also those that peers have claimed. They are found for these
+    /// generations.
     Walk(u64),
     /// Promise that all of the walk's claims are acknowledged.
     Mark,

@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `known.rs` | a node's knowledge of one connection: SYNs, packets, claims, ends |
 //! | `barrier.rs` | moves of the reference table |
+//! | `standing.rs` | which reference tables a node uses, and when they move |
 //! | `join.rs` | the start of a node, which needs all exceptions |
 //!
 //! # Guarantees
@@ -55,7 +56,9 @@
 pub mod barrier;
 mod join;
 mod known;
+mod standing;
 
 pub use barrier::{Action, Member, Phase, Step};
 pub use join::{Joining, Nodes};
 pub use known::{Birth, Choice, Circumstances, Claim, Entry, Known, Outcome, Reason};
+pub use standing::{Decision, Peer, Situation, Standing};

@@ -134,6 +134,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "balance",
         "exception_mover",
     ]),
+    ("crates/agreement", &["barrier join known", "standing"]),
     ("crates/cluster", &["pem random settings", "store sync", "replace"]),
     ("crates/health", &[
         "deadline echo probe_state room settings",

@@ -14,8 +14,8 @@ pub enum Mutant {
     NoGenerations,
     /// A node forgets the table before when it switches.
     OneTableAfterSwitch,
-    /// Connections that no peer knows may end between ready and the walk.
-    ForgetsWhileReady,
+    /// A node that compares connections with both tables claims nothing before its walk.
+    SilentWhenReady,
     /// A node that starts goes on when a peer ends that it has no snapshot of.
     GoesOnJoining,
     /// There are no loose slots.
@@ -54,7 +54,7 @@ impl Mutant {
         Self::NoAcknowledgement,
         Self::NoGenerations,
         Self::OneTableAfterSwitch,
-        Self::ForgetsWhileReady,
+        Self::SilentWhenReady,
         Self::GoesOnJoining,
         Self::NeverLoose,
         Self::LooseIfOpening,

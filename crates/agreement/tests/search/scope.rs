@@ -140,7 +140,7 @@ impl Mutant {
         let scope = match self {
             Self::None => NARROW,
             Self::NoWait | Self::NoGenerations => Scope { kills: 1, ..MOVES },
-            Self::NoAcknowledgement | Self::ForgetsWhileReady => MOVES,
+            Self::NoAcknowledgement | Self::SilentWhenReady => MOVES,
             Self::OneTableAfterSwitch => Scope { changes: 1, ..MOVES_AND_BEGINS },
             Self::GoesOnJoining => Scope { kills: 2, changes: 1, ..FIXED },
             Self::NeverLoose => Scope { changes: 1, syns: 2, has_late_syns: true, ..FIXED },
@@ -160,7 +160,7 @@ impl Mutant {
             Self::SilentLoose => {
                 Scope { changes: 1, syns: 2, has_late_syns: true, is_hasty: false, ..FIXED }
             }
-            Self::WalksOwnOnly => Scope { kills: 1, changes: 1, ..MOVES_AND_BEGINS },
+            Self::WalksOwnOnly => Scope { kills: 1, ..MOVES_AND_BEGINS },
             Self::YieldsToSyn => Scope {
                 changes: 1,
                 syns: 2,

@@ -2,8 +2,8 @@
 
 use super::{Detail, Steps};
 use crate::mutant::Mutant;
-use crate::state::{CLAIMS, Client, InFlight, Kind, NODES, Slot, State, Up, numbers, phase_of};
-use hotloop_agreement::{Birth, Circumstances, Known, Step};
+use crate::state::{CLAIMS, Client, InFlight, Kind, NODES, Slot, State, Up, numbers};
+use hotloop_agreement::{Birth, Circumstances, Known};
 
 impl<const K: usize> Steps<'_, K> {
     /// A claim arrives at a node. It may be lost if no node has to send it again.
@@ -102,17 +102,15 @@ impl<const K: usize> Steps<'_, K> {
     }
 
     /// An entry ends with its connection; one that no peer knows also when no packet came here for
-    /// long, but not between ready and the walk. A tombstone lasts longer than any entry of its
+    /// long. A tombstone lasts longer than any entry of its
     /// connection and than any claim.
     pub(super) fn ends(&mut self, node: usize, key: usize) {
         let (from, scope) = (self.from, self.scope);
         let it = &from.keys[key];
         let slot = &it.slot[node];
-        let is_ready = phase_of(from.phase[node]).step == Step::Ready;
         let is_silent = !slot.is_shared && slot.idle == 2;
-        let may_forget = !is_ready || scope.mutant == Mutant::ForgetsWhileReady;
         let is_over = it.state == Client::Over || slot.connection != it.connection;
-        if slot.kind == Kind::Entry && (is_over || is_silent && may_forget) {
+        if slot.kind == Kind::Entry && (is_over || is_silent) {
             let mut next = *from;
             let it = &mut next.keys[key];
             let after = match slot.known().after_end() {

@@ -201,7 +201,8 @@ impl<const K: usize> Steps<'_, K> {
         let mut next = *from;
         next.phase[node] = number_of(member.phase);
         next.walked_for[node] = member.walked_for.map_or(0, |all| all as u8);
-        if let Action::Walk(_) = action {
+        let claims_at_once = scope.mutant != Mutant::SilentWhenReady;
+        if matches!(action, Action::Walk(_)) || action == Action::GetReady && claims_at_once {
             for (key, it) in from.keys.iter().enumerate() {
                 let slot = &it.slot[node];
                 let is_left_out = slot.is_shared && scope.mutant == Mutant::WalksOwnOnly;
