@@ -78,11 +78,11 @@ impl Phase {
     /// [marks](Step::Marked), which it has no part in.
     #[must_use]
     pub fn joining(peers: impl Iterator<Item = Self>) -> Self {
-        let greatest = peers.max().unwrap_or_default();
-        if greatest.step == Step::Marked { greatest.at(Step::Ready) } else { greatest }
+        peers.max().unwrap_or_default().restarted()
     }
 
-    /// The phase of a program that takes over from the node's last one.
+    /// The phase in which a node goes on from this one, of its own or of a peer, after a loss of
+    /// memory: without the [mark](Step::Marked), which is a promise about claims that it may not know.
     #[must_use]
     pub fn restarted(self) -> Self {
         if self.step == Step::Marked { self.at(Step::Ready) } else { self }

@@ -71,7 +71,7 @@ impl Standing {
         if self.in_use.is_none() {
             let best = owners.max_by_key(|(.., its)| its.member.phase);
             return match best {
-                Some((index, _, its)) => Some(adopt(index, &its)),
+                Some((index, _, its)) => Some(its.adopted_from(index)),
                 None => {
                     let is_first = !present().any(|(_, peer, _)| peer.is_before);
                     (at.has_waited && is_first).then_some(Decision::Create)
@@ -81,7 +81,7 @@ impl Standing {
         if let Some((index, peer, its)) = owners.clone().find(|(.., its)| self.differs(its)) {
             let (here, there) = (self.member.phase.in_use(), its.member.phase.in_use());
             let is_theirs = there > here || there == here && peer.is_before;
-            return is_theirs.then(|| adopt(index, &its));
+            return is_theirs.then(|| its.adopted_from(index));
         }
         if owners.count() < peers.len() {
             return None;
@@ -89,19 +89,22 @@ impl Standing {
         self.go_on(peers, at)
     }
 
+    /// The decision to use these tables, of the peer at this index.
+    fn adopted_from(&self, index: usize) -> Decision {
+        Decision::Adopt(index, self.member.phase.restarted())
+    }
+
     /// Whether two nodes have different tables with one number, or one of them is in a later move.
     fn differs(&self, its: &Self) -> bool {
-        let numbers = |it: &Self| {
-            let phase = it.member.phase;
-            [Some(phase.in_use()), phase.other()].into_iter().flatten()
-        };
+        let (here, there) = (self.member.phase, its.member.phase);
+        let mut numbers = [Some(here.in_use()), here.other()].into_iter().flatten();
         let is_other = |number| {
             let both = self.digest_of(number).zip(its.digest_of(number));
             both.is_some_and(|(here, there)| here != there)
         };
-        let has_its = self.digest_of(its.member.phase.in_use()).is_some();
-        let has_this = its.digest_of(self.member.phase.in_use()).is_some();
-        numbers(self).any(is_other) || !(has_its || has_this)
+        let has_its = self.digest_of(there.in_use()).is_some();
+        let has_this = its.digest_of(here.in_use()).is_some();
+        numbers.any(is_other) || !(has_its || has_this)
     }
 
     /// The next step of a move; all peers are in contact, and have the same tables.
@@ -138,10 +141,6 @@ impl Standing {
         let fold = |digest: u64, number: &u64| (digest ^ number).wrapping_mul(0x0100_0000_01b3);
         all.iter().fold(0xcbf2_9ce4_8422_2325, fold)
     }
-}
-
-fn adopt(index: usize, its: &Standing) -> Decision {
-    Decision::Adopt(index, Phase::joining(std::iter::once(its.member.phase)))
 }
 
 #[cfg(test)]

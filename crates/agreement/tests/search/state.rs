@@ -158,7 +158,7 @@ impl View {
 }
 
 pub fn phase_of(number: u8) -> Phase {
-    let step = [Step::Idle, Step::Ready, Step::Marked, Step::Switched][usize::from(number % 4)];
+    let step = Step::from_number(number % 4).expect("one of four");
     Phase { table: u32::from(number / 4), step }
 }
 

@@ -102,8 +102,7 @@ impl<const K: usize> Steps<'_, K> {
     }
 
     /// An entry ends with its connection; one that no peer knows also when no packet came here for
-    /// long. A tombstone lasts longer than any entry of its
-    /// connection and than any claim.
+    /// long. A tombstone lasts longer than any entry of its connection and than any claim.
     pub(super) fn ends(&mut self, node: usize, key: usize) {
         let (from, scope) = (self.from, self.scope);
         let it = &from.keys[key];

@@ -201,8 +201,12 @@ impl<const K: usize> Steps<'_, K> {
         let mut next = *from;
         next.phase[node] = number_of(member.phase);
         next.walked_for[node] = member.walked_for.map_or(0, |all| all as u8);
-        let claims_at_once = scope.mutant != Mutant::SilentWhenReady;
-        if matches!(action, Action::Walk(_)) || action == Action::GetReady && claims_at_once {
+        let claims_exceptions = match action {
+            Action::Walk(_) => true,
+            Action::GetReady => scope.mutant != Mutant::SilentWhenReady,
+            Action::Mark | Action::Switch | Action::Finish => false,
+        };
+        if claims_exceptions {
             for (key, it) in from.keys.iter().enumerate() {
                 let slot = &it.slot[node];
                 let is_left_out = slot.is_shared && scope.mutant == Mutant::WalksOwnOnly;
