@@ -81,10 +81,11 @@ start_birds() {
     start_bird b lb-b
 }
 
+# start_backends [ADDRESS]: answers that they route to their interface `answers` go to this address, in tunnels.
 start_backends() {
     local n
     for n in 1 2 3; do
-        start "backend-$n" "backend-$n" python3 "$here/crowd.py" backend "backend-$n" "${vips[0]}" 7
+        start "backend-$n" "backend-$n" python3 "$here/crowd.py" backend "backend-$n" "${vips[0]}" 7 "$@"
     done
 }
 

@@ -83,6 +83,8 @@ write_shared() {
     done
     {
         printf '# Round %s.\n[balancer]\nmtu = 1500\nhash_key = "%s"\n' "${round:-0}" "$hash_key"
+        # A backend is empty, and the reference table moves, twice as long after the start of a node.
+        printf '[balancer.timeouts_s]\ntcp_established = %d\nudp = %d\nother = %d\n' "$idle_s" "$idle_s" "$idle_s"
         services_conf "${backends[@]}"
     } >"$work/shared.toml"
 }
@@ -124,7 +126,7 @@ start_programs() {
             node_conf "$n"
             printf '\n'
             peers_conf "$name"
-            printf 'store = "etcd://10.9.9.2:2379"\nstore_copy = "%s"\n' "$work/lb-$name.copy.toml"
+            printf 'store = "etcd://10.9.9.2:2379"\nstore_copy = "%s"\nsettle_s = 2\n' "$work/lb-$name.copy.toml"
         } >"$work/lb-$name.toml"
     done
     start_etcd

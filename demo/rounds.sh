@@ -29,6 +29,7 @@ RANDOM=$seed
 export SEED=$seed
 
 client_count=1000
+idle_s=20                                # the idle timeout of connections
 pause_s=0.5
 linger_ms=500
 renewed_count=40                         # connections that end after each round, and begin again

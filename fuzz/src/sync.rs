@@ -1,24 +1,25 @@
 //! Messages between nodes: frames of arbitrary bytes, from an accepted peer and from strangers.
 
+use hotloop_agreement::Birth;
 use hotloop_balancer::connection::State;
-use hotloop_balancer::exceptions::{Change, MOVES, Record};
+use hotloop_balancer::exceptions::Record;
 use hotloop_cluster::sync::wire::{
     FRAME_BYTES_MAX, Frame, GREETING_BYTES_MAX, Hello, Message, VERSION, decode,
 };
-use hotloop_cluster::sync::{Local, PeerId, Peers};
+use hotloop_cluster::sync::{Local, PeerId, Peers, Reference};
 use hotloop_packet::flow_key::{FlowKey, FlowKeyV4};
 use std::net::Ipv4Addr;
 
 const DIGEST: [u8; 16] = [7; 16];
 
-/// The length at the beginning of a frame, and the fields up to its body: kind, epoch and sequence
-/// number.
+/// The length at the beginning of a frame, and the fields up to its body: kind, revision and
+/// sequence number.
 const LENGTH_BYTES: usize = 4;
 const HEADER_BYTES: usize = 1 + 8 + 8;
 
 /// Maximum number of a peer's changes that wait to be entered, including the frame that exceeds the
-/// limit.
-const IMPORTS_MAX: usize = (1 << 15) + FRAME_BYTES_MAX / 14;
+/// limit, and its latest claims, which are sent on when it goes.
+const IMPORTS_MAX: usize = (1 << 15) + FRAME_BYTES_MAX / 30 + (1 << 16);
 
 /// A node called `b`, and its peers `a` and `c`.
 struct Node {
@@ -26,7 +27,6 @@ struct Node {
     /// The peer that sends the frames.
     sender: PeerId,
     next_sequence: u64,
-    greeted_count: u64,
     now_ms: u64,
 }
 
@@ -46,7 +46,7 @@ pub fn run(bytes: &[u8]) {
 
 impl Node {
     fn new() -> Self {
-        let local = Local { node: "b".into(), incarnation: 1, digest: DIGEST };
+        let local = Local { node: "b".into(), digest: DIGEST };
         let named = ["a", "c"].map(|name| (name.to_owned(), format!("{name}:1")));
         let peers = Peers::new(local, named);
         let sender = peers.named("a").expect("a peer");
@@ -55,7 +55,7 @@ impl Node {
         let (frame, taken) =
             decode(&out, GREETING_BYTES_MAX).expect("a greeting").expect("all of it");
         assert!(taken == out.len() && matches!(frame.message, Message::Hello(_)));
-        let mut node = Self { peers, sender, next_sequence: 1, greeted_count: 0, now_ms: 0 };
+        let mut node = Self { peers, sender, next_sequence: 1, now_ms: 0 };
         node.greet(0);
         node
     }
@@ -92,8 +92,13 @@ impl Node {
         }
         match decode(&framed, FRAME_BYTES_MAX) {
             Ok(Some((frame, taken))) => {
-                // For a greeting of another version, only the beginning is read.
-                if !matches!(&frame.message, Message::Hello(hello) if hello.version != VERSION) {
+                // Of a later version, only a part is read.
+                let is_later = match &frame.message {
+                    Message::Hello(hello) => hello.version != VERSION,
+                    Message::State(_) | Message::Unknown => true,
+                    _ => false,
+                };
+                if !is_later {
                     let mut again = Vec::new();
                     frame.encode(&mut again);
                     assert_eq!((taken, &again[..]), (framed.len(), &framed[..]));
@@ -123,37 +128,34 @@ impl Node {
         }
     }
 
-    /// The peer connects again: after a restart, or in the same run.
+    /// The peer connects again.
     fn greet(&mut self, step: u8) {
-        self.greeted_count += u64::from(step & 8 == 0);
         let (node, expected) =
             if step & 16 == 0 { ("a", None) } else { ("c", self.peers.named("c")) };
-        let (node, incarnation) = (node.to_owned(), 2 + self.greeted_count);
-        let hello = Hello { version: VERSION, node, incarnation, digest: DIGEST };
+        let hello = Hello { version: VERSION, node: node.to_owned(), digest: DIGEST };
         let session = self.peers.greet(&hello, expected, self.now_ms).expect("a peer");
         (self.sender, self.next_sequence) = (session.peer, 1);
     }
 
-    /// This node announces a change of its own connections, or has another configuration.
+    /// This node announces a change of its own connections, or has other reference tables.
     fn own(&mut self, step: u8) {
         let client = Ipv4Addr::new(198, 51, 100, step >> 5);
         let key = FlowKey::V4(FlowKeyV4::new(client, Ipv4Addr::new(203, 0, 113, 10), 1, 80, 6));
         let backend = Ipv4Addr::new(10, 0, 0, 1 + (step >> 7)).into();
-        let moves = (step >> 3) % MOVES;
-        let (state, left_ms) = (State::Established, 60_000);
-        let record = Record { key, backend, state, age_ms: 5, left_ms, moves, wins_ties: false };
+        let (state, birth) = (State::Established, Birth::new(u64::from(step >> 3)));
+        let record = Record { key, backend, state, birth, left_ms: 60_000 };
         match step & 16 {
-            0 => self.peers.offer(
-                &[Change::Claim(record), Change::End(key)][..1 + usize::from(step >> 7)],
-                self.now_ms,
-            ),
-            _ => self.peers.set_epoch(u64::from(step >> 5)),
+            0 => self.peers.offer(&[record; 2][..1 + usize::from(step >> 7)], self.now_ms),
+            _ => {
+                let number = u32::from(step >> 5);
+                self.peers.set_references(vec![Reference::new(number, "x".repeat(40_000))]);
+            }
         }
     }
 
     fn walk(&mut self, step: u8) {
         if let Some(walk) = self.peers.snapshot_wanted(self.now_ms) {
-            self.peers.give_page(walk, &[], &[], step & 16 == 0, self.now_ms);
+            self.peers.give_page(walk, &[], step & 16 == 0, self.now_ms);
         }
     }
 
@@ -176,9 +178,6 @@ impl Node {
 const fn is_counted(message: &Message<'_>) -> bool {
     matches!(
         message,
-        Message::SnapshotBegin
-            | Message::SnapshotEnd
-            | Message::Changes(_)
-            | Message::Relayed { .. }
+        Message::SnapshotBegin | Message::SnapshotEnd | Message::Claims(_) | Message::Unknown
     )
 }

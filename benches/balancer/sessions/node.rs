@@ -50,6 +50,7 @@ impl Nodes {
             security: Security::TrustedNetwork,
             ready_timeout_s: 30,
             prepare_ms_max,
+            settle_s: 60,
         };
         let (node, peer) = ((NODE, node), (PEER, peer));
         Ok(Self { node: cluster(node, peer), peer: cluster(peer, node) })
@@ -99,13 +100,13 @@ impl Control {
             is_over: AtomicBool::new(false),
         });
         let (started, starts) = mpsc::channel();
-        let (cluster, balancer) = (config.cluster.clone(), config.balancer.clone());
+        let config = config.clone();
         let work = {
             let shared = Arc::clone(&shared);
             move || {
                 core_affinity::set_for_current(core);
-                let cluster = cluster.expect("it is one of a cluster");
-                let node = control::Node::start(&cluster, &balancer, ExceptionMover::new(asker, 1));
+                let cluster = config.cluster.as_ref().expect("it is one of a cluster");
+                let node = control::Node::start(cluster, &config, ExceptionMover::new(asker, 1));
                 let node = node.map_err(|error| error.to_string());
                 let _ = started.send(node.as_ref().map(|_| ()).map_err(Clone::clone));
                 if let Ok(node) = node {
@@ -158,8 +159,7 @@ fn turn_after_turn(
         }
         publisher.collect();
         node.turn(&table, None);
-        let is_marked = node.unmarked(&table).is_empty();
-        let is_entered = is_marked && node.has_peers_in_sync() && node.has_handed_over(&table);
+        let (is_marked, is_entered) = (node.is_marked(&table), node.has_handed_over(&table));
         for (said, is_so) in [(&shared.marked, is_marked), (&shared.entered, is_entered)] {
             let serial = if is_so { published } else { NONE };
             // Another core reads this after each burst.
@@ -216,7 +216,7 @@ fn listen(sync: &Sync, is_over: &AtomicBool) -> Heard {
         imports.clear();
         // The peer has no connections.
         if let Some(walk) = sync.snapshot_wanted() {
-            sync.give_page(walk, &[], &[], true);
+            sync.give_page(walk, &[], true);
         }
         thread::sleep(TURN);
     }

@@ -54,12 +54,12 @@ impl Side {
         self.peer.take().map_or_else(|| Ok(Heard::default()), Peer::finish)
     }
 
-    /// Publishes the table: in even rounds with the other one to compare with, else without.
+    /// Publishes the table: in even rounds with the other one as the next reference table, else without.
     /// Returns its number.
     pub fn change(&self, round: usize) -> u64 {
         let [table, drained] = &self.tables;
-        let other = round.is_multiple_of(2).then(|| Arc::clone(drained));
-        let table = Arc::new(table.with_other(other));
+        let next = round.is_multiple_of(2).then_some(drained);
+        let table = Arc::new(table.with_references([Some(table), next]));
         let serial = table.serial();
         self.control.publish(table);
         serial

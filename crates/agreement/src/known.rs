@@ -25,8 +25,20 @@ impl Birth {
     /// Of a connection that a node met in its midst, and that may be the one after this: later than this one,
     /// and earlier than the next that begins with a SYN.
     #[must_use]
-    const fn adopted(self) -> Self {
+    pub const fn adopted(self) -> Self {
         Self(self.0 | 1)
+    }
+
+    /// Whether it is one that was [adopted](Self::adopted).
+    #[must_use]
+    pub const fn is_adopted(self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    /// The number that it was made of; 0 if that is unknown.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0 >> 1
     }
 
     /// The number as it is sent.
@@ -229,12 +241,8 @@ impl<B: Copy + Ord> Known<B> {
     /// After a peer's claim.
     ///
     /// The later birth wins, and of two equal ones the lower backend, so that all nodes decide alike. A
-    /// connection that is in use doesn't yield to a claim of a mere SYN, which any host can send: it
-    /// is claimed again, with `now` as its birth.
-    ///
-    /// `is_owed` is whether some peer has not acknowledged this node's claim to the entry,
-    /// `is_orphaned` whether the claim's node is gone, and `is_in_use` whether packets have come within
-    /// the last minute.
+    /// connection that is established doesn't yield to a claim of its own SYN, which the client has sent
+    /// again and by another node: it is claimed again, with [`now`](Circumstances::now) as its birth.
     #[must_use]
     pub fn after_claim(self, claim: Claim<B>, at: Circumstances) -> Outcome<B> {
         let inherited = at.is_orphaned.then_some(Reason::Inherited);
@@ -252,7 +260,7 @@ impl<B: Copy + Ord> Known<B> {
         let is_same = entry.backend == claim.backend;
         let is_later = claim.birth > entry.birth
             || claim.birth == entry.birth && claim.backend < entry.backend;
-        if is_later && !is_same && claim.is_opening && entry.is_established && at.is_in_use {
+        if is_later && !is_same && claim.is_opening && entry.is_established && at.is_syn_again {
             let again = Entry { birth: at.now, ..entry };
             return Outcome::entered(again, Some(Reason::Dispute));
         }
@@ -293,8 +301,8 @@ pub struct Circumstances {
     pub is_owed: bool,
     /// The node of the claim is gone, perhaps before others got the claim.
     pub is_orphaned: bool,
-    /// Packets of the connection have come here within the last minute.
-    pub is_in_use: bool,
+    /// The claimed connection began so soon before or after the entry's that its SYN may be the same one.
+    pub is_syn_again: bool,
     /// Later than all births that the node has seen.
     pub now: Birth,
 }

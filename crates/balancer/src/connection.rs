@@ -1,7 +1,7 @@
 //! One connection: its target and its state. Uses only the flags and times that callers pass. Must
 //! stay at 16 bytes, so that a table entry with the longest key fits a cache line.
 
-use crate::exceptions::{MOVES, Record, is_ahead};
+use crate::exceptions::Record;
 use crate::services::TargetId;
 pub use crate::state::State;
 use hotloop::flow::STEP_NS;
@@ -9,13 +9,17 @@ use hotloop::packet::ip::protocol;
 use hotloop::packet::tcp::flags::{FIN, PSH, RST, SYN};
 use hotloop::packet::tcp::is_syn;
 use hotloop::stage::Instant;
+use hotloop_agreement::{Birth, Entry};
+use std::net::IpAddr;
 
-/// The bits of `progress` that hold the [`State`]. All bits above count moves, so that the count
-/// wraps without a mask.
+/// The bits of `progress` that hold the [`State`].
 const STATE: u8 = 7;
-/// One move, in `progress`.
-const MOVE: u8 = STATE + 1;
-const _: () = assert!(MOVE as u16 * MOVES as u16 == 1 << u8::BITS);
+/// In `progress`: `since` is the connection's birth. Otherwise, the birth is unknown.
+const BORN: u8 = 8;
+/// In `progress`: the birth is that of the connection before, [adopted](Birth::adopted).
+const ADOPTED: u8 = 16;
+/// In `progress`: see [`Connection::is_shared`].
+const SHARED: u8 = 32;
 
 /// The server has sent a packet.
 const SERVER_SEEN: u8 = 1;
@@ -29,8 +33,6 @@ const SEVERAL: u8 = 16;
 const EXCEPTION: u8 = 32;
 /// See [`Connection::is_remote`].
 const REMOTE: u8 = 64;
-/// See [`Connection::has_seen_syn`].
-const SAW_SYN: u8 = 128;
 
 /// Number of parts of an idle timeout, for noting when the last packet came that other nodes know
 /// of. It is small enough that a byte's 256 parts cover several idle timeouts.
@@ -52,10 +54,10 @@ pub const ABANDONED_NS: u64 = 60_000_000_000;
 pub struct Connection {
     /// The target of the connection's packets.
     pub target: TargetId,
-    /// When the backend got its first packet, in steps of [`STEP_NS`]: the lower bits of that
-    /// number.
+    /// The birth or, if that is unknown, when the first packet came here: the lower bits of the
+    /// number of steps of [`STEP_NS`] by the cluster's [clock](crate::clock).
     since: u32,
-    /// The [`STATE`], and the number of [moves](Self::moves).
+    /// The [`STATE`], and flags about the birth.
     progress: u8,
     notes: u8,
     /// The TCP flags that change the connection if the client sends them, or [`ANY`].
@@ -88,7 +90,8 @@ const fn part(idle_ns: u64, time_ns: u64) -> u8 {
 }
 
 impl Connection {
-    /// A new connection that begins with the current packet. `flags` are TCP's.
+    /// A new connection that begins with the current packet. `flags` are TCP's, and `now` is by the
+    /// cluster's [clock](crate::clock), as in all functions below.
     #[must_use]
     pub const fn new(target: TargetId, protocol: u8, flags: u8, now: Instant) -> Self {
         let state = match protocol {
@@ -97,10 +100,10 @@ impl Connection {
             protocol::UDP => State::Udp,
             _ => State::Other,
         };
-        let notes = if matches!(state, State::Opening) { SAW_SYN } else { 0 };
-        let since = step(now);
-        let progress = state as u8;
-        let mut connection = Self { target, since, progress, notes, moved_by: ANY, journalled: 0 };
+        let born = if matches!(state, State::Opening) { BORN } else { 0 };
+        let (since, progress) = (step(now), state as u8 | born);
+        let (notes, moved_by, journalled) = (0, ANY, 0);
+        let mut connection = Self { target, since, progress, notes, moved_by, journalled };
         // A SYN changes nothing.
         if matches!(state, State::Established) {
             connection.follow_client(flags, now);
@@ -108,14 +111,13 @@ impl Connection {
         connection
     }
 
-    /// Another node's connection on this target, with the state that the node claims.
+    /// A peer's connection on this target, as it claims it.
     #[must_use]
     pub const fn remote(target: TargetId, claim: &Record, now: Instant) -> Self {
-        let since = step(now).wrapping_sub((claim.age_ms as u64 * 1_000_000 / STEP_NS) as u32);
-        let progress = claim.state as u8;
-        let notes = REMOTE;
-        let mut remote = Self { target, since, progress, notes, moved_by: ANY, journalled: 0 };
-        remote.set_moves(claim.moves);
+        let (since, progress) = (step(now), claim.state as u8 | SHARED);
+        let (notes, moved_by, journalled) = (REMOTE, ANY, 0);
+        let mut remote = Self { target, since, progress, notes, moved_by, journalled };
+        remote.set_birth(claim.birth, now);
         remote
     }
 
@@ -137,24 +139,68 @@ impl Connection {
         self.progress = self.progress & !STATE | state as u8;
     }
 
-    /// Number of times that a packet moved the connection to another node, modulo [`MOVES`].
+    /// When the connection began.
     #[must_use]
-    pub const fn moves(&self) -> u8 {
-        self.progress / MOVE
+    pub const fn birth(&self, now: Instant) -> Birth {
+        let birth = if self.progress & BORN == 0 {
+            Birth::UNKNOWN
+        } else {
+            Birth::new((now.as_ns() / STEP_NS).saturating_add_signed(-self.passed(now)))
+        };
+        if self.progress & ADOPTED == 0 { birth } else { birth.adopted() }
     }
 
-    /// Sets the number of [moves](Self::moves), modulo [`MOVES`].
-    pub const fn set_moves(&mut self, moves: u8) {
-        self.progress = (self.progress & STATE) + (moves % MOVES) * MOVE;
-    }
-
-    /// Notes that a packet of the connection has come: it is this node's own, and has moved here if
-    /// it was another's.
-    const fn make_own(&mut self) {
-        if self.is_remote() {
-            self.notes &= !REMOTE;
-            self.progress = self.progress.wrapping_add(MOVE);
+    /// Sets when the connection began.
+    pub const fn set_birth(&mut self, birth: Birth, now: Instant) {
+        self.progress &= !(BORN | ADOPTED);
+        if birth.is_adopted() {
+            self.progress |= ADOPTED;
         }
+        if birth.number() == 0 {
+            self.since = step(now);
+        } else {
+            self.progress |= BORN;
+            self.since = birth.number() as u32;
+        }
+    }
+
+    /// Makes this connection a later one than before, which begins now.
+    pub const fn begin(&mut self, now: Instant) {
+        let is_later = self.progress & BORN == 0 || self.passed(now) > 0;
+        self.since = if is_later { step(now) } else { self.since.wrapping_add(1) };
+        self.progress = self.progress & !ADOPTED | BORN;
+    }
+
+    /// The number of steps since the birth: at most two years. A birth may be a little later than the clock.
+    const fn passed(&self, now: Instant) -> i64 {
+        const AHEAD_MAX: u32 = 1 << 20;
+        let passed = step(now).wrapping_sub(self.since);
+        if passed > u32::MAX - AHEAD_MAX { passed as i32 as i64 } else { passed as i64 }
+    }
+
+    /// The connection on `backend`, as the rules of the agreement see it.
+    #[must_use]
+    pub const fn entry(&self, backend: IpAddr, now: Instant) -> Entry<IpAddr> {
+        let state = self.state();
+        Entry {
+            backend,
+            birth: self.birth(now),
+            is_shared: self.is_shared(),
+            is_established: !matches!(state, State::Opening),
+            // After its end, data in its midst makes it another connection.
+            is_used: !matches!(state, State::Opening | State::Closing) && !self.is_remote(),
+        }
+    }
+
+    /// Whether peers count on the connection: this node or another one has claimed it.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        self.progress & SHARED != 0
+    }
+
+    /// Notes that peers count on the connection.
+    pub const fn share(&mut self) {
+        self.progress |= SHARED;
     }
 
     /// Whether a client's packet with these flags (TCP's; any for other protocols) leaves the
@@ -177,54 +223,30 @@ impl Connection {
         self.notes = if is_exception { self.notes | EXCEPTION } else { self.notes & !EXCEPTION };
     }
 
-    /// Whether the connection is another node's: no packet of it has come here since that node
-    /// claimed it.
+    /// Whether no packet of the connection has come here since a peer claimed it.
     #[must_use]
     pub const fn is_remote(&self) -> bool {
         self.notes & REMOTE != 0
     }
 
-    /// Whether the other nodes need to learn of the connection from this one.
+    /// Whether this node claims the connection again as long as packets of it come.
     #[inline]
     #[must_use]
     pub const fn is_own_exception(&self) -> bool {
         self.notes & (EXCEPTION | REMOTE) == EXCEPTION
     }
 
-    /// Whether the SYN that opened the connection came to this node.
+    /// Whether peers learn of changes of the connection.
+    #[inline]
     #[must_use]
-    pub const fn has_seen_syn(&self) -> bool {
-        self.notes & SAW_SYN != 0
+    pub const fn is_claimed(&self) -> bool {
+        self.is_exception() || self.is_shared()
     }
 
-    /// Time since its backend got its first packet, in milliseconds.
-    #[must_use]
-    pub const fn age_ms(&self, now: Instant) -> u32 {
-        let steps = step(now).wrapping_sub(self.since);
-        let ms = steps as u64 * STEP_NS / 1_000_000;
-        if ms > u32::MAX as u64 { u32::MAX } else { ms as u32 }
-    }
-
-    /// Another node has seen a later packet of the connection, and owns it now. `claim` is the
-    /// connection [as that node knows it](Self::remote).
-    pub const fn renew(&mut self, claim: &Self) {
-        if !matches!(claim.state(), State::Opening) {
-            self.set_state(claim.state());
-        }
-        if is_ahead(claim.moves(), self.moves()) {
-            self.set_moves(claim.moves());
-        }
-        if self.since.wrapping_sub(claim.since) < u32::MAX / 2 {
-            self.since = claim.since;
-        }
-        self.notes |= REMOTE;
+    /// Takes the state of a claim. Every packet may change it then.
+    pub const fn take_state(&mut self, state: State) {
+        self.set_state(state);
         self.moved_by = ANY;
-    }
-
-    /// Another node has seen that the connection is established, while this node has seen only its
-    /// SYN.
-    pub const fn establish(&mut self) {
-        self.set_state(State::Established);
     }
 
     /// Whether to claim the connection again, if it is kept for `idle_ns` after its last packet,
@@ -285,19 +307,22 @@ impl Connection {
 
     /// Updates the connection from a client's packet with these flags.
     pub const fn follow_client(&mut self, flags: u8, now: Instant) {
-        self.make_own();
+        self.notes &= !REMOTE;
         if !self.is_tcp() {
             self.notes |= SEVERAL;
-        } else if is_syn(flags) && matches!(self.state(), State::Closing) {
-            // The next connection of the same ports, on the same backend.
-            self.set_state(State::Opening);
-            self.since = step(now);
-            self.notes = self.notes & EXCEPTION | SAW_SYN;
+        } else if is_syn(flags) && !self.is_unclaimed_opening() {
+            // Perhaps the next connection of the same ports, on the same backend. Only the backend can
+            // distinguish the two; peers may have ended the first.
+            if matches!(self.state(), State::Closing) {
+                self.set_state(State::Opening);
+                self.notes &= EXCEPTION;
+            }
+            self.begin(now);
         } else if is_data(flags) && matches!(self.state(), State::Closing) {
             // Likewise, but its SYN came to another node: after its FIN, a client sends no more
             // data.
             self.set_state(State::Established);
-            self.since = step(now);
+            self.progress |= ADOPTED;
             self.notes &= EXCEPTION;
         } else {
             if flags & FIN != 0 {
@@ -316,9 +341,9 @@ impl Connection {
         };
     }
 
-    /// Updates the connection from a server's packet with these flags.
+    /// Updates the connection from a server's packet with these flags. It stays remote: replies may
+    /// come back by another node than the client's packets.
     pub const fn follow_server(&mut self, flags: u8) {
-        self.make_own();
         if !self.is_tcp() {
             return;
         }
@@ -338,18 +363,26 @@ impl Connection {
     /// Moves the connection to another backend, which has not answered yet, because its own is
     /// gone.
     pub const fn go_on_with(&mut self, target: TargetId, now: Instant) {
-        (self.target, self.since) = (target, step(now));
-        self.notes &= !(ANSWERED | SAW_SYN);
+        self.target = target;
+        self.begin(now);
+        self.notes &= !ANSWERED;
     }
 
     /// Begins another connection of the same key in this one's place, with the current packet, like
-    /// [`new`](Self::new). The count of moves continues: otherwise claims to the new connection
-    /// would look older than claims to this one.
+    /// [`new`](Self::new). It is later than this one.
     pub const fn begin_anew(&mut self, target: TargetId, protocol: u8, flags: u8, now: Instant) {
-        self.make_own();
-        let moves = self.moves();
+        let before = *self;
         *self = Self::new(target, protocol, flags, now);
-        self.set_moves(moves);
+        if before.is_shared() {
+            (self.since, self.progress) = (before.since, self.progress | before.progress & BORN);
+            self.begin(now);
+            self.share();
+        }
+    }
+
+    /// Whether a SYN is the same one, sent again, and no peer knows the connection.
+    const fn is_unclaimed_opening(&self) -> bool {
+        matches!(self.state(), State::Opening) && !self.is_shared()
     }
 
     const fn is_tcp(&self) -> bool {

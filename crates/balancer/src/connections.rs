@@ -6,6 +6,7 @@ mod burst;
 mod journal;
 mod kept;
 
+use crate::clock::Clock;
 use crate::connection::{ABANDONED_NS, Connection, State};
 use crate::services::TargetId;
 use hotloop::arena::{Arena, Obtained, Request};
@@ -34,6 +35,7 @@ pub struct Connections {
     keys: [FlowKeyV4; BURST_KEYS_MAX],
     /// Time in nanoseconds until a silent connection is removed, for each state.
     idle_ns: [u64; CLASS_COUNT],
+    clock: Clock,
     journal: Journal,
     /// Hints for connections in the journal, which are looked up outside bursts.
     journal_hints: Hints,
@@ -99,12 +101,26 @@ impl Connections {
             v6: Family::new(arena, config, table_seed)?,
             keys: [FlowKeyV4::from_words([0; 2]); BURST_KEYS_MAX],
             idle_ns,
+            clock: Clock::default(),
             journal: Journal::default(),
             journal_hints: Hints::new(),
             burst_len: 0,
             prefetched_end: 0,
             obtained,
         })
+    }
+
+    /// The time by the cluster's clock.
+    #[inline(always)]
+    #[must_use]
+    pub const fn clock(&self, now: Instant) -> Instant {
+        self.clock.at(now)
+    }
+
+    /// Notes that it is this late at another node: see [`Clock::hear`]. Returns the time in steps.
+    pub const fn hear_clock(&mut self, steps: u64, now: Instant) -> u64 {
+        self.clock.hear(steps, now);
+        self.clock.steps(now)
     }
 
     /// The kind of memory that both tables got.
@@ -192,14 +208,12 @@ impl Connections {
         on_removed: impl FnMut(TargetId),
     ) -> Option<Position> {
         let opening_ns = self.idle_ns[State::Opening as usize];
+        let clock = self.clock.at(now);
         let Self { v4, v6, journal, .. } = self;
+        let leaving = Leaving { now, clock, opening_ns, journal, on_removed, protected_count: 0 };
         match vacancy {
-            Vacancy::V4(key) => v4
-                .insert(key, (connection, kept), now, opening_ns, journal, on_removed)
-                .map(Position::V4),
-            Vacancy::V6(key) => v6
-                .insert(key, (connection, ()), now, opening_ns, journal, on_removed)
-                .map(Position::V6),
+            Vacancy::V4(key) => v4.insert(key, (connection, kept), leaving).map(Position::V4),
+            Vacancy::V6(key) => v6.insert(key, (connection, ()), leaving).map(Position::V6),
         }
     }
 
@@ -323,19 +337,15 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
         &mut self,
         vacancy: flow::Vacancy<K>,
         value: (Connection, H),
-        now: Instant,
-        opening_ns: u64,
-        journal: &mut Journal,
-        on_removed: impl FnMut(TargetId),
+        mut leaving: Leaving<'_, impl FnMut(TargetId)>,
     ) -> Option<Handle> {
-        let leaving = &mut Leaving { now, opening_ns, journal, on_removed, protected_count: 0 };
-        let placed = self.table.insert(vacancy, value, now, leaving);
+        let placed = self.table.insert(vacancy, value, leaving.now, &mut leaving);
         if placed.is_ok() {
             self.protected_count = 0;
             return placed.ok();
         }
         self.protected_count += leaving.protected_count;
-        self.insert_among_protected(vacancy.key(), value, leaving)
+        self.insert_among_protected(vacancy.key(), value, &mut leaving)
     }
 
     /// Inserts a connection in the place of a protected one, if enough candidates were protected.
@@ -359,6 +369,8 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
 /// Ranks connections, and chooses one to evict for another.
 struct Leaving<'a, F> {
     now: Instant,
+    /// The time by the cluster's clock.
+    clock: Instant,
     opening_ns: u64,
     journal: &'a mut Journal,
     on_removed: F,
@@ -378,7 +390,7 @@ impl<K: Copy + Into<FlowKey>, H, F: FnMut(TargetId)> Eviction<K, (Connection, H)
 
     #[inline(always)]
     fn rank(&mut self, (connection, _): &(Connection, H), _: Class, silent_ns: u64) -> Option<u8> {
-        let rank = connection.rank(silent_ns, self.now, self.opening_ns);
+        let rank = connection.rank(silent_ns, self.clock, self.opening_ns);
         if rank.is_none() {
             self.protected_count += 1;
         }
@@ -386,9 +398,10 @@ impl<K: Copy + Into<FlowKey>, H, F: FnMut(TargetId)> Eviction<K, (Connection, H)
     }
 
     #[inline(always)]
-    fn leaves(&mut self, key: K, (connection, _): (Connection, H)) {
-        if connection.is_own_exception() && self.journal.is_kept() {
-            self.journal.note(key.into());
+    fn leaves(&mut self, _: K, (connection, _): (Connection, H)) {
+        if self.journal.is_kept() && !matches!(connection.state(), State::Opening | State::Closing)
+        {
+            self.journal.note_evicted();
         }
         (self.on_removed)(connection.target);
     }

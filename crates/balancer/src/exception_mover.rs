@@ -3,6 +3,7 @@
 
 use crate::balance::{Changes, Entry, Exchange, Import, Page};
 use crate::classify::worker_of;
+use crate::clock::STEPS_MAX;
 use crate::connections::Journal;
 use crate::exceptions::{Change, Record};
 use crate::services::ServiceTable;
@@ -12,20 +13,14 @@ use hotloop::engine::Asker;
 /// that wait for control, for each worker and direction.
 const BATCH_MAX: usize = 4096;
 
-/// Exceptions for the other nodes, in this order: an exception from a walk may end with the next
-/// changes.
+/// Claims for the other nodes.
 #[derive(Clone, Copy, Debug)]
 pub enum Pulled<'a> {
-    /// Changes of a worker's exceptions.
-    Changes(&'a [Change]),
-    /// Some of a worker's exceptions, found in a [walk](ExceptionMover::begin_walk).
-    Exceptions {
-        /// Exceptions of this node.
-        own: &'a [Record],
-        /// Connections that were entered for other nodes, exceptions or not: only a [whole
-        /// walk](ExceptionMover::begin_whole_walk) finds these.
-        entered: &'a [Record],
-    },
+    /// Claims to connections that have begun or changed.
+    Changes(&'a [Record]),
+    /// Claims to some of the connections that peers know or have to know, found in a
+    /// [walk](ExceptionMover::begin_walk).
+    Exceptions(&'a [Record]),
 }
 
 /// Moves exceptions between the workers and control. It never waits for a worker, and allocates all
@@ -39,6 +34,7 @@ pub struct ExceptionMover {
     is_walk_held: bool,
     stale_count: u64,
     refused_count: u64,
+    clock: u64,
 }
 
 /// The exchanges with one worker. There is one at a time.
@@ -60,11 +56,10 @@ struct Lane {
     is_walking: bool,
     /// Whether the page must begin again.
     restarts: bool,
-    /// Whether the page must include connections of other nodes.
-    has_remote: bool,
     /// The worker's last reported mark.
     marked: Option<u64>,
     waiting_count: usize,
+    evicted_count: u64,
     /// Number of requests for changes that the worker has answered.
     answer_count: u64,
 }
@@ -88,7 +83,19 @@ impl ExceptionMover {
             is_walk_held: false,
             stale_count: 0,
             refused_count: 0,
+            clock: 0,
         }
+    }
+
+    /// The time by the cluster's [clock](crate::clock), in steps, as workers have reported it.
+    #[must_use]
+    pub const fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// Notes that it is this late at another node.
+    pub fn hear_clock(&mut self, steps: u64) {
+        self.clock = self.clock.max(steps.min(STEPS_MAX));
     }
 
     /// Passes the workers' findings to `take`, and asks the workers for more: call this every few
@@ -104,6 +111,7 @@ impl ExceptionMover {
                 Some(pulled) => match lane.take(pulled, &mut take) {
                     Ok(taken) => {
                         self.has_lost |= taken.has_lost;
+                        self.clock = self.clock.max(taken.clock);
                         self.stale_count += taken.stale_count;
                         self.refused_count += taken.refused_count;
                     }
@@ -116,7 +124,7 @@ impl ExceptionMover {
             let may_walk = !self.is_walk_held && !is_page_out;
             let lane = &mut self.lanes[worker];
             if lane.pulled.is_none()
-                && let Some(exchange) = lane.next(may_walk)
+                && let Some(exchange) = lane.next(may_walk, self.clock)
                 && let Err(exchange) = self.asker.ask(worker, exchange)
             {
                 lane.put_back(exchange);
@@ -130,20 +138,10 @@ impl ExceptionMover {
         self.is_walk_held = is_held;
     }
 
-    /// Makes the workers walk all of this node's exceptions, from the beginning.
+    /// Makes the workers walk all connections that peers know or have to know, from the beginning.
     pub fn begin_walk(&mut self) {
-        self.begin(false);
-    }
-
-    /// Like [`begin_walk`](Self::begin_walk), and also walks connections entered for other nodes,
-    /// for peers of nodes that are away.
-    pub fn begin_whole_walk(&mut self) {
-        self.begin(true);
-    }
-
-    fn begin(&mut self, has_remote: bool) {
         for lane in &mut self.lanes {
-            (lane.is_walking, lane.restarts, lane.has_remote) = (true, true, has_remote);
+            (lane.is_walking, lane.restarts) = (true, true);
         }
     }
 
@@ -208,13 +206,19 @@ impl ExceptionMover {
         self.lanes.iter().map(|lane| lane.waiting_count).sum()
     }
 
+    /// Number of connections that workers had evicted at their last answers, although they may be alive.
+    #[must_use]
+    pub fn evicted_count(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.evicted_count).sum()
+    }
+
     /// Whether the workers have entered everything that [`import`](Self::import) took.
     #[must_use]
     pub fn has_entered_all(&self) -> bool {
         self.lanes.iter().all(|lane| lane.entries.is_empty() && lane.import.is_some())
     }
 
-    /// Number of claims and ends of other nodes that were older than this node's knowledge.
+    /// Number of claims of other nodes that were older than this node's knowledge.
     #[must_use]
     pub const fn stale_count(&self) -> u64 {
         self.stale_count
@@ -235,14 +239,14 @@ impl ExceptionMover {
         for (index, change) in changes.iter().enumerate() {
             let key = match change {
                 Change::Claim(record) => &record.key,
-                Change::End(key) => key,
+                Change::Inherit(key) => key,
             };
             let entries = &mut self.lanes[worker_of(key, &hashes, worker_count)].entries;
             if entries.len() >= BATCH_MAX {
                 return index;
             }
             let entry = match change {
-                Change::End(key) => Some(Entry::End(*key)),
+                Change::Inherit(key) => Some(Entry::Inherit(*key)),
                 Change::Claim(record) => {
                     let target = table.target_at(key, record.backend);
                     target.map(|target| Entry::Claim(*record, target))
@@ -261,6 +265,7 @@ impl ExceptionMover {
 #[derive(Default)]
 struct Taken {
     has_lost: bool,
+    clock: u64,
     stale_count: u64,
     refused_count: u64,
 }
@@ -278,9 +283,9 @@ impl Lane {
             last: Kind::Import,
             is_walking: false,
             restarts: false,
-            has_remote: false,
             marked: None,
             waiting_count: 0,
+            evicted_count: 0,
             answer_count: 0,
         }
     }
@@ -304,6 +309,7 @@ impl Lane {
                     return Err(Exchange::Changes(changes));
                 }
                 (self.marked, self.waiting_count) = (changes.marked, changes.waiting_count);
+                (self.evicted_count, taken.clock) = (changes.evicted_count, changes.clock);
                 taken.has_lost = changes.has_lost;
                 changes.found.clear();
                 self.answer_count += 1;
@@ -311,10 +317,7 @@ impl Lane {
             }
             Exchange::Exceptions(mut page) => {
                 // Findings from before the restart of the walk will come again.
-                if !self.restarts
-                    && !page.is_empty()
-                    && !take(Pulled::Exceptions { own: &page.found, entered: &page.entered })
-                {
+                if !self.restarts && !page.is_empty() && !take(Pulled::Exceptions(&page.found)) {
                     return Err(Exchange::Exceptions(page));
                 }
                 self.is_walking = self.restarts || page.walk.is_some();
@@ -334,7 +337,7 @@ impl Lane {
     }
 
     /// The next exchange. The kinds take turns.
-    fn next(&mut self, may_walk: bool) -> Option<Exchange> {
+    fn next(&mut self, may_walk: bool, clock: u64) -> Option<Exchange> {
         if let Some(journal) = self.journal.take() {
             self.is_journal_out = true;
             return Some(Exchange::Journal(journal));
@@ -351,11 +354,15 @@ impl Lane {
         })?;
         self.last = kind;
         match kind {
-            Kind::Changes => self.changes.take().map(Exchange::Changes),
+            Kind::Changes => {
+                let mut changes = self.changes.take()?;
+                changes.clock = clock;
+                Some(Exchange::Changes(changes))
+            }
             Kind::Exceptions => {
                 let mut page = self.page.take()?;
                 if std::mem::take(&mut self.restarts) {
-                    page.restart(self.has_remote);
+                    page.restart();
                 }
                 Some(Exchange::Exceptions(page))
             }

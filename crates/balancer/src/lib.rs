@@ -106,6 +106,7 @@ mod address;
 pub mod balance;
 pub mod capture_order;
 pub mod classify;
+pub mod clock;
 pub mod connection;
 pub mod connections;
 pub mod counts;

@@ -18,9 +18,11 @@ pub struct Cluster {
     pub security: Security,
     /// Maximum time to wait for the peers' snapshots before the node announces VIPs, in seconds.
     pub ready_timeout_s: u32,
-    /// Time in which workers examine all connections when a change is prepared, in milliseconds.
-    /// From the beginning of the change, peers have several times as long to enter the results.
+    /// Time in which workers examine all connections when the reference table moves, in milliseconds.
     pub prepare_ms_max: u32,
+    /// How long all nodes must want the same backends before those become the reference table, in
+    /// seconds.
+    pub settle_s: u32,
 }
 
 /// One of the other nodes.

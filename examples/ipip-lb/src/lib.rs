@@ -76,6 +76,7 @@ pub mod next_hops;
 pub mod outcome;
 pub mod overrides;
 pub mod port_hops;
+pub mod reference;
 pub mod replace;
 pub mod replay;
 pub mod request;

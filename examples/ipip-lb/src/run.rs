@@ -166,7 +166,7 @@ fn clustered(
     };
     let (function, asker) = function.sharing(JOURNAL_MAX);
     let exceptions = ExceptionMover::new(asker, worker_count);
-    let node = Node::start(cluster, &config.balancer, exceptions)?;
+    let node = Node::start(cluster, config, exceptions)?;
     Ok((function, Some(node), Handover::new(gate, None)))
 }
 

@@ -5,7 +5,9 @@ use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
 use hotloop::testing::Rng;
 use hotloop_balancer::maglev;
-use hotloop_balancer::services::{Builder, Removal, Service, ServiceTable, Standing, TargetName};
+use hotloop_balancer::services::{
+    Builder, Removal, Service, ServiceTable, ServicesOfFlow, Standing, TargetName,
+};
 use hotloop_balancer::spec::{Backend, IcmpEcho};
 use hotloop_health::settings::Health;
 use ipip_lb::config::Config;
@@ -179,19 +181,20 @@ fn the_services_of_a_flow_are_those_of_either_table() {
         let mut changed = config.clone();
         change(&mut changed);
         let (table, other) = (build(&config), Arc::new(build(&changed)));
-        let table = table.with_other(Some(Arc::clone(&other)));
+        let table = table.with_references([Some(&other), None]);
         let place = |it: Option<&Service>| it.map(std::ptr::from_ref);
-        let places = |its: (Option<&Service>, Option<&Service>)| (place(its.0), place(its.1));
+        let places = |its: ServicesOfFlow<'_>| (place(its.service), place(its.reference));
         for service in 0..=SERVICES {
             let tcp = flow(service, 80, protocol::TCP);
-            let each = (table.service_of_flow(&tcp), other.service_of_flow(&tcp));
-            assert_eq!(places(table.services_of_flow(&tcp)), places(each), "{tcp:?}");
-            assert_eq!(each.0.is_some(), service < SERVICES);
+            let of = |table: &ServiceTable, key| place(table.service_of_flow(key));
+            let each = |key| (of(&table, key), of(&other, key));
+            assert_eq!(places(table.services_of_flow(&tcp)), each(&tcp), "{tcp:?}");
+            assert_eq!(each(&tcp).0.is_some(), service < SERVICES);
             let no_port = flow(service, 81, protocol::TCP);
             assert_eq!(places(table.services_of_flow(&no_port)), (None, None));
             // Any service of the address: there is one.
             let echo = flow(service, 0, protocol::ICMP);
-            assert_eq!(places(table.services_of_flow(&echo)), places(each), "{echo:?}");
+            assert_eq!(places(table.services_of_flow(&echo)), each(&tcp), "{echo:?}");
         }
     }
 }

@@ -291,7 +291,7 @@ impl World {
                 node.preparing = Some((at, pointer, now_ms + prepare_ms));
             }
             Some(Action::Discard) => (node.preparing, node.prepared) = (None, None),
-            Some(Action::Adopt { revision, pointer, is_prepared }) => {
+            Some(Action::Adopt { revision, pointer }) => {
                 let has_prepared = node.prepared.take().as_ref() == Some(&pointer);
                 node.preparing = None;
                 node.member.has_in_force(revision);
@@ -302,13 +302,10 @@ impl World {
                         "n{index} has {pointer} in force, which was not committed"
                     ));
                 };
-                if is_prepared != has_prepared {
-                    return Err(format!("n{index} takes {pointer} to be prepared: {is_prepared}"));
-                }
-                if was_registered && were_there[index] && !is_prepared {
+                if was_registered && were_there[index] && !has_prepared {
                     return Err(format!("n{index} goes over to {pointer} unprepared"));
                 }
-                let what = if is_prepared { "adopted, prepared" } else { "adopted, not prepared" };
+                let what = if has_prepared { "adopted, prepared" } else { "adopted, not prepared" };
                 *self.seen.entry(what).or_default() += 1;
             }
         }

@@ -6,12 +6,13 @@ use super::import::Imported;
 use super::{Tables, Worker};
 use crate::connection::{Connection, State};
 use crate::connections::{Journal, NO_KEY, Walk, room_for};
-use crate::exceptions::{Change, Record, left_ms};
+use crate::exceptions::{Record, left_ms};
 use crate::services::{ServiceTable, TargetId};
 use hotloop::engine::Mailbox;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::Instant;
-use std::net::Ipv4Addr;
+use hotloop_agreement::Birth;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Maximum number of connections that a worker looks up in a turn for an [`Exchange`]: each lookup
 /// may wait for memory.
@@ -20,9 +21,6 @@ const LOOKUPS_A_TURN: usize = 4;
 /// Time for one of these lookups, in nanoseconds. A short turn makes fewer lookups, so that no turn
 /// takes much longer than the others.
 const NS_A_LOOKUP: u64 = 1_000;
-
-/// Maximum number of changes that a worker reports for one connection: a claim and an end.
-const CHANGES_EACH: usize = 2;
 
 /// Maximum number of connections that a worker examines in a turn, in sequence. Each one that is an
 /// exception costs a lookup.
@@ -55,16 +53,21 @@ pub enum Exchange {
     Journal(Box<Journal>),
 }
 
-/// Changes of a worker's own exceptions.
+/// Changes of a worker's connections that peers know or have to know.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Claims and ends, up to the capacity.
-    pub found: Vec<Change>,
+    /// Claims, up to the capacity.
+    pub found: Vec<Record>,
+    /// The time by the cluster's [clock](crate::clock), in steps: control's in the request, and the
+    /// worker's in the answer.
+    pub clock: u64,
     /// Number of connections that still wait.
     pub waiting_count: usize,
     /// Whether changes were lost since control last got this flag: then it must go through all
     /// exceptions again.
     pub has_lost: bool,
+    /// Number of connections that were evicted up to now, although they may be alive.
+    pub evicted_count: u64,
     /// The [serial](ServiceTable::serial) of the service table in use, if its exceptions are
     /// marked.
     pub marked: Option<u64>,
@@ -76,12 +79,9 @@ pub struct Page {
     /// Position at which the worker must continue; `None` once it has examined all of its
     /// connections.
     pub walk: Option<Walk>,
-    /// The exceptions found in a range of the tables' slots, up to the capacity.
+    /// The connections that peers know or have to know, found in a range of the tables' slots, up to
+    /// the capacity.
     pub found: Vec<Record>,
-    /// The connections of other nodes found in the same slots, exceptions or not.
-    pub entered: Vec<Record>,
-    /// Whether to report connections of other nodes, too.
-    has_remote: bool,
     /// The time at which the worker began this page.
     begin: Option<Instant>,
 }
@@ -99,20 +99,28 @@ pub struct Import {
     pub refused_count: u64,
 }
 
-/// An exception of another node.
+/// A message of another node, or about one.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry {
     /// The connection is on this target.
     Claim(Record, TargetId),
-    /// The connection has ended.
-    End(FlowKey),
+    /// The connection has to be claimed again.
+    Inherit(FlowKey),
 }
+
+const NO_RECORD: Record = Record {
+    key: NO_KEY,
+    backend: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    state: State::Opening,
+    birth: Birth::UNKNOWN,
+    left_ms: 0,
+};
 
 impl Changes {
     /// An empty value with room for this many changes.
     #[must_use]
     pub fn with_capacity(found_max: usize) -> Self {
-        Self { found: room_for(found_max, Change::End(NO_KEY)), ..Self::default() }
+        Self { found: room_for(found_max, NO_RECORD), ..Self::default() }
     }
 }
 
@@ -124,42 +132,25 @@ impl Page {
     /// [`FOUND_MIN`](Self::FOUND_MIN).
     #[must_use]
     pub fn with_capacity(found_max: usize) -> Self {
-        let found_max = found_max.max(Self::FOUND_MIN);
-        let no_record = Record {
-            key: NO_KEY,
-            backend: Ipv4Addr::UNSPECIFIED.into(),
-            state: State::Opening,
-            age_ms: 0,
-            left_ms: 0,
-            moves: 0,
-            wins_ties: false,
-        };
-        Self {
-            walk: Some(Walk::default()),
-            found: room_for(found_max, no_record),
-            entered: room_for(found_max, no_record),
-            has_remote: false,
-            begin: None,
-        }
+        let found = room_for(found_max.max(Self::FOUND_MIN), NO_RECORD);
+        Self { walk: Some(Walk::default()), found, begin: None }
     }
 
     /// Empties the page. The worker continues from its last position.
     pub fn clear(&mut self) {
         self.found.clear();
-        self.entered.clear();
         self.begin = None;
     }
 
     /// Whether the page is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.found.is_empty() && self.entered.is_empty()
+        self.found.is_empty()
     }
 
-    /// Makes the worker begin again. With `has_remote`, it reports connections of other nodes, too.
-    pub fn restart(&mut self, has_remote: bool) {
+    /// Makes the worker begin again.
+    pub fn restart(&mut self) {
         self.clear();
-        self.has_remote = has_remote;
         self.walk = Some(Walk::default());
     }
 }
@@ -235,7 +226,7 @@ impl<P> Worker<P> {
         lookups_max: usize,
         now: Instant,
     ) -> bool {
-        let Tables { services, counts } = tables;
+        let services = tables.services;
         match exchange {
             Exchange::Changes(changes) => self.find_changes(changes, services, lookups_max, now),
             Exchange::Exceptions(page) => self.find_exceptions(page, services, now),
@@ -248,7 +239,7 @@ impl<P> Worker<P> {
                     let Some(entry) = import.next() else { break };
                     let imported = match &entry {
                         Entry::Claim(record, target) => self.import(tables, record, *target, now),
-                        Entry::End(key) => self.end_remote(counts, key, now),
+                        Entry::Inherit(key) => self.inherit(key, now),
                     };
                     import.stale_count += u64::from(imported == Imported::Stale);
                     import.refused_count += u64::from(imported == Imported::Refused);
@@ -265,79 +256,60 @@ impl<P> Worker<P> {
         lookups_max: usize,
         now: Instant,
     ) -> bool {
+        changes.clock = self.connections.hear_clock(changes.clock, now);
         let room = changes.found.capacity() - changes.found.len();
-        for _ in 0..lookups_max.min(room / CHANGES_EACH) {
+        for _ in 0..lookups_max.min(room) {
             let Some(key) = self.connections.journal().pop() else { break };
             let found = self.connections.peek_silent(&key, now);
-            let found = found.map(|(_, connection, silent_ns)| (connection, silent_ns));
-            // A peer's connection is left to its owner, which decides and claims again.
-            if found.is_some_and(|(connection, _)| connection.is_remote()) {
-                continue;
-            }
-            let is_exception = found.is_some_and(|(connection, _)| connection.is_own_exception());
-            // Other nodes don't know the connection that began here in the place of a peer's. Its
-            // claim replaces the peer's there, too, and only then can an end follow.
-            let is_another =
-                |connection: &Connection| connection.has_seen_syn() && connection.moves() != 0;
-            let claimed = found.filter(|(connection, _)| is_exception || is_another(connection));
-            let claim = claimed.and_then(|(connection, silent_ns)| {
-                claim(services, &key, &connection, silent_ns, now)
-            });
-            changes.found.extend(claim.map(Change::Claim));
-            if !is_exception || claim.is_none() {
-                changes.found.push(Change::End(key));
-            }
+            changes.found.extend(found.and_then(|(_, connection, silent_ns)| {
+                self.claim(services, &key, &connection, silent_ns, now)
+            }));
         }
         let journal = self.connections.journal();
-        let is_full = changes.found.capacity() - changes.found.len() < CHANGES_EACH;
+        let is_full = changes.found.capacity() == changes.found.len();
         if !is_full && !journal.is_empty() {
             self.connections.prefetch_journalled(lookups_max);
             return false;
         }
         changes.waiting_count = journal.len();
         changes.has_lost = journal.take_has_lost();
+        changes.evicted_count = journal.evicted_count();
         changes.marked = self.marking.is_complete().then(|| services.serial());
         true
     }
 
     fn find_exceptions(&self, page: &mut Page, services: &ServiceTable, now: Instant) -> bool {
-        let Page { walk, found, entered, has_remote, begin } = page;
+        let Page { walk, found, begin } = page;
         let begin = *begin.get_or_insert(now);
         let Some(from) = *walk else { return true };
         *walk = self.connections.scan(from, CONNECTIONS_A_TURN, |key, connection| {
-            let records = match connection.is_own_exception() {
-                true => &mut *found,
-                false if *has_remote && connection.is_remote() => &mut *entered,
-                false => return,
-            };
-            if let Some((_, _, silent_ns)) = self.connections.peek_silent(&key, now) {
-                records.extend(claim(services, &key, &connection, silent_ns, now));
+            if connection.is_claimed()
+                && let Some((_, _, silent_ns)) = self.connections.peek_silent(&key, now)
+            {
+                found.extend(self.claim(services, &key, &connection, silent_ns, now));
             }
         });
-        let is_full = [found, entered]
-            .iter()
-            .any(|records| records.capacity() - records.len() < CONNECTIONS_A_TURN);
+        let is_full = found.capacity() - found.len() < CONNECTIONS_A_TURN;
         walk.is_none() || is_full || now.ns_since(begin) >= PAGE_NS_MAX
     }
-}
 
-/// This node's claim to a connection; `None` if its backend is gone.
-fn claim(
-    services: &ServiceTable,
-    key: &FlowKey,
-    connection: &Connection,
-    silent_ns: u64,
-    now: Instant,
-) -> Option<Record> {
-    let target = services.active(connection.target)?;
-    let idle_ns = services.settings.idle_ns[connection.state() as usize];
-    Some(Record {
-        key: *key,
-        backend: target.address(),
-        state: connection.state(),
-        age_ms: connection.age_ms(now),
-        left_ms: left_ms(idle_ns, silent_ns),
-        moves: connection.moves(),
-        wins_ties: false,
-    })
+    /// This node's claim to a connection; `None` if its backend is gone.
+    fn claim(
+        &self,
+        services: &ServiceTable,
+        key: &FlowKey,
+        connection: &Connection,
+        silent_ns: u64,
+        now: Instant,
+    ) -> Option<Record> {
+        let target = services.active(connection.target)?;
+        let idle_ns = services.settings.idle_ns[connection.state() as usize];
+        Some(Record {
+            key: *key,
+            backend: target.address(),
+            state: connection.state(),
+            birth: connection.birth(self.connections.clock(now)),
+            left_ms: left_ms(idle_ns, silent_ns),
+        })
+    }
 }

@@ -7,7 +7,6 @@ use super::{Tables, Turn, Worker, admission};
 use crate::connection::Connection;
 use crate::connections::{Kept, Position, Vacancy};
 use crate::services::Service;
-use crate::spec::Scheduler;
 use crate::tcp_flags::fast_flags;
 use hotloop::flow::Handle;
 use hotloop::packet::PacketBuf;
@@ -47,7 +46,7 @@ impl<P: PacketBuf> Worker<P> {
         let Some(key) = layout.fast_key_v4(front) else { return Err(None) };
         let flags = if key.protocol() == protocol::TCP { fast_flags(front) } else { 0 };
         let Some(service) = services.service_of_v4(&key) else { return Err(None) };
-        if service.scheduler != Scheduler::Maglev {
+        if !service.begins_plainly() {
             return Err(None);
         }
         let hash = self.seed.hash_v4(&key);
@@ -73,7 +72,8 @@ impl<P: PacketBuf> Worker<P> {
         }
         let target_counts = counts.target(id);
         target_counts.packets.add(1);
-        let connection = Connection::new(id, key.protocol(), flags, now);
+        let clock = self.connections.clock(now);
+        let connection = Connection::new(id, key.protocol(), flags, clock);
         let kept = Kept::new(hash, services.targets_serial(), header);
         if self.insert_new(tables, vacancy, kept, connection, now).is_some() {
             self.schedule.connection_added(id, target_counts);

@@ -158,7 +158,7 @@ impl<P: PacketBuf> Balance<P> {
         let (services, counts) = (self.services.current(), &self.counts[self.worker]);
         let route = self.state.egresses.backends.route;
         let context = BurstContext::new(services, counts, self.state.link);
-        let begins_plainly = services.begins_plainly();
+        let begins_plainly = !services.has_limits();
         let tables = Tables { services, counts };
         let state = &mut self.state;
         let mut turn = Turn { cx, out, services, counts, may_punt: true };

@@ -1,26 +1,40 @@
-//! Claims and ends of other nodes. Changes this worker's connections only, by the verdict of
-//! `merge`. An older claim never replaces a newer one, and a peer never ends this node's own
-//! connection.
+//! Claims of other nodes. Changes this worker's connections only, by the rules of
+//! [`Known`](hotloop_agreement::Known).
 
-use super::schedule::{ServicePair, is_exception};
+use super::schedule::Placement;
 use super::{Tables, Worker};
-use crate::connection::Connection;
+use crate::connection::{Connection, State};
 use crate::connections::{Kept, Position};
 use crate::counts::WorkerCounts;
-use crate::exceptions::{Existing, Record, Verdict, left_ms, merge};
-use crate::services::{ServiceTable, TargetId};
+use crate::exceptions::{Record, left_ms};
+use crate::services::TargetId;
+use hotloop::flow::STEP_NS;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::Instant;
+use hotloop_agreement::{Birth, Circumstances, Known};
+use std::net::IpAddr;
 
-/// The outcome of a claim or an end.
+/// Time in which a client without an answer sends its SYN again, twice (RFC 6298, sections 2.1 and 5.5),
+/// with a margin: four seconds.
+const SYN_AGAIN_STEPS: u64 = 4_000_000_000 / STEP_NS;
+
+/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Imported {
     /// The connection is now as the other node reports it.
     Taken,
-    /// This node's own entry takes precedence, or there is nothing to end.
+    /// This node's own entry takes precedence.
     Stale,
     /// The backend is gone, or the table has no room.
     Refused,
+}
+
+/// A connection that this node has, and that a peer claims.
+struct Here {
+    position: Position,
+    connection: Connection,
+    backend: IpAddr,
+    silent_ns: u64,
 }
 
 impl<P> Worker<P> {
@@ -36,91 +50,83 @@ impl<P> Worker<P> {
         if services.active(target).is_none() {
             return Imported::Refused;
         }
-        let mut claim = Connection::remote(target, record, now);
+        self.connections.hear_clock(record.birth.number(), now);
+        let mut claim = Connection::remote(target, record, self.connections.clock(now));
         let hash = self.seed.hash(&record.key);
-        let pair = ServicePair::new(services, &record.key, hash);
-        claim.set_exception(is_exception(services, &pair, &record.key, target));
-        let Some((position, here, silent_ns)) = self.connections.peek_silent(&record.key, now)
+        let placement = Placement::new(services, &record.key, hash);
+        claim.set_exception(placement.is_exception(services, &record.key, target));
+        let Some((position, connection, silent_ns)) =
+            self.connections.peek_silent(&record.key, now)
         else {
             return self.enter_remote(counts, record, hash, claim, now);
         };
-        let existing = self.existing(services, &here, silent_ns, record, now);
-        // A connection without a backend is about to get another one.
-        let verdict = existing.map_or(Verdict::Replace, |existing| merge(&existing, record));
-        let is_established = existing.is_some_and(|existing| existing.is_established_by(record));
-        match verdict {
-            Verdict::Known if !is_established => Imported::Taken,
-            Verdict::Stale => Imported::Stale,
-            Verdict::Renew => {
-                let mut renewed = here;
-                renewed.renew(&claim);
-                self.connections.set_remote(position, renewed, record.left_ns());
-                Imported::Taken
-            }
-            Verdict::Reclaim | Verdict::Known => {
-                let mut changed = here;
-                if verdict == Verdict::Reclaim {
-                    changed.set_moves(record.moves.wrapping_add(1));
-                }
-                if is_established {
-                    changed.establish();
-                }
-                // If the connection is an exception, this journals it.
-                self.connections.set(position, &record.key, changed, now.earlier_by(silent_ns));
-                Imported::Taken
-            }
-            Verdict::Replace => {
-                self.replace_by_remote(counts, position, here, claim, record.left_ns());
-                Imported::Taken
-            }
-        }
+        let Some(its) = services.active(connection.target) else {
+            // It is about to get another backend.
+            self.replace_by_remote(counts, position, &connection, claim, record, now);
+            return Imported::Taken;
+        };
+        let here = Here { position, connection, backend: its.address(), silent_ns };
+        self.merge(counts, here, claim, record, now)
     }
 
-    /// Ends a peer's connection. A connection of this node's own continues: if another connection
-    /// of the same ports replaces it, the other's claim has replaced it already.
-    pub(super) fn end_remote(
+    /// Merges a claim with this node's own knowledge.
+    fn merge(
         &mut self,
         counts: &WorkerCounts,
-        key: &FlowKey,
-        now: Instant,
-    ) -> Imported {
-        let found = self.connections.peek_silent(key, now);
-        if !found.is_some_and(|(_, connection, _)| connection.is_remote()) {
-            return Imported::Stale;
-        }
-        if let Some(ended) = self.connections.remove(key) {
-            self.schedule.connection_removed(ended.target, counts);
-        }
-        Imported::Taken
-    }
-
-    /// This node's entry for a connection that a peer claims; `None` if its backend is gone.
-    fn existing(
-        &self,
-        services: &ServiceTable,
-        here: &Connection,
-        silent_ns: u64,
+        here: Here,
+        claim: Connection,
         record: &Record,
         now: Instant,
-    ) -> Option<Existing> {
-        let target = services.active(here.target)?;
-        // For one of this node's own connections, the remaining time shows which node saw a packet
-        // last. The timeout depends on the state, too: a connection that is over at the peer has
-        // little time left after its latest packet.
-        let idle_ns = match here.is_remote() {
-            true => self.connections.idle_ns(here),
-            false => services.settings.idle_ns[record.state as usize],
+    ) -> Imported {
+        let Here { position, connection, backend, silent_ns } = here;
+        let clock = self.connections.clock(now);
+        let known = Known::Entry(connection.entry(backend, clock));
+        let mut next = connection;
+        next.begin(clock);
+        let (birth, its) = (connection.birth(clock).number(), record.birth.number());
+        let circumstances = Circumstances {
+            // Claims are sent in order, and what a cut session loses follows in a snapshot.
+            is_owed: false,
+            is_orphaned: false,
+            is_syn_again: its.abs_diff(birth) <= SYN_AGAIN_STEPS,
+            now: next.birth(clock),
         };
-        Some(Existing {
-            backend: target.address(),
-            state: here.state(),
-            age_ms: here.age_ms(now),
-            left_ms: left_ms(idle_ns, silent_ns),
-            moves: here.moves(),
-            is_own: !here.is_remote(),
-            is_exception: here.is_exception(),
-            has_seen_syn: here.has_seen_syn(),
-        })
+        let outcome = known.after_claim(record.claim(), circumstances);
+        let Known::Entry(after) = outcome.known else { return Imported::Stale };
+        let before = connection.birth(clock);
+        let is_over = connection.state() == State::Closing && record.state != State::Closing;
+        if after.backend != backend || is_over && record.birth > before {
+            self.replace_by_remote(counts, position, &connection, claim, record, now);
+            return Imported::Taken;
+        }
+        let mut merged = connection;
+        merged.set_birth(after.birth, clock);
+        if after.is_shared {
+            merged.share();
+        }
+        let is_joined = known.joins(&record.claim());
+        let idle_ns = self.connections.idle_ns(&merged);
+        let is_over_there = is_joined && join_state(&mut merged, before, record);
+        let seen = now.earlier_by(silent_ns);
+        if outcome.claim.is_some() {
+            self.connections.claim(&record.key, &mut merged, seen);
+        }
+        let is_longer = is_joined && !is_over && record.left_ms > left_ms(idle_ns, silent_ns);
+        if is_longer || is_over_there {
+            self.connections.set_claimed(position, merged, record.left_ns(), now);
+        } else {
+            self.connections.put(position, merged);
+        }
+        if is_joined { Imported::Taken } else { Imported::Stale }
+    }
+
+    /// Claims a connection again, if it is still here: the peer that claimed it is gone.
+    pub(super) fn inherit(&mut self, key: &FlowKey, now: Instant) -> Imported {
+        let found = self.connections.peek_silent(key, now);
+        let Some((position, mut connection, silent_ns)) = found else { return Imported::Stale };
+        self.connections.claim(key, &mut connection, now.earlier_by(silent_ns));
+        self.connections.put(position, connection);
+        Imported::Taken
     }
 
     /// Enters a claim to a connection that is not known here.
@@ -139,7 +145,7 @@ impl<P> Worker<P> {
         let Some(position) = connections.insert(vacancy, kept, claim, now, on_removed) else {
             return Imported::Refused;
         };
-        connections.set_remote(position, claim, record.left_ns());
+        connections.set_claimed(position, claim, record.left_ns(), now);
         schedule.connection_added(claim.target, counts.target(claim.target));
         Imported::Taken
     }
@@ -148,12 +154,29 @@ impl<P> Worker<P> {
         &mut self,
         counts: &WorkerCounts,
         position: Position,
-        here: Connection,
+        here: &Connection,
         claim: Connection,
-        left_ns: u64,
+        record: &Record,
+        now: Instant,
     ) {
         self.schedule.connection_removed(here.target, counts);
         self.schedule.connection_added(claim.target, counts.target(claim.target));
-        self.connections.set_remote(position, claim, left_ns);
+        self.connections.set_claimed(position, claim, record.left_ns(), now);
     }
+}
+
+/// Takes the state of a claim to this connection, which began at `before` as far as this node knows. An
+/// earlier connection of the port changes nothing. Returns whether the connection is over there, and
+/// was not here.
+fn join_state(merged: &mut Connection, before: Birth, record: &Record) -> bool {
+    let takes = match (merged.state(), record.state) {
+        _ if record.birth < before => false,
+        (State::Closing, _) | (_, State::Opening) => false,
+        (State::Opening, _) | (_, State::Closing) => true,
+        _ => false,
+    };
+    if takes {
+        merged.take_state(record.state);
+    }
+    takes && record.state == State::Closing
 }

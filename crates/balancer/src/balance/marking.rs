@@ -3,7 +3,7 @@
 //! a pass ends in time for the shortest idle timeout.
 
 use super::Worker;
-use super::schedule::{ServicePair, is_exception};
+use super::schedule::Placement;
 use crate::connection::{Connection, State};
 use crate::connections::{Connections, Journal, Walk};
 use crate::services::ServiceTable;
@@ -205,8 +205,11 @@ impl<P> Worker<P> {
             let idle_ns = idle_ns[connection.state() as usize];
             let seen = now.earlier_by(silent_ns);
             let is_due = || connection.is_own_exception() && connection.is_due(idle_ns, seen, now);
-            if journal.is_kept() && (is_news || is_due()) && journal.note(*key) {
-                connection.set_journalled(idle_ns, seen);
+            if journal.is_kept() && (is_news || is_due()) {
+                connection.share();
+                if journal.note(*key) {
+                    connection.set_journalled(idle_ns, seen);
+                }
             }
         };
         let next = match pass.purpose {
@@ -219,22 +222,18 @@ impl<P> Worker<P> {
                 },
             ),
             Purpose::Mark { .. } => {
-                let pairs = pairs(services, seed, connections, pass.walk, now);
-                let mut pairs = pairs.iter();
+                let placements = placements(services, seed, connections, pass.walk, now);
+                let mut placements = placements.iter();
                 connections.walk(
                     pass.walk,
                     SLOTS_A_STEP,
                     now,
                     |key, _, connection, silent_ns, journal| {
-                        let was_own_exception = connection.is_own_exception();
-                        let pair = pairs.next().copied().unwrap_or_default();
-                        connection.set_exception(is_exception(
-                            services,
-                            &pair,
-                            key,
-                            connection.target,
-                        ));
-                        let is_news = was_own_exception != connection.is_own_exception();
+                        let was_exception = connection.is_exception();
+                        let placement = placements.next().copied().unwrap_or_default();
+                        let target = connection.target;
+                        connection.set_exception(placement.is_exception(services, key, target));
+                        let is_news = connection.is_exception() && !was_exception;
                         refresh(key, connection, silent_ns, journal, is_news);
                     },
                 )
@@ -265,21 +264,21 @@ impl<P> Worker<P> {
 
 /// The services that take the next connections of a walk. Also prefetches the memory that their
 /// choices read.
-fn pairs<'d>(
+fn placements<'d>(
     services: &'d ServiceTable,
     seed: &Seed,
     connections: &mut Connections,
     walk: Walk,
     now: Instant,
-) -> [ServicePair<'d>; SLOTS_A_STEP] {
-    let (mut pairs, mut count) = ([ServicePair::default(); SLOTS_A_STEP], 0);
+) -> [Placement<'d>; SLOTS_A_STEP] {
+    let (mut placements, mut count) = ([Placement::default(); SLOTS_A_STEP], 0);
     connections.walk(walk, SLOTS_A_STEP, now, |key, hash, _, _, _| {
         let hash = hash.unwrap_or_else(|| seed.hash(key));
-        pairs[count] = ServicePair::new(services, key, hash);
-        pairs[count].prefetch(services, key);
+        placements[count] = Placement::new(services, key, hash);
+        placements[count].prefetch(services, key);
         count += 1;
     });
-    pairs
+    placements
 }
 
 #[cfg(test)]

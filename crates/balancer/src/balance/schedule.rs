@@ -6,7 +6,7 @@ use super::BalanceDrop;
 use crate::address::bits;
 use crate::connections::new_table;
 use crate::counts::{TargetCounts, WorkerCounts};
-use crate::services::{Choice, Found, Service, ServiceTable, TargetId};
+use crate::services::{Choice, Found, Service, ServiceTable, ServicesOfFlow, TargetId};
 use crate::spec::Scheduler;
 use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{Classes, Config, Full, Hint, Table};
@@ -199,55 +199,48 @@ impl Schedule {
     }
 }
 
-/// The services that take the packets of a connection, if any: in the table in use and in the
-/// [other](ServiceTable::other) one; and the hash of the flow.
+/// The services for a connection, and the hash of its flow.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ServicePair<'d> {
-    service: Option<&'d Service>,
-    other: Option<&'d Service>,
+pub struct Placement<'d> {
+    of: ServicesOfFlow<'d>,
     hash: u32,
 }
 
-impl<'d> ServicePair<'d> {
+impl<'d> Placement<'d> {
     /// The services for a connection.
     #[inline(always)]
     pub fn new(services: &'d ServiceTable, key: &FlowKey, hash: u32) -> Self {
-        let (service, other) = services.services_of_flow(key);
-        Self { service, other, hash }
+        Self { of: services.services_of_flow(key), hash }
     }
 
-    /// The services for a connection that `service` takes in the table in use.
-    pub fn of(services: &'d ServiceTable, service: &'d Service, key: &FlowKey, hash: u32) -> Self {
-        match services.other() {
-            Some(_) => Self::new(services, key, hash),
-            None => Self { service: Some(service), other: None, hash },
-        }
-    }
-
-    /// Prefetches the memory that [`is_exception`] reads.
+    /// Prefetches the memory that [`is_exception`](Self::is_exception) reads.
     #[inline]
     pub fn prefetch(&self, services: &ServiceTable, key: &FlowKey) {
-        for service in [self.service, self.other].into_iter().flatten() {
+        for service in [self.of.reference, self.of.other].into_iter().flatten() {
             service.prefetch(hash_for(services, service, key, self.hash));
         }
     }
-}
 
-/// Whether a connection with this target is an exception: if it were forgotten, its next packet
-/// might go elsewhere, here or at a peer that uses the [other](ServiceTable::other) table.
-pub fn is_exception(
-    services: &ServiceTable,
-    pair: &ServicePair<'_>,
-    key: &FlowKey,
-    target: TargetId,
-) -> bool {
-    is_elsewhere(services, pair.service, key, pair.hash, target)
-        || services.other().is_some_and(|other| {
-            // If the other table has no such backend, no connection table keeps the connection on
-            // it.
-            other.active(target).is_some()
-                && is_elsewhere(other, pair.other, key, pair.hash, target)
-        })
+    /// Whether a connection with this target is an exception: a node that doesn't know it might send
+    /// its packets to another backend, by one of the reference tables.
+    pub fn is_exception(&self, services: &ServiceTable, key: &FlowKey, target: TargetId) -> bool {
+        let differs =
+            |table: &ServiceTable, service| is_elsewhere(table, service, key, self.hash, target);
+        differs(services.reference(), self.of.reference)
+            || services.other_reference().is_some_and(|other| differs(other, self.of.other))
+    }
+
+    /// The target of a connection that the nodes of a cluster don't know: that of the reference table
+    /// in use, if the backend still has its service. For other protocols than TCP it must also be up, as
+    /// the packet may begin a flow.
+    pub fn of_unknown(&self, services: &ServiceTable, key: &FlowKey) -> Option<TargetId> {
+        if !services.has_reference() {
+            return None;
+        }
+        let id = by_configuration(services.reference(), self.of.reference?, key, self.hash)?;
+        let target = services.active(id).filter(|target| target.service.is_some())?;
+        (key.protocol() == protocol::TCP || target.is_up).then_some(id)
+    }
 }
 
 /// Whether a table might place a connection elsewhere.

@@ -2,7 +2,7 @@
 //! headers, this worker's connections and its fragments. A packet that may not be wrapped never
 //! enters a connection.
 
-use super::schedule::{ServicePair, is_exception};
+use super::schedule::Placement;
 use super::{BalanceDrop, Tables, Turn, Worker, admission};
 use crate::classify::hash;
 use crate::connection::{Connection, State};
@@ -116,7 +116,7 @@ impl<P: PacketBuf> Worker<P> {
             if is_syn && connection.state() == State::Closing {
                 turn.admit_lazily(service, packet)?;
             }
-            connection.follow_client(packet.flags, turn.now());
+            connection.follow_client(packet.flags, self.connections.clock(turn.now()));
             self.connections.set(position, packet.key, connection, turn.now());
             return Ok(connection.target);
         }
@@ -149,14 +149,15 @@ impl<P: PacketBuf> Worker<P> {
         let target = self.schedule.choose(services, service, client, packet.hash, now)?;
         self.schedule.connection_removed(connection.target, turn.counts);
         self.schedule.connection_added(target, turn.counts.target(target));
+        let clock = self.connections.clock(now);
         if begins_anew {
-            connection.begin_anew(target, packet.key.protocol(), packet.flags, now);
+            connection.begin_anew(target, packet.key.protocol(), packet.flags, clock);
         } else {
-            connection.go_on_with(target, now);
-            connection.follow_client(packet.flags, now);
+            connection.go_on_with(target, clock);
+            connection.follow_client(packet.flags, clock);
         }
-        let pair = ServicePair::of(services, service, packet.key, packet.hash);
-        connection.set_exception(is_exception(services, &pair, packet.key, target));
+        let placement = Placement::new(services, packet.key, packet.hash);
+        connection.set_exception(placement.is_exception(services, packet.key, target));
         self.connections.set(position, packet.key, connection, now);
         Ok(target)
     }
@@ -172,27 +173,42 @@ impl<P: PacketBuf> Worker<P> {
         turn.admit(service, packet)?;
         let (services, now) = (turn.services, turn.now());
         let (client, hash) = (packet.key.source(), packet.hash);
-        let consistent = self.schedule.consistent(services, service, client, hash, now)?;
+        let placement = Placement::new(services, packet.key, hash);
+        let referred = placement.of_unknown(services, packet.key);
+        let begins = packet.key.protocol() == protocol::TCP && !packet.is_within_tcp();
+        let consistent = match referred.filter(|_| !begins) {
+            Some(target) => target,
+            None => self.schedule.consistent(services, service, client, hash, now)?,
+        };
         // Entered before the scheduler chooses, so that a connection without room doesn't use up
         // the scheduler's turn.
-        let mut connection = Connection::new(consistent, packet.key.protocol(), packet.flags, now);
+        let clock = self.connections.clock(now);
+        let mut connection =
+            Connection::new(consistent, packet.key.protocol(), packet.flags, clock);
         let kept = Kept::without_header(hash);
         let tables = Tables { services, counts: turn.counts };
         let made = self.insert_new(tables, vacancy, kept, connection, now);
         let Some(position) = made else {
-            return Ok(consistent);
+            // No node will know it.
+            return Ok(referred.unwrap_or(consistent));
         };
-        if service.scheduler != Scheduler::Maglev || services.other().is_some() {
-            // A connection in its midst was another balancer's until now: whatever the scheduler,
-            // all balancers agree on the consistent choice.
-            if service.scheduler != Scheduler::Maglev
+        if !service.begins_plainly() {
+            let is_chosen_anew = match service.scheduler {
+                Scheduler::Maglev => false,
+                Scheduler::Source => begins || referred.is_none(),
+                Scheduler::RoundRobin | Scheduler::LeastConnections => true,
+            };
+            if is_chosen_anew
                 && !packet.is_within_tcp()
                 && let Ok(chosen) = self.schedule.choose(services, service, client, hash, now)
             {
                 connection.target = chosen;
             }
-            let pair = ServicePair::of(services, service, packet.key, hash);
-            let is_exception = is_exception(services, &pair, packet.key, connection.target);
+            if referred.is_none() && !packet.is_within_tcp() {
+                // Nodes that still take the reference's backend have to learn of this one.
+                connection.begin(clock);
+            }
+            let is_exception = placement.is_exception(services, packet.key, connection.target);
             connection.set_exception(is_exception);
             self.connections.set(position, packet.key, connection, now);
         }
@@ -324,6 +340,9 @@ impl<P: PacketBuf> Worker<P> {
                 Found::Flushed => return Err(BalanceDrop::Flushed),
                 Found::Removed => {}
             }
+        }
+        if let Some(target) = Placement::new(services, key, hash).of_unknown(services, key) {
+            return Ok(target);
         }
         let service = services.service_of_flow(key).ok_or(BalanceDrop::NoService)?;
         self.schedule.consistent(services, service, key.source(), hash, now)

@@ -33,12 +33,16 @@ impl Connection {
 const STATES: [State; 5] =
     [State::Opening, State::Established, State::Closing, State::Udp, State::Other];
 
-/// Another node's connection, with this number of moves.
-fn remote(state: State, age_ms: u32, now_ms: u64, moves: u8) -> Connection {
+/// Another node's connection, with this birth.
+fn remote(state: State, birth: Birth, now_ms: u64) -> Connection {
     let [client, vip] = ["198.51.100.7:4000", "203.0.113.10:80"].map(|text| text.parse().unwrap());
     let (key, backend) = (FlowKey::new(client, vip, 6).unwrap(), [10, 0, 0, 1].into());
-    let claim = Record { key, backend, state, age_ms, left_ms: 0, moves, wins_ties: false };
-    Connection::remote(TARGET, &claim, at(now_ms))
+    Connection::remote(TARGET, &Record { key, backend, state, birth, left_ms: 0 }, at(now_ms))
+}
+
+/// The number of steps until a time.
+fn steps(ms: u64) -> u64 {
+    at(ms).as_ns() / STEP_NS
 }
 
 #[test]
@@ -101,14 +105,21 @@ fn where_the_server_is_not_seen_the_clients_goodbye_is_enough() {
 }
 
 #[test]
-fn a_syn_opens_what_was_closing_and_changes_nothing_else() {
+fn a_syn_opens_what_was_closing_and_changes_but_the_birth_of_another() {
     for flags in [SYN, ACK] {
         let mut connection = tcp(flags);
         connection.follow_server(ACK);
-        let before = connection;
+        connection.share();
+        let mut expected = connection;
         connection.follow_client(SYN, at(70_000));
-        assert_eq!(connection, before);
+        expected.set_birth(Birth::new(steps(70_000)), at(70_000));
+        assert_eq!(connection, expected);
     }
+    // Sent again, before any peer knows the connection.
+    let mut opening = tcp(SYN);
+    let before = opening;
+    opening.follow_client(SYN, at(1_000));
+    assert_eq!(opening, before);
     let mut closing = tcp(ACK);
     closing.set_exception(true);
     closing.follow_server(FIN);
@@ -128,8 +139,10 @@ fn data_after_a_goodbye_is_of_another_connection_of_which_another_node_saw_the_s
         // The client acknowledges the server's remaining data.
         closing.client(ACK);
         assert_eq!(closing.state(), State::Closing, "{end:#x}");
+        let before = closing.birth(at(70_000));
         closing.follow_client(PSH | ACK, at(70_000));
         let mut anew = Connection::new(TARGET, protocol::TCP, ACK, at(70_000));
+        anew.set_birth(before.adopted(), at(70_000));
         anew.set_exception(true);
         assert_eq!(closing, anew, "{end:#x}");
     }
@@ -202,19 +215,18 @@ fn what_is_over_or_proves_nothing_leaves_first_and_exceptions_stay() {
 }
 
 #[test]
-fn a_packet_from_either_side_makes_a_remote_connection_this_nodes_own() {
-    let claim = |state| remote(state, 500, 60_000, 0);
+fn a_packet_from_the_client_makes_a_remote_connection_this_nodes_own() {
+    let claim = |state| remote(state, Birth::new(40), 60_000);
     for state in STATES {
         let remote = claim(state);
-        assert!(remote.is_remote() && !remote.has_seen_syn() && remote.state() == state);
-        // The error is at most one step.
-        assert!((484..=500).contains(&remote.age_ms(at(60_000))), "{}", remote.age_ms(at(60_000)));
+        assert!(remote.is_remote() && remote.is_shared() && remote.state() == state);
+        assert_eq!(remote.birth(at(60_000)), Birth::new(40));
         // Every packet changes a remote connection.
         assert!((0..=u8::MAX).all(|flags| !remote.is_unmoved_by(flags)));
         let (mut by_client, mut by_server) = (remote, remote);
         by_client.follow_client(ACK, at(60_000));
         by_server.follow_server(ACK);
-        assert!(!by_client.is_remote() && !by_server.is_remote());
+        assert!(!by_client.is_remote() && by_server.is_remote());
     }
     let mut own = claim(State::Established);
     own.set_exception(true);
@@ -224,53 +236,44 @@ fn a_packet_from_either_side_makes_a_remote_connection_this_nodes_own() {
 }
 
 #[test]
-fn a_connection_that_another_node_has_seen_later_is_that_ones() {
-    let mut own = tcp(SYN);
-    assert!(own.has_seen_syn());
-    own.renew(&remote(State::Established, 100, 50, 0));
-    assert!(own.is_remote() && own.has_seen_syn() && own.state() == State::Established);
-    // The greater of both ages; an opening claim has nothing newer.
-    assert!((83..=100).contains(&own.age_ms(at(50))), "{}", own.age_ms(at(50)));
-    own.renew(&remote(State::Opening, 10, 50, 0));
-    assert!((83..=100).contains(&own.age_ms(at(50))) && own.state() == State::Established);
-}
-
-#[test]
-fn the_first_packet_of_another_nodes_connection_is_a_move() {
-    assert_eq!((tcp(ACK).moves(), tcp(SYN).moves()), (0, 0));
-    for (state, moves) in
-        STATES.into_iter().flat_map(|state| (0..MOVES).map(move |moves| (state, moves)))
-    {
-        let claimed = remote(state, 500, 60_000, moves);
-        assert_eq!((claimed.state(), claimed.moves()), (state, moves));
-        let [mut by_client, mut by_server, mut by_syn] = [claimed; 3];
-        let mut anew = claimed;
-        anew.begin_anew(TARGET, protocol::TCP, SYN, at(60_000));
-        assert!(anew.state() == State::Opening && anew.has_seen_syn() && !anew.is_remote());
-        // Only the first packet moves it: then it is here.
-        for _ in 0..2 {
-            by_client.client(ACK);
-            by_server.follow_server(ACK);
-            by_syn.client(SYN);
-            for next in [by_client, by_server, by_syn, anew] {
-                assert_eq!(next.moves(), (moves + 1) % MOVES, "{state:?}");
-            }
+fn births_come_back_as_they_were() {
+    let births = [0, 1, 7, 1 << 31, (1 << 33) + 5, 1 << 37].map(Birth::new);
+    for birth in births.into_iter().flat_map(|birth| [birth, birth.adopted()]) {
+        // The clock may be a little behind.
+        for passed_steps in [-3, 0, 1, 1 << 30, 3 << 30] {
+            let now = birth.number().saturating_add_signed(passed_steps).saturating_mul(STEP_NS);
+            let connection = {
+                let mut connection = tcp(ACK);
+                connection.set_birth(birth, Instant::from_ns(now));
+                connection
+            };
+            assert_eq!(connection.birth(Instant::from_ns(now)), birth);
         }
-        assert_eq!(by_server.state(), state);
-        // The next connection of its ports, and a change of state, are no moves.
-        by_client.follow_server(RST);
-        by_client.client(SYN);
-        assert_eq!(by_client.moves(), (moves + 1) % MOVES);
     }
+    assert_eq!(tcp(ACK).birth(at(0)), Birth::UNKNOWN);
+    assert_eq!(new(protocol::UDP, 0).birth(at(0)), Birth::UNKNOWN);
+    assert_eq!(tcp(SYN).birth(at(500)), Birth::new(steps(0)));
 }
 
 #[test]
-fn what_another_node_knows_of_moves_counts_where_it_is_ahead() {
-    for (here, there, after) in [(5, 7, 7), (7, 5, 7), (5, 5, 5), (31, 1, 1), (1, 31, 1)] {
-        let mut renewed = remote(State::Opening, 500, 60_000, here);
-        renewed.renew(&remote(State::Closing, 500, 60_000, there));
-        assert_eq!((renewed.moves(), renewed.state()), (after, State::Closing));
+fn a_connection_that_begins_in_the_place_of_a_claimed_one_is_later_and_known_to_peers() {
+    let before = Birth::new(steps(60_000) + 9);
+    let claimed = remote(State::Established, before, 60_000);
+    let [mut anew, mut elsewhere, mut by_syn] = [claimed; 3];
+    anew.begin_anew(TARGET, protocol::TCP, SYN, at(60_000));
+    elsewhere.go_on_with(TARGET, at(60_000));
+    by_syn.follow_client(SYN, at(60_000));
+    for next in [anew, elsewhere, by_syn] {
+        assert_eq!(next.birth(at(60_000)), Birth::new(before.number() + 1));
+        assert!(next.is_shared());
     }
+    anew.begin_anew(TARGET, protocol::TCP, SYN, at(70_000));
+    assert_eq!(anew.birth(at(70_000)), Birth::new(steps(70_000)));
+    assert!(anew.state() == State::Opening && !anew.is_remote());
+    // Of one that peers don't know, nothing is left.
+    let mut own = tcp(ACK);
+    own.begin_anew(TARGET, protocol::TCP, SYN, at(70_000));
+    assert_eq!(own, Connection::new(TARGET, protocol::TCP, SYN, at(70_000)));
 }
 
 #[test]

@@ -23,9 +23,8 @@ pub(crate) fn room_for<T: Clone>(count_max: usize, value: T) -> Vec<T> {
     room
 }
 
-/// The keys of connections with exceptions that have begun, changed or ended, or must be claimed
-/// again, until control takes them. Their state is looked up then, so a key only means that
-/// something must be reported.
+/// The keys of connections to claim, until control takes them. Their state is looked up then, so a
+/// key only means that something must be reported.
 ///
 /// All memory is allocated at the start. A key that finds no room is lost, and the journal
 /// remembers the loss: then all exceptions must be walked.
@@ -35,6 +34,7 @@ pub struct Journal {
     keys_max: usize,
     has_lost: bool,
     has_new: bool,
+    evicted_count: u64,
 }
 
 impl Journal {
@@ -64,6 +64,22 @@ impl Journal {
         true
     }
 
+    /// Notes that there is a connection which may be due to be claimed again.
+    pub const fn expect_due(&mut self) {
+        self.has_new = true;
+    }
+
+    /// Counts a connection that was evicted, although it may be alive.
+    pub const fn note_evicted(&mut self) {
+        self.evicted_count += 1;
+    }
+
+    /// Number of such connections up to now.
+    #[must_use]
+    pub const fn evicted_count(&self) -> u64 {
+        self.evicted_count
+    }
+
     /// Removes and returns the oldest key.
     pub fn pop(&mut self) -> Option<FlowKey> {
         self.keys.pop_front()
@@ -91,7 +107,7 @@ impl Journal {
         std::mem::replace(&mut self.has_lost, false)
     }
 
-    /// Whether a key was added since the last call.
+    /// Whether a connection that may become due was noted since the last call.
     pub const fn take_has_new(&mut self) -> bool {
         std::mem::replace(&mut self.has_new, false)
     }
@@ -130,14 +146,22 @@ impl Connections {
         if self.journal.is_kept() {
             self.journal_change(position, key, &mut connection, seen);
         }
+        self.put(position, connection);
+    }
+
+    /// Changes the connection at a position, without a journal.
+    ///
+    /// # Panics
+    /// If the connection has left the position.
+    #[inline]
+    pub fn put(&mut self, position: Position, connection: Connection) {
         match position {
             Position::V4(handle) => self.v4.set(handle, connection, Kept::forget_header),
             Position::V6(handle) => self.v6.set(handle, connection, |()| ()),
         }
     }
 
-    /// Journals changes of this node's exceptions, and connections that move here from another
-    /// node.
+    /// Journals changes of connections that peers know or have to know.
     #[inline(never)]
     fn journal_change(
         &mut self,
@@ -147,14 +171,24 @@ impl Connections {
         seen: Instant,
     ) {
         let Some(before) = self.connection(position) else { return };
-        let claim = |connection: &Connection| {
-            connection
-                .is_own_exception()
-                .then(|| (connection.target, connection.state(), connection.moves()))
-        };
-        let is_news = claim(&before) != claim(after) || before.is_remote() && !after.is_remote();
-        if is_news && self.journal.note(*key) {
-            after.set_journalled(self.idle_ns(after), seen);
+        if !after.is_claimed() {
+            return;
+        }
+        if before.is_remote() && !after.is_remote() {
+            self.journal.expect_due();
+        }
+        let clock = self.clock(seen);
+        let claim = |it: &Connection| (it.is_claimed(), it.target, it.state(), it.birth(clock));
+        if claim(&before) != claim(after) {
+            self.claim(key, after, seen);
+        }
+    }
+
+    /// Journals a connection for a claim. Its last packet came at `seen`.
+    pub fn claim(&mut self, key: &FlowKey, connection: &mut Connection, seen: Instant) {
+        connection.share();
+        if self.journal.note(*key) {
+            connection.set_journalled(self.idle_ns(connection), seen);
         }
     }
 
@@ -191,13 +225,22 @@ impl Connections {
         v6.table.hint_burst(v6_keys, journal_hints);
     }
 
-    /// Changes the connection at a position to another node's view of it. It is removed after
-    /// `left_ns` nanoseconds without a packet.
+    /// Changes the connection at a position by a peer's claim, so that it is removed after `left_ns`
+    /// nanoseconds without a packet.
     ///
     /// # Panics
     /// If the connection has left the position.
-    pub fn set_remote(&mut self, position: Position, connection: Connection, left_ns: u64) {
-        let silent_ns = self.idle_ns(&connection).saturating_sub(left_ns);
+    pub fn set_claimed(
+        &mut self,
+        position: Position,
+        mut connection: Connection,
+        left_ns: u64,
+        now: Instant,
+    ) {
+        let idle_ns = self.idle_ns(&connection);
+        let silent_ns = idle_ns.saturating_sub(left_ns);
+        // Peers know of this last packet.
+        connection.set_journalled(idle_ns, now.earlier_by(silent_ns));
         match position {
             Position::V4(handle) => {
                 self.v4.set(handle, connection, Kept::forget_header);
@@ -207,14 +250,6 @@ impl Connections {
                 self.v6.set(handle, connection, |()| ());
                 self.v6.table.set_silent_ns(handle, silent_ns);
             }
-        }
-    }
-
-    /// Removes and returns the connection of a key.
-    pub fn remove(&mut self, key: &FlowKey) -> Option<Connection> {
-        match key {
-            FlowKey::V4(key) => self.v4.table.remove(key).map(|(connection, _)| connection),
-            FlowKey::V6(key) => self.v6.table.remove(key).map(|(connection, ())| connection),
         }
     }
 

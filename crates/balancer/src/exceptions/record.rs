@@ -1,14 +1,14 @@
-//! Messages between nodes about connections. Plain values; lengths of time, never points in time.
+//! Messages between nodes about connections. Plain values: of times, only births are points.
 
 use crate::state::State;
 use hotloop::flow::STEP_NS;
 use hotloop::packet::flow_key::FlowKey;
+use hotloop_agreement::{Birth, Claim};
 use std::net::IpAddr;
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// A connection on another backend than the configuration chooses, in the form that another node
-/// can enter. Times are lengths, so that no clocks are compared.
+/// A claim to a connection, in the form that another node can enter.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Record {
     /// The flow, from the client to the service.
@@ -17,15 +17,10 @@ pub struct Record {
     pub backend: IpAddr,
     /// The connection's state.
     pub state: State,
-    /// Time since its backend got its first packet, in milliseconds.
-    pub age_ms: u32,
+    /// When it began, by the cluster's [clock](crate::clock).
+    pub birth: Birth,
     /// Time until it is forgotten if no packet comes, in milliseconds.
     pub left_ms: u32,
-    /// Number of times that a packet moved it to another node, modulo [`MOVES`](super::MOVES).
-    pub moves: u8,
-    /// Whether this record wins against a claim of the receiver's with equal moves: the name of the
-    /// node that claims it comes first. Set on receipt; not sent.
-    pub wins_ties: bool,
 }
 
 impl Record {
@@ -33,11 +28,14 @@ impl Record {
     #[must_use]
     pub fn later(self, passed_ms: u64) -> Self {
         let passed_ms = u32::try_from(passed_ms).unwrap_or(u32::MAX);
-        Self {
-            age_ms: self.age_ms.saturating_add(passed_ms),
-            left_ms: self.left_ms.saturating_sub(passed_ms),
-            ..self
-        }
+        Self { left_ms: self.left_ms.saturating_sub(passed_ms), ..self }
+    }
+
+    /// The claim, as the rules of the agreement see it.
+    #[must_use]
+    pub const fn claim(&self) -> Claim<IpAddr> {
+        let is_opening = matches!(self.state, State::Opening);
+        Claim { backend: self.backend, birth: self.birth, is_opening }
     }
 
     /// Time until it is forgotten if no packet comes, in nanoseconds.
@@ -54,11 +52,12 @@ pub(crate) fn left_ms(idle_ns: u64, silent_ns: u64) -> u32 {
     u32::try_from(left_ns / NS_PER_MS).unwrap_or(u32::MAX)
 }
 
-/// A change that the other nodes need to know.
+/// A peer's message about a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Change {
-    /// A connection is on another backend than the configuration chooses, or still is.
+    /// A peer claims a connection.
     Claim(Record),
-    /// The connection of this key has ended, or is on the backend that the configuration chooses.
-    End(FlowKey),
+    /// A peer has claimed the connection of this key, and is gone, perhaps before others had the claim:
+    /// the connection is claimed again.
+    Inherit(FlowKey),
 }

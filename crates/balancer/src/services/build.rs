@@ -153,6 +153,7 @@ impl Builder {
                 maglev: Arc::clone(&arranged.maglev),
                 configured_digest: digest::of_configured(service),
                 digest: 0,
+                is_reference: true,
             });
             arranged_services.push((members, arranged));
         }
@@ -244,7 +245,7 @@ impl Builder {
             rules: Rules::new(spec.services),
             has_limits: source_limit.is_some()
                 || services.iter().any(|service| service.limit.is_some()),
-            other: None,
+            references: [None, None],
             source_limit,
             blocked,
             probe_sources: balancer.probe_sources.clone(),
@@ -312,7 +313,8 @@ fn tunnel(balancer: &Balancer, backend: IpAddr) -> Tunnel {
         IpAddr::V4(_) => Some(balancer.source_v4),
         IpAddr::V6(_) => balancer.source_v6,
     };
-    let source = source.expect("a configuration with a backend of IPv6 has source_v6");
+    // Only a reference table may have a backend of IPv6 without it: that one wraps nothing.
+    let source = source.unwrap_or_else(|| Prefix::host(backend));
     let source = (source.network(), source.len());
     Tunnel::spread(source, backend).expect("both ends are of the backend's family")
 }

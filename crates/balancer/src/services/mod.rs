@@ -8,14 +8,14 @@
 mod build;
 mod digest;
 mod maglevs;
-mod other;
+mod reference;
 mod refresh;
 mod slots;
 mod target;
 
 pub use build::{Builder, Removal, RemovedTarget, Standing, TargetName};
 pub use maglevs::Maglevs;
-pub use other::is_echo;
+pub use reference::{ServicesOfFlow, is_echo};
 pub use slots::{SLOTS_SPARE, TooManyTargets};
 pub use target::{Found, Target, TargetId};
 
@@ -30,7 +30,7 @@ use hotloop::packet::ip::protocol;
 use hotloop::packet::prefix::Prefix;
 use hotloop::packet::prefix::PrefixSet;
 use hotloop::stage::Instant;
-use other::Other;
+use reference::Reference;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -71,8 +71,8 @@ pub struct ServiceTable {
     source_limit: Option<SourceLimit>,
     /// Whether there is a limit on new connections.
     has_limits: bool,
-    /// See [`other`](Self::other).
-    other: Option<Other>,
+    /// See [`reference`](Self::reference) and [`other_reference`](Self::other_reference).
+    references: [Option<Reference>; 2],
     /// Settings for all services.
     pub settings: Settings,
 }
@@ -123,6 +123,8 @@ pub struct Service {
     /// The Maglev table of [`choices`](Self::choices), shared by all services with the same
     /// choices.
     maglev: Arc<Maglev>,
+    /// Whether all reference tables choose alike.
+    is_reference: bool,
 }
 
 /// A target for new connections.
@@ -151,7 +153,7 @@ impl ServiceTable {
 
     /// The serial of the table's set of targets. Tables with the same number have the same targets
     /// in the same slots, with the same tunnels. They may differ in weights, health, blocks and the
-    /// [other](Self::other) table.
+    /// [reference](Self::reference) tables.
     #[inline(always)]
     #[must_use]
     pub const fn targets_serial(&self) -> u64 {
@@ -269,13 +271,6 @@ impl ServiceTable {
             Some(limit) if !limit.admits(now) => Err(Refused::Service),
             _ => Ok(()),
         }
-    }
-
-    /// Whether the first packet of a connection needs no check of limits or of another table.
-    #[inline(always)]
-    #[must_use]
-    pub(crate) const fn begins_plainly(&self) -> bool {
-        !self.has_limits && self.other.is_none()
     }
 
     /// The services, in the order of the configuration.

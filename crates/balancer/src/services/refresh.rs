@@ -141,5 +141,6 @@ impl ServiceTable {
         let others = self.digest.wrapping_sub(service.digest);
         self.digest = others.wrapping_add(digest);
         service.digest = digest;
+        self.compare(index);
     }
 }

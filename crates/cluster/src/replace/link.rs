@@ -51,7 +51,7 @@ impl Link {
 
     fn new(channel: Channel, own: &str, other: &str) -> Self {
         // There is one of each, so nothing else must be distinguished.
-        let local = Local { node: own.into(), incarnation: 1, digest: [0; 16] };
+        let local = Local { node: own.into(), digest: [0; 16] };
         let peers = Peers::new(local, [(other.to_owned(), String::new())]);
         let peer = peers.named(other).expect("it is the only one");
         let now = Instant::now();

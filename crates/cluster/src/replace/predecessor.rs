@@ -98,9 +98,8 @@ impl Predecessor {
         // Changes that were taken are recorded at once.
         while self.link.peers.take_imports(&mut self.taken, IMPORTS_MAX) && !self.taken.is_empty() {
             for change in self.taken.drain(..) {
-                match change {
-                    Change::Claim(record) => drop(self.known.insert(record.key, (record, now))),
-                    Change::End(key) => drop(self.known.remove(&key)),
+                if let Change::Claim(record) = change {
+                    self.known.insert(record.key, (record, now));
                 }
             }
         }

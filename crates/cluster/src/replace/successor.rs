@@ -5,7 +5,7 @@ use super::inheritance::Inheritance;
 use super::link::Link;
 use crate::sync::Walk;
 use hotloop_balancer::exception_mover::{ExceptionMover, Pulled};
-use hotloop_balancer::exceptions::Change;
+use hotloop_balancer::exceptions::Record;
 use serde::Serialize;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -66,29 +66,25 @@ impl Successor {
         if room.is_none() {
             self.walk = self.link.peers.snapshot_wanted(self.link.now_ms());
             if self.walk.is_some() {
-                exceptions.begin_whole_walk();
+                exceptions.begin_walk();
             }
         }
         exceptions.hold_walk(room == Some(false));
     }
 
-    /// Queues changes for the successor.
-    pub fn offer(&mut self, changes: &[Change]) {
-        self.link.peers.offer(changes, self.link.now_ms());
+    /// Queues claims for the successor.
+    pub fn offer(&mut self, claims: &[Record]) {
+        self.link.peers.offer(claims, self.link.now_ms());
     }
 
-    /// Queues the workers' findings. For the successor, entries from other nodes are as good as
-    /// this node's own: a packet makes them the successor's.
+    /// Queues the workers' findings.
     pub fn take(&mut self, pulled: Pulled<'_>) {
         match (pulled, self.walk) {
-            (Pulled::Changes(changes), _) => self.offer(changes),
-            (Pulled::Exceptions { own, entered }, Some(walk)) => {
-                let now_ms = self.link.now_ms();
-                for records in [own, entered] {
-                    self.link.peers.give_page(walk, records, &[], false, now_ms);
-                }
+            (Pulled::Changes(claims), _) => self.offer(claims),
+            (Pulled::Exceptions(claims), Some(walk)) => {
+                self.link.peers.give_page(walk, claims, false, self.link.now_ms());
             }
-            (Pulled::Exceptions { .. }, None) => {}
+            (Pulled::Exceptions(_), None) => {}
         }
     }
 
@@ -98,7 +94,7 @@ impl Successor {
         if has_lost {
             self.link.peers.resync();
         } else if !is_walking && let Some(walk) = self.walk.take() {
-            self.link.peers.give_page(walk, &[], &[], true, self.link.now_ms());
+            self.link.peers.give_page(walk, &[], true, self.link.now_ms());
         }
     }
 

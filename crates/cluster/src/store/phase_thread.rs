@@ -222,21 +222,17 @@ impl PhaseThread {
                 self.proposed = Some((pointer.to_owned(), Arc::clone(&stored)));
                 lock(&self.found).prepare = Some(Task::Prepare(at, stored));
             }
-            Action::Adopt { revision, is_prepared, .. } => {
+            Action::Adopt { revision, .. } => {
                 // A copy ends with a line end.
                 let same_text = self
                     .in_force
                     .as_ref()
                     .filter(|stored| stored.text.trim_end() == text.trim_end());
-                let is_prepared = is_prepared || same_text.is_some();
                 if same_text.is_none_or(|stored| stored.revision != revision) {
                     let stored = Arc::new(Stored { name, revision, text });
                     self.in_force = Some(Arc::clone(&stored));
                     let mut found = lock(&self.found);
-                    // Control never switched to a task that it did not take.
-                    let skipped = found.adopt.as_ref();
-                    let is_prepared = is_prepared && !skipped.is_some_and(Task::is_unprepared);
-                    found.adopt = Some(Task::Adopt { stored, is_prepared });
+                    found.adopt = Some(Task::Adopt(stored));
                     // An earlier proposal is either in force now, or is obsolete.
                     found.prepare = None;
                 }

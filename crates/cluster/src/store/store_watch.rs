@@ -79,19 +79,7 @@ pub enum Task {
     /// Discard every prepared configuration, and stop preparing.
     Discard,
     /// Switch to the configuration in force now.
-    Adopt {
-        /// The configuration in force.
-        stored: Arc<Stored>,
-        /// Whether this node has prepared it, or already uses the same text.
-        is_prepared: bool,
-    },
-}
-
-impl Task {
-    /// Whether the task switches to an unprepared configuration.
-    pub(super) const fn is_unprepared(&self) -> bool {
-        matches!(self, Self::Adopt { is_prepared: false, .. })
-    }
+    Adopt(Arc<Stored>),
 }
 
 /// A message between the threads, or from control to them.

@@ -251,7 +251,7 @@ impl Connection {
                     Err(why) => {
                         self.claimed = peers.named(&hello.node);
                         let message = Message::Refusal(&why);
-                        Frame { epoch: 0, sequence: 0, message }.encode(&mut self.output);
+                        Frame { revision: 0, sequence: 0, message }.encode(&mut self.output);
                         self.stage = Stage::Leaving(why);
                         self.until_ms = now_ms + FAREWELL_MS_MAX;
                     }

@@ -1,108 +1,68 @@
-//! Sessions that all nodes of a cluster know: those that don't follow from the configuration.
+//! Sessions that all nodes of a cluster know: those that don't follow from the reference table.
 //!
-//! Several balancers with one configuration choose backends alike, so a node must know only the
-//! *exceptions* among another node's connections: those on another backend than the current
-//! configuration chooses. Each node sends its exceptions to all its peers, over one TCP connection
-//! for each pair. The node with the lesser name opens the connection, with TLS on both sides unless
-//! the network is trusted.
+//! All nodes share a reference table, so a node must know only the *exceptions* among another node's
+//! connections: those on another backend than in that table. Each node claims its exceptions to all
+//! its peers, over one TCP connection for each pair. The node with the lesser name opens the
+//! connection, with TLS on both sides unless the network is trusted.
 //!
-//! [`Sync`] is the thread that talks to peers. Its owner, the control thread, passes it the
-//! [`Change`]s of this node's exceptions and enters those of peers. When a peer needs a snapshot,
-//! the owner supplies pages of a walk over all exceptions: for a new peer, for one that comes back,
-//! and after more changes waited for it than its queue holds. So nothing is dropped silently, and a
-//! peer that stops reading delays no other peer.
+//! [`Sync`] is the thread that talks to peers. Its owner, the control thread, passes it this node's
+//! claims and enters those of peers. When a peer needs a snapshot,
+//! the owner supplies pages of a walk over all connections that peers know or have to know: for a new
+//! peer, for one that comes back, and after more claims waited for it than its queue holds. So nothing
+//! is dropped silently, and a peer that stops reading delays no other peer.
+//!
+//! [`Agreement`] is the node's part in moves of the reference table.
 //!
 //! # What the owner has to do
-//! - Offer changes, and supply pages, in the order in which a worker reported them.
-//! - When a packet makes a peer's connection this node's own: offer a [`Claim`] if
-//!   the connection is an exception here, else an [`End`]. In both cases the
-//!   connection has moved once more: add 1 to [`Record::moves`], modulo
-//!   [`MOVES`](hotloop_balancer::exceptions::MOVES). So all nodes agree on its owner, whatever
-//!   their clocks show and however late messages are. A connection ends when no node claims it any
-//!   more, so a claim must come before the end of a connection that was a peer's.
-//! - Claim a connection again when it becomes established or is closing, and when the last packet
-//!   that peers know of came a third of its idle timeout ago and another one has come since.
-//! - Offer an end when one of this node's own connections was an exception, and is forgotten or is
-//!   no exception any more; but not after a mere timeout, because it times out everywhere. A
-//!   [closing](hotloop_balancer::connection::State::Closing) connection need not end at once: if it
-//!   is claimed as closing, with its remaining time, it continues while its client has closed only
-//!   its half.
-//! - List in the pages of a walk all of this node's own exceptions, and all connections that it
-//!   entered for peers. Those of nodes that are away, or have restarted, are then sent to the peer.
-//! - Enter an end only if the local entry is remote, and decide on claims by
-//!   [`merge`](hotloop_balancer::exceptions::merge). The same holds for a closing entry: the
-//!   node that sends the end has not seen the last packets of a connection that has left it. Remote
-//!   connections stay when the configuration chooses the same backend: their owners end them.
-//! - If a SYN begins a connection in the place of a peer's, and the new one is no exception, offer
-//!   a claim before the end: other nodes may have the peer's connection, too, possibly as closing.
-//! - Take no packets, once started, while a peer [uses](Sync::is_behind) a newer configuration.
-//! - Call [`Sync::set_epoch`] before any worker uses a configuration, and [`Sync::enter_epoch`]
-//!   once all do.
-//!
-//! # Epochs
-//! A frame carries the revision of the configuration used by the most advanced of its sender's
-//! workers. Claims count under any revision. An end under a newer one waits until all workers of
-//! this node use that configuration, too: the connection may only have become the newer
-//! configuration's choice, and must be known while the older one is in use here. If nodes have no
-//! revision in common, it is 0 everywhere, and nothing waits.
-//!
-//! # Changes of the configuration
-//! A connection that begins at a node with the newer configuration, or with one that is being
-//! prepared, is an exception for peers with the older one. So workers compare connections with two
-//! tables while there may be two
-//! ([`ServiceTable::other`](hotloop_balancer::services::ServiceTable::other)). A change is prepared
-//! once workers have examined all connections with both tables, and each peer has entered
-//! everything that was [offered](Sync::watermark) until then.
+//! - Offer claims, and supply pages, in the order in which a worker reported them.
+//! - Decide on claims by [`Known::after_claim`], and claim what it returns. Claim a connection that
+//!   [becomes an exception](hotloop_agreement::Choice::is_exception), one that begins in the place of a
+//!   connection that peers know, and each change of the state or the birth of one that they know. A
+//!   closing connection is claimed as such, with its remaining time.
+//! - Claim an exception again when the last packet that peers know of came a third of its idle timeout
+//!   ago, and another one has come since.
+//! - Claim a connection again for each [`Change::Inherit`].
+//! - List in the pages of a walk all exceptions, and all connections that peers know, of whichever node.
+//! - Take births from a clock that is at least as late as [`Sync::clock`].
+//! - Take no packets, once started, before there is a reference table.
+//! - Call [`Sync::set_references`] once all workers use other reference tables, and only then report
+//!   the [`Agreement::standing`] with them.
 //!
 //! # What is promised
-//! A packet of a connection goes to its backend through any node, if all nodes had entered each
-//! other's snapshots and changes ([`PeerStatus::is_caught_up`]) before the change that moved it.
-//! This promise has two gaps.
+//! A packet of a connection goes to its backend through any node, if the connection is where the
+//! reference table has it, or all nodes have [entered](PeerStatus::is_caught_up) its claim.
 //!
-//! A connection that moves to another node and is silent until the table changes is not known
-//! there.
-//!
-//! A client may use a port again while a node that knows the previous connection has not learned of
-//! its end. The new connection may then be taken for the previous one in four cases:
-//!
-//! - The previous connection had moved, and not all nodes were in sync when it ended: an earlier
-//!   owner's claim may arrive after the end.
-//! - It ended while some nodes used an older configuration, and those hold the end.
-//! - Nodes lose contact before all of them have learned of the new connection.
-//! - A packet of it came to a node that did not know it and compared connections with two tables:
-//!   that node may have made a wrong claim that no node ends.
-//!
-//! [`Change`]: hotloop_balancer::exceptions::Change
-//! [`Claim`]: hotloop_balancer::exceptions::Change::Claim
-//! [`End`]: hotloop_balancer::exceptions::Change::End
-//! [`Record::moves`]: hotloop_balancer::exceptions::Record::moves
+//! [`Change::Inherit`]: hotloop_balancer::exceptions::Change::Inherit
+//! [`Known::after_claim`]: hotloop_agreement::Known::after_claim
 
+mod agreement;
 mod connection;
-mod owners;
 mod peer;
 mod peers;
+mod reference;
 mod tls;
 mod transport;
 pub mod wire;
 
 use crate::random::random_bytes;
 use crate::settings::Cluster;
-use hotloop::packet::flow_key::FlowKey;
+pub use agreement::{Agreement, Turn};
 use hotloop_balancer::hashes::HashKey;
 use hotloop_balancer::spec::Balancer;
 use mio::Waker;
 pub use peer::{Counts, PeerState, PeerStatus};
 pub use peers::sending::QUEUE_MAX;
 pub use peers::{Entered, Local, Peers, SessionId, Walk, Watermark};
+pub use reference::Reference;
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 pub use tls::Tls;
 use transport::{Shared, Transport, lock};
-use wire::NodeState;
+use wire::{Drains, NodeState};
 
 /// One of the peers, by its index in the configuration.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -127,6 +87,7 @@ pub struct Sync {
     waker: Waker,
     thread: Option<JoinHandle<()>>,
     local_address: SocketAddr,
+    incarnation: u64,
     tls: Option<Tls>,
 }
 
@@ -143,11 +104,8 @@ impl Sync {
         let failed = |error: std::io::Error| StartError::System(format!("cluster: {error}"));
         let tls = Tls::load(&cluster.security)
             .map_err(|error| StartError::Settings(format!("cluster: {error}")))?;
-        let local = Local {
-            node: cluster.node.clone(),
-            incarnation: incarnation().map_err(failed)?,
-            digest: digest(balancer),
-        };
+        let incarnation = incarnation().map_err(failed)?;
+        let local = Local { node: cluster.node.clone(), digest: digest(balancer) };
         let shown = cluster.peers.iter().map(|peer| (peer.name.clone(), peer.address.to_string()));
         let peers = Peers::new(local, shown);
         let addresses: Vec<_> =
@@ -176,13 +134,20 @@ impl Sync {
                 transport.work(&shared);
             }
         });
-        Ok(Self { shared, waker, thread: Some(thread.map_err(failed)?), local_address, tls })
+        let thread = Some(thread.map_err(failed)?);
+        Ok(Self { shared, waker, thread, local_address, incarnation, tls })
     }
 
     /// The address that the node listens at.
     #[must_use]
     pub const fn local_address(&self) -> SocketAddr {
         self.local_address
+    }
+
+    /// The number of this run, which differs from those of all other runs.
+    #[must_use]
+    pub const fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     /// The TLS settings of its connections; `None` if the network is trusted.
@@ -207,17 +172,27 @@ impl Sync {
         }
     }
 
-    /// Sets the revision of the configuration for everything [offered](Self::offer) from now on, or
-    /// 0 if the nodes have no common revision. Call this before any worker uses that configuration.
-    pub fn set_epoch(&self, epoch: u64) {
-        lock(&self.shared.peers).set_epoch(epoch);
+    /// The latest time that peers have reported, by the cluster's
+    /// [clock](hotloop_balancer::clock), in steps.
+    #[must_use]
+    pub fn clock(&self) -> u64 {
+        lock(&self.shared.peers).clock()
     }
 
-    /// Whether a connected peer uses a newer configuration. A node that has just started must get
-    /// no packets then: it would not know which of its connections its peers would place elsewhere.
-    #[must_use]
-    pub fn is_behind(&self) -> bool {
-        lock(&self.shared.peers).is_behind()
+    /// Sets the reference tables that all peers get, before any later state.
+    pub fn set_references(&self, references: Vec<Reference>) {
+        lock(&self.shared.peers).set_references(references);
+    }
+
+    /// Sets the backends that this node drains, and its answers about those of peers.
+    pub fn set_drains(&self, drains: Drains) {
+        lock(&self.shared.peers).set_drains(drains);
+        self.wake();
+    }
+
+    /// Sets the revision of the configuration in force, or 0 without a store, for display at peers.
+    pub fn set_revision(&self, revision: u64) {
+        lock(&self.shared.peers).set_revision(revision);
     }
 
     /// A mark after everything offered up to now, for [`entered`](Self::entered).
@@ -260,12 +235,6 @@ impl Drop for Sync {
 /// A number that no other run of the program uses.
 fn incarnation() -> std::io::Result<u64> {
     Ok(u64::from_ne_bytes(random_bytes()?).max(1))
-}
-
-/// Sort key for the contents of maps, so that simulations are repeatable.
-fn in_order(key: &FlowKey) -> (IpAddr, u16, IpAddr, u16, u8) {
-    let ports = (key.source_port(), key.destination_port());
-    (key.source(), ports.0, key.destination(), ports.1, key.protocol())
 }
 
 /// A digest (SHA-256) of the settings that must be equal for nodes to choose alike, whatever

@@ -1,26 +1,29 @@
 //! One of the other nodes: its messages and its state.
 
-use super::PeerId;
-use super::owners::Owner;
 use super::peers::sending::{Session, SnapshotStage};
-use super::wire::NodeState;
+use super::reference::{Arriving, Reference};
+use super::wire::{Drains, NodeState};
+use hotloop::packet::flow_key::FlowKey;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 /// Maximum number of a peer's imports that wait for this node to enter them. Beyond that, this node
 /// stops reading from the peer.
 pub const IMPORTS_MAX: usize = 1 << 15;
 
+/// How long a claim of a peer counts as one that others may not have had, in milliseconds.
+const RECENT_MS: u64 = 10_000;
+
+/// Maximum number of such claims of a peer to remember: about 3 MB.
+const RECENT_MAX: usize = 1 << 16;
+
 /// Counts of messages to and from a peer, since this node started.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counts {
-    /// Changes and claims sent.
+    /// Claims sent.
     pub sent: u64,
-    /// Changes and claims received.
+    /// Claims received.
     pub received: u64,
-    /// The part of `received` without effect: relayed claims of a node that this one hears itself,
-    /// and ends of connections that another node has claimed since.
-    pub superseded: u64,
     /// Bytes of frames sent, without the overhead of TLS, TCP and IP.
     pub sent_bytes: u64,
     /// Bytes of frames received.
@@ -56,11 +59,16 @@ pub struct PeerStatus {
     /// This node's relation to the peer.
     pub state: PeerState,
     /// The revision of the configuration that was in force there when it sent its last frame.
-    #[serde(rename = "revision")]
-    pub epoch: u64,
+    pub revision: u64,
     /// The peer's last report of its own state since it connected.
     #[serde(skip)]
     pub said: Option<NodeState>,
+    /// The reference tables that it has sent since then.
+    #[serde(skip)]
+    pub references: Vec<Reference>,
+    /// The backends that it drains, and its numbers of connections to those of others.
+    #[serde(skip)]
+    pub drains: Drains,
     /// Whether this node has entered the peer's snapshot.
     pub has_its_snapshot: bool,
     /// Whether the peer has entered everything that this node knows: a snapshot, and all later
@@ -94,23 +102,22 @@ struct Received {
 pub struct Peer {
     pub name: String,
     pub address: String,
-    /// The rank of the peer's name among the names of all peers.
-    rank: u8,
-    /// The number of the peer's run in the last session.
-    pub incarnation: Option<u64>,
-    pub lifetime: u16,
     pub session: Option<Session>,
     /// Number of sessions, so that a connection that is over can't end its successor's session.
     pub session_number: u64,
     /// Whether a snapshot has begun in this session but not ended.
     pub is_in_snapshot: bool,
-    /// Whether a snapshot has ended in this session.
-    pub has_received_snapshot: bool,
-    /// Whether this node has also entered the snapshot.
+    /// Whether this node has entered a snapshot of this session.
     has_its_snapshot: bool,
-    pub epoch: u64,
+    /// The connections that it has claimed lately, and when: others may not have had the claims if it
+    /// goes.
+    recent: VecDeque<(u64, FlowKey)>,
+    pub revision: u64,
     /// The peer's report of its own state in this session.
     pub state: Option<NodeState>,
+    /// The reference tables that it has sent in this session.
+    pub references: Arriving,
+    pub drains: Drains,
     pub counts: Counts,
     pub last_error: Option<String>,
     imported_count: u64,
@@ -124,20 +131,19 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub fn new(name: String, address: String, rank: u8) -> Self {
+    pub fn new(name: String, address: String) -> Self {
         Self {
             name,
             address,
-            rank,
-            incarnation: None,
-            lifetime: 0,
             session: None,
             session_number: 0,
             is_in_snapshot: false,
-            has_received_snapshot: false,
             has_its_snapshot: false,
-            epoch: 0,
+            recent: VecDeque::new(),
+            revision: 0,
             state: None,
+            references: Arriving::default(),
+            drains: Drains::default(),
             counts: Counts::default(),
             last_error: None,
             imported_count: 0,
@@ -161,21 +167,11 @@ impl Peer {
 
     /// Ends the session, if there is one. Received changes are still entered.
     pub fn end(&mut self) {
-        (self.is_in_snapshot, self.has_received_snapshot) = (false, false);
-        (self.has_its_snapshot, self.state) = (false, None);
+        (self.is_in_snapshot, self.has_its_snapshot, self.state) = (false, false, None);
+        (self.references, self.drains) = (Arriving::default(), Drains::default());
         if let Some(session) = self.session.take() {
             self.counts.sent += session.sent_count;
         }
-    }
-
-    /// The peer as an owner of connections.
-    pub const fn owner(&self, peer: PeerId) -> Owner {
-        Owner { peer, lifetime: self.lifetime, rank: self.rank }
-    }
-
-    /// Whether this node receives the peer's changes.
-    pub const fn is_heard(&self) -> bool {
-        self.session.is_some() && (self.is_in_snapshot || self.has_received_snapshot)
     }
 
     /// Checks that a frame is the next one, before any of it is imported.
@@ -195,6 +191,22 @@ impl Peer {
         self.received_sequence = sequence;
         let import_count = self.imported_count;
         self.received.push_back(Received { sequence, import_count, ends_snapshot });
+    }
+
+    /// Notes a claim of the peer.
+    pub fn note_recent(&mut self, key: FlowKey, now_ms: u64) {
+        while self.recent.pop_front_if(|(at_ms, _)| *at_ms + RECENT_MS < now_ms).is_some() {}
+        if self.recent.len() >= RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((now_ms, key));
+    }
+
+    /// The connections that the peer has claimed lately. Forgets them.
+    pub fn take_recent(&mut self, now_ms: u64) -> impl Iterator<Item = FlowKey> + use<> {
+        let (recent, mut taken) = (std::mem::take(&mut self.recent).into_iter(), HashSet::new());
+        let recent = recent.filter(move |(at_ms, _)| at_ms + RECENT_MS >= now_ms);
+        recent.map(|(_, key)| key).filter(move |key| taken.insert(*key))
     }
 
     /// Notes that an import from the peer waits for this node to enter it.
@@ -261,8 +273,10 @@ impl Peer {
             name: self.name.clone(),
             address: self.address.clone(),
             state,
-            epoch: self.epoch,
+            revision: self.revision,
             said: self.state,
+            references: self.references.whole().to_vec(),
+            drains: self.drains.clone(),
             has_its_snapshot: self.has_its_snapshot,
             is_caught_up,
             lag_records: session.map_or(0, Session::lag_records),

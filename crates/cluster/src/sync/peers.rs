@@ -6,10 +6,13 @@ pub(super) mod sending;
 mod watermark;
 
 use super::PeerId;
-use super::owners::{Owner, Owners};
 use super::peer::{Peer, PeerStatus};
-use super::wire::{Frame, Hello, Message, NodeState, VERSION};
-use receiving::{Held, Imports};
+use super::reference::Reference;
+use super::wire::{
+    DRAINS_MAX, Drains, Frame, Hello, Message, NodeState, VERSION, VERSION_MIN, is_adjacent,
+};
+use hotloop_balancer::exceptions::Change;
+use receiving::Imports;
 pub use watermark::{Entered, Watermark};
 
 /// A node's identity for its peers.
@@ -17,8 +20,6 @@ pub use watermark::{Entered, Watermark};
 pub struct Local {
     /// The node's name.
     pub node: String,
-    /// The number of this run of the program, which no other run uses. Not 0.
-    pub incarnation: u64,
     /// A digest of the settings that must be equal in all nodes.
     pub digest: [u8; 16],
 }
@@ -45,13 +46,11 @@ pub struct SessionId {
 pub struct Peers {
     local: Local,
     peers: Vec<Peer>,
-    owners: Owners,
-    held: Held,
-    /// This node's state, with the configuration that its messages follow from.
+    /// This node's state, and its reference tables.
     state: NodeState,
-    epoch: u64,
-    /// The configuration that all workers use.
-    entered_epoch: u64,
+    references: Vec<Reference>,
+    drains: Drains,
+    revision: u64,
     walk_count: u64,
     /// The number of the walk for each peer.
     walks: Vec<u64>,
@@ -61,21 +60,16 @@ pub struct Peers {
 impl Peers {
     /// A node with peers, each with its name and its address for display.
     pub fn new(local: Local, peers: impl IntoIterator<Item = (String, String)>) -> Self {
-        let named: Vec<_> = peers.into_iter().collect();
-        let rank = |name: &String| named.iter().filter(|(other, _)| other < name).count() as u8;
-        let peers: Vec<_> = named
-            .iter()
-            .map(|(name, address)| Peer::new(name.clone(), address.clone(), rank(name)))
-            .collect();
+        let peers: Vec<_> =
+            peers.into_iter().map(|(name, address)| Peer::new(name, address)).collect();
         Self {
             local,
             walks: vec![0; peers.len()],
             peers,
-            owners: Owners::default(),
-            held: Held::default(),
             state: NodeState::default(),
-            epoch: 0,
-            entered_epoch: 0,
+            references: Vec::new(),
+            drains: Drains::default(),
+            revision: 0,
             walk_count: 0,
             imports: Imports::default(),
         }
@@ -83,9 +77,10 @@ impl Peers {
 
     /// Appends the frame that begins a connection.
     pub fn hello(&self, out: &mut Vec<u8>) {
-        let Local { node, incarnation, digest } = self.local.clone();
-        let hello = Hello { version: VERSION, incarnation, digest, node };
-        Frame { epoch: self.epoch, sequence: 0, message: Message::Hello(hello) }.encode(out);
+        let Local { node, digest } = self.local.clone();
+        let hello = Hello { version: VERSION, digest, node };
+        let message = Message::Hello(hello);
+        Frame { revision: self.revision, sequence: 0, message }.encode(out);
     }
 
     /// Begins a session with the node that sent this greeting. `expected` is the peer that this
@@ -100,11 +95,12 @@ impl Peers {
         now_ms: u64,
     ) -> Result<SessionId, String> {
         let own = &self.local.node;
-        if hello.version != VERSION {
+        if !is_adjacent(hello.version) {
             let theirs = hello.version;
             return Err(format!(
                 "node {own} speaks version {VERSION} of the protocol between nodes, and its peer \
-                 version {theirs}: install one release on both"
+                 version {theirs}: install releases on both that are at most one version apart, \
+                 from version {VERSION_MIN} on"
             ));
         }
         let peer = self.identify(&hello.node, expected)?;
@@ -115,7 +111,7 @@ impl Peers {
                  balancer.hash_key and balancer.maglev_slots in both configurations"
             ));
         }
-        self.begin(peer, hello.incarnation, now_ms);
+        self.begin(peer, now_ms);
         Ok(SessionId { peer, number: self.peers[peer.0].session_number })
     }
 
@@ -156,14 +152,9 @@ impl Peers {
         self.local.node < self.peers[peer.0].name
     }
 
-    fn begin(&mut self, id: PeerId, incarnation: u64, now_ms: u64) {
+    fn begin(&mut self, id: PeerId, now_ms: u64) {
+        self.inherit(id, now_ms);
         let peer = &mut self.peers[id.0];
-        if peer.incarnation != Some(incarnation) {
-            self.owners.orphan(peer.owner(id));
-            // 0 is for orphans.
-            peer.lifetime = peer.lifetime.checked_add(1).unwrap_or(1);
-            peer.incarnation = Some(incarnation);
-        }
         peer.begin(now_ms);
         peer.last_error = None;
     }
@@ -175,10 +166,18 @@ impl Peers {
     }
 
     /// Ends a session with this reason, if it has no successor.
-    pub fn end(&mut self, session: SessionId, why: &str) {
+    pub fn end(&mut self, session: SessionId, why: &str, now_ms: u64) {
         if self.is_current(session) {
+            self.inherit(session.peer, now_ms);
             self.peers[session.peer.0].end();
             self.fail(session.peer, why);
+        }
+    }
+
+    /// Claims again what a peer has claimed lately: perhaps before others had its claims.
+    fn inherit(&mut self, peer: PeerId, now_ms: u64) {
+        for key in self.peers[peer.0].take_recent(now_ms) {
+            self.import(peer, Change::Inherit(key));
         }
     }
 
@@ -193,18 +192,32 @@ impl Peers {
         is_news
     }
 
-    fn owner(&self, id: PeerId) -> Owner {
-        self.peers[id.0].owner(id)
-    }
-
     /// Sets the state that this node reports from now on. Returns whether it is new.
     pub fn say(&mut self, state: NodeState) -> bool {
-        std::mem::replace(&mut self.state, state) != state
+        std::mem::replace(&mut self.state, state).is_news_to(&state)
     }
 
-    /// Sets the revision of the configuration for everything [offered](Self::offer) from now on.
-    pub fn set_epoch(&mut self, epoch: u64) {
-        self.epoch = epoch;
+    /// The latest time that peers have reported, by the cluster's clock.
+    pub fn clock(&self) -> u64 {
+        let clocks = self.peers.iter().filter_map(|peer| Some(peer.state?.clock));
+        clocks.max().unwrap_or(0)
+    }
+
+    /// Sets the reference tables that this node sends from now on, before any later state.
+    pub fn set_references(&mut self, references: Vec<Reference>) {
+        self.references = references;
+    }
+
+    /// Sets the backends that this node drains, and its answers about those of peers.
+    pub fn set_drains(&mut self, mut drains: Drains) {
+        drains.asked.truncate(DRAINS_MAX);
+        drains.counts.truncate(DRAINS_MAX);
+        self.drains = drains;
+    }
+
+    /// Sets the revision of the configuration in force, for display at peers.
+    pub fn set_revision(&mut self, revision: u64) {
+        self.revision = revision;
     }
 
     /// The status of all peers.

@@ -268,7 +268,7 @@ impl Transport {
                 if peers.is_current(session) {
                     tracing::warn!("cluster: peer {}: {}", peers.name(session.peer), over.why);
                 }
-                peers.end(session, &over.why);
+                peers.end(session, &over.why, now_ms);
             }
             (None, Some(peer)) => report(peers, peer, &over.why),
             (None, None) => tracing::debug!("cluster: {}: {}", connection.ip, over.why),

@@ -1,20 +1,35 @@
 //! The format of frames between nodes.
 //!
-//! A frame is the length of the rest (4 bytes), a kind (1), the sender's epoch (8), a sequence
+//! A frame is the length of the rest (4 bytes), a kind (1), the sender's revision (8), a sequence
 //! number (8), and a body by kind. Numbers are big-endian. A frame is from the node that sent the
-//! [`Hello`] at the beginning of the connection. The first fields of a Hello and all of a Refusal
-//! stay the same in every version, so that nodes of two versions can report why they don't talk.
+//! [`Hello`] at the beginning of the connection.
 //!
-//! Decoding checks the length before anything else, never panics, and allocates nothing: a
-//! [`Frame`] borrows from the bytes that it was read from.
+//! # Versions
+//! Nodes of two adjacent versions talk, so that a cluster can be upgraded node by node. A node sends
+//! only frames that the lesser of both versions has, and ignores what it doesn't know: frames of
+//! other kinds (it acknowledges those with a sequence number), and bytes after the last field of a
+//! Hello or State. The first fields of a Hello and all of a Refusal stay the same in every version,
+//! so that other nodes can report why they don't talk.
+//!
+//! Decoding checks the length before anything else, and never panics. A [`Frame`] borrows from the
+//! bytes that it was read from, but for names and short lists.
+
+mod state;
 
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
+use hotloop_agreement::Birth;
+use hotloop_balancer::clock::STEPS_MAX;
 use hotloop_balancer::connection::State;
-use hotloop_balancer::exceptions::{Change, MOVES, Record};
+use hotloop_balancer::exceptions::Record;
+pub use state::{DRAINS_MAX, Drains, NodeState};
+use state::{drains, node_state, put_drains, put_node_state};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The version of the protocol. Nodes of two versions don't talk.
-pub const VERSION: u16 = 1;
+/// The version of the protocol.
+pub const VERSION: u16 = 2;
+
+/// The oldest version of peers. Version 1 was never released.
+pub const VERSION_MIN: u16 = 2;
 
 /// Maximum length of a frame, in bytes, including its length field.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
@@ -26,11 +41,17 @@ pub const GREETING_BYTES_MAX: usize = 512;
 /// Maximum length of a node's name, in bytes.
 pub const NAME_BYTES_MAX: usize = 63;
 
+/// Maximum length of a reference table's text, in bytes.
+pub const REFERENCE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Maximum length of a part of it in one frame, in bytes.
+pub(super) const PART_BYTES_MAX: usize = 32 * 1024;
+
 /// Maximum length of a Refusal's reason, in bytes.
 const REASON_BYTES_MAX: usize = 400;
 
-/// Maximum length of a change, in bytes.
-pub(super) const CHANGE_BYTES_MAX: usize = 2 + 4 + 32 + 16 + 8 + 1;
+/// Maximum length of a claim, in bytes.
+pub(super) const CLAIM_BYTES_MAX: usize = 2 + 4 + 32 + 16 + 8 + 4;
 
 const LENGTH_BYTES: usize = 4;
 const HEADER_BYTES: usize = LENGTH_BYTES + 1 + 8 + 8;
@@ -45,19 +66,8 @@ pub struct Hello {
     pub version: u16,
     /// The node's name.
     pub node: String,
-    /// The number of this run of its program, which no other run uses.
-    pub incarnation: u64,
     /// A digest of the settings that must be equal in all nodes.
     pub digest: [u8; 16],
-}
-
-/// A node's report of its own state.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct NodeState {
-    /// The [digest](hotloop_balancer::services::ServiceTable::digest) of its service table.
-    pub tables: u64,
-    /// Whether the node knows what its peers know, as far as they could be reached.
-    pub is_ready: bool,
 }
 
 /// A message.
@@ -67,34 +77,44 @@ pub enum Message<'a> {
     Hello(Hello),
     /// The reason that the sender doesn't talk to the receiver; the sender closes the connection.
     Refusal(&'a str),
-    /// The messages up to [`SnapshotEnd`](Self::SnapshotEnd) list every exception of the sender.
+    /// The messages up to [`SnapshotEnd`](Self::SnapshotEnd) list every connection that nodes know or
+    /// have to know, as the sender knows it.
     SnapshotBegin,
-    /// Every exception of the sender has been listed since [`SnapshotBegin`](Self::SnapshotBegin),
-    /// or has ended.
+    /// Every such connection has been listed since [`SnapshotBegin`](Self::SnapshotBegin).
     SnapshotEnd,
-    /// Changes of the sender's exceptions, in order.
-    Changes(Changes<'a>),
-    /// Claims of a third node, which the sender can't reach now.
-    Relayed {
-        /// The third node's name.
-        owner: &'a str,
-        /// The third node's [`Hello::incarnation`]; 0 if it has restarted since.
-        incarnation: u64,
-        /// The claims.
-        claims: Changes<'a>,
-    },
+    /// Claims, in order.
+    Claims(Claims<'a>),
     /// The frames up to the sequence number of this one's header have been entered.
     Ack,
     /// The sender is alive, and in this state.
     State(NodeState),
+    /// A part of a reference table's text.
+    Reference(Part<'a>),
+    /// Questions about backends that the sender drains, and answers about those of others.
+    Drains(Drains),
+    /// A message of a later version.
+    Unknown,
+}
+
+/// A part of a reference table's text. The parts of a text follow each other.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Part<'a> {
+    /// The number of the reference table.
+    pub number: u32,
+    /// Length of the whole text, in bytes.
+    pub text_bytes: u32,
+    /// Position of the part, in bytes.
+    pub offset: u32,
+    /// The part.
+    pub bytes: &'a [u8],
 }
 
 /// A frame.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Frame<'a> {
-    /// The revision of the configuration in force at the sender; 0 if there is no common one.
-    pub epoch: u64,
-    /// The number of a snapshot, change or relayed claim, from 1 in each connection and direction;
+    /// The revision of the configuration in force at the sender; 0 without a store.
+    pub revision: u64,
+    /// The number of a part of a snapshot or of claims, from 1 in each connection and direction;
     /// in a [`Message::Ack`], the acknowledged number; else 0.
     pub sequence: u64,
     /// The message.
@@ -107,9 +127,6 @@ pub enum Malformed {
     /// The length is out of range.
     #[error("a frame of {0} bytes, which none has")]
     Length(u64),
-    /// There is no such kind.
-    #[error("a frame of the unknown kind {0}")]
-    Kind(u8),
     /// The body doesn't match its kind.
     #[error("a frame with a broken body")]
     Body,
@@ -133,10 +150,10 @@ pub fn decode(bytes: &[u8], bytes_max: usize) -> Result<Option<(Frame<'_>, usize
     let frame_bytes = frame_bytes as usize;
     let Some(body) = rest.get(..frame_bytes - LENGTH_BYTES) else { return Ok(None) };
     let mut reader = Reader(body);
-    let (kind, epoch, sequence) = (|| Some((reader.byte()?, reader.u64()?, reader.u64()?)))()
+    let (kind, revision, sequence) = (|| Some((reader.byte()?, reader.u64()?, reader.u64()?)))()
         .ok_or(Malformed::Length(frame_bytes as u64))?;
     let message = message(kind, reader)?;
-    Ok(Some((Frame { epoch, sequence, message }, frame_bytes)))
+    Ok(Some((Frame { revision, sequence, message }, frame_bytes)))
 }
 
 fn message(kind: u8, mut reader: Reader<'_>) -> Result<Message<'_>, Malformed> {
@@ -148,11 +165,12 @@ fn message(kind: u8, mut reader: Reader<'_>) -> Result<Message<'_>, Malformed> {
         }
         2 => Message::SnapshotBegin,
         3 => Message::SnapshotEnd,
-        4 => return Ok(Message::Changes(Changes::checked(reader.0, true)?)),
-        5 => return relayed(reader).ok_or(Malformed::Body)?,
-        6 => Message::Ack,
-        7 => Message::State(node_state(&mut reader).ok_or(Malformed::Body)?),
-        kind => return Err(Malformed::Kind(kind)),
+        4 => return Ok(Message::Claims(Claims::checked(reader.0)?)),
+        5 => Message::Ack,
+        6 => return node_state(reader).map(Message::State).ok_or(Malformed::Body),
+        7 => return part(reader).map(Message::Reference).ok_or(Malformed::Body),
+        8 => return drains(reader).map(Message::Drains).ok_or(Malformed::Body),
+        _ => return Ok(Message::Unknown),
     };
     if reader.byte().is_some() { Err(Malformed::Body) } else { Ok(message) }
 }
@@ -163,26 +181,28 @@ fn hello(mut reader: Reader<'_>) -> Result<Hello, Malformed> {
     }
     let version = reader.u16().ok_or(Malformed::Body)?;
     let node = name(&mut reader).ok_or(Malformed::Body)?.to_owned();
-    if version != VERSION {
-        return Ok(Hello { version, node, incarnation: 0, digest: [0; 16] });
+    if !is_adjacent(version) {
+        return Ok(Hello { version, node, digest: [0; 16] });
     }
-    let fields = (|| Some((reader.u64()?, reader.array()?)))();
-    let (incarnation, digest) = fields.ok_or(Malformed::Body)?;
-    if reader.byte().is_some() {
+    let digest = reader.array().ok_or(Malformed::Body)?;
+    if version == VERSION && reader.byte().is_some() {
         return Err(Malformed::Body);
     }
-    Ok(Hello { version, node, incarnation, digest })
+    Ok(Hello { version, node, digest })
 }
 
-fn relayed(mut reader: Reader<'_>) -> Option<Result<Message<'_>, Malformed>> {
-    let (owner, incarnation) = (name(&mut reader)?, reader.u64()?);
-    let claims = Changes::checked(reader.0, false);
-    Some(claims.map(|claims| Message::Relayed { owner, incarnation, claims }))
+/// Whether nodes of this version talk to this node.
+#[must_use]
+pub const fn is_adjacent(version: u16) -> bool {
+    VERSION_MIN <= version && version <= VERSION + 1
 }
 
-fn node_state(reader: &mut Reader<'_>) -> Option<NodeState> {
-    let (tables, is_ready) = (reader.u64()?, reader.byte()?);
-    (is_ready <= 1).then_some(NodeState { tables, is_ready: is_ready == 1 })
+fn part(mut reader: Reader<'_>) -> Option<Part<'_>> {
+    let (number, text_bytes, offset) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    let bytes = reader.0;
+    let end_bytes = u64::from(offset) + bytes.len() as u64;
+    let is_sound = text_bytes as usize <= REFERENCE_BYTES_MAX && end_bytes <= text_bytes.into();
+    is_sound.then_some(Part { number, text_bytes, offset, bytes })
 }
 
 fn name<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
@@ -197,31 +217,26 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok().filter(|_| is_plain)
 }
 
-/// The changes of a frame. They were checked when the frame was decoded.
+/// The claims of a frame. They were checked when the frame was decoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Changes<'a>(&'a [u8]);
+pub struct Claims<'a>(&'a [u8]);
 
-impl<'a> Changes<'a> {
-    fn checked(bytes: &'a [u8], may_end: bool) -> Result<Self, Malformed> {
+impl<'a> Claims<'a> {
+    fn checked(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader(bytes);
         while !reader.0.is_empty() {
-            match reader.change() {
-                Some(Change::Claim(_)) => {}
-                Some(Change::End(_)) if may_end => {}
-                _ => return Err(Malformed::Body),
-            }
+            reader.record().ok_or(Malformed::Body)?;
         }
         Ok(Self(bytes))
     }
 
-    /// The changes, in order.
-    pub fn iter(&self) -> impl Iterator<Item = Change> + use<'a> {
+    /// The claims, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Record> + use<'a> {
         let mut reader = Reader(self.0);
-        std::iter::from_fn(move || reader.change())
+        std::iter::from_fn(move || reader.record())
     }
 }
 
-const END: u8 = 0x80;
 const KEY_V6: u8 = 0x40;
 const BACKEND_V6: u8 = 0x20;
 
@@ -266,7 +281,7 @@ impl<'a> Reader<'a> {
         self.array().map(Ipv6Addr::from_octets)
     }
 
-    fn change(&mut self) -> Option<Change> {
+    fn record(&mut self) -> Option<Record> {
         let (tag, protocol) = (self.byte()?, self.byte()?);
         let (from, to) = (self.u16()?, self.u16()?);
         let key = if tag & KEY_V6 == 0 {
@@ -274,15 +289,12 @@ impl<'a> Reader<'a> {
         } else {
             FlowKey::V6(FlowKeyV6::new(self.v6()?, self.v6()?, from, to, protocol))
         };
-        if tag & END != 0 {
-            return (tag & !(END | KEY_V6) == 0).then_some(Change::End(key));
-        }
         let state = state(tag & !(KEY_V6 | BACKEND_V6))?;
         let backend =
             if tag & BACKEND_V6 == 0 { self.v4()?.into() } else { IpAddr::V6(self.v6()?) };
-        let (age_ms, left_ms, moves) = (self.u32()?, self.u32()?, self.byte()?);
-        let record = Record { key, backend, state, age_ms, left_ms, moves, wins_ties: false };
-        (moves < MOVES).then_some(Change::Claim(record))
+        let birth = Birth::from_bits(self.u64()?);
+        let left_ms = self.u32()?;
+        (birth.number() <= STEPS_MAX).then_some(Record { key, backend, state, birth, left_ms })
     }
 }
 
@@ -308,30 +320,29 @@ impl Frame<'_> {
             Message::Refusal(_) => 1,
             Message::SnapshotBegin => 2,
             Message::SnapshotEnd => 3,
-            Message::Changes(_) => 4,
-            Message::Relayed { .. } => 5,
-            Message::Ack => 6,
-            Message::State(_) => 7,
+            Message::Claims(_) => 4,
+            Message::Ack => 5,
+            Message::State(_) => 6,
+            Message::Reference(_) => 7,
+            Message::Drains(_) => 8,
+            Message::Unknown => u8::MAX,
         };
         let start = out.len();
         out.extend([0; LENGTH_BYTES]);
         out.push(kind);
-        out.extend(self.epoch.to_be_bytes());
+        out.extend(self.revision.to_be_bytes());
         out.extend(self.sequence.to_be_bytes());
         match &self.message {
             Message::Hello(hello) => put_hello(out, hello),
             Message::Refusal(reason) => put_reason(out, reason),
-            Message::Changes(Changes(bytes)) => out.extend_from_slice(bytes),
-            Message::Relayed { owner, incarnation, claims } => {
-                put_name(out, owner);
-                out.extend(incarnation.to_be_bytes());
-                out.extend_from_slice(claims.0);
+            Message::Claims(Claims(bytes)) => out.extend_from_slice(bytes),
+            Message::State(state) => put_node_state(out, state),
+            Message::Drains(drains) => put_drains(out, drains),
+            Message::Reference(Part { number, text_bytes, offset, bytes }) => {
+                [number, text_bytes, offset].iter().for_each(|it| out.extend(it.to_be_bytes()));
+                out.extend_from_slice(bytes);
             }
-            Message::State(NodeState { tables, is_ready }) => {
-                out.extend(tables.to_be_bytes());
-                out.push(u8::from(*is_ready));
-            }
-            Message::SnapshotBegin | Message::SnapshotEnd | Message::Ack => {}
+            Message::SnapshotBegin | Message::SnapshotEnd | Message::Ack | Message::Unknown => {}
         }
         let frame_bytes = out.len() - start;
         assert!(frame_bytes <= FRAME_BYTES_MAX, "a frame of {frame_bytes} bytes");
@@ -344,7 +355,6 @@ fn put_hello(out: &mut Vec<u8>, hello: &Hello) {
     out.extend(MAGIC);
     out.extend(hello.version.to_be_bytes());
     put_name(out, &hello.node);
-    out.extend(hello.incarnation.to_be_bytes());
     out.extend(hello.digest);
 }
 
@@ -361,27 +371,21 @@ fn put_reason(out: &mut Vec<u8>, reason: &str) {
     out.extend(plain.take(REASON_BYTES_MAX));
 }
 
-/// Changes that are gathered for a frame.
+/// Claims that are gathered for a frame.
 #[derive(Debug, Default)]
 pub struct Gathered(Vec<u8>);
 
 impl Gathered {
-    /// Appends a change.
-    pub fn push(&mut self, change: &Change) {
-        match change {
-            Change::End(key) => self.put_key(END, key),
-            Change::Claim(record) => {
-                let is_v6 = record.backend.is_ipv6();
-                self.put_key(record.state as u8 | if is_v6 { BACKEND_V6 } else { 0 }, &record.key);
-                match record.backend {
-                    IpAddr::V4(backend) => self.0.extend(backend.octets()),
-                    IpAddr::V6(backend) => self.0.extend(backend.octets()),
-                }
-                self.0.extend(record.age_ms.to_be_bytes());
-                self.0.extend(record.left_ms.to_be_bytes());
-                self.0.push(record.moves % MOVES);
-            }
+    /// Appends a claim.
+    pub fn push(&mut self, record: &Record) {
+        let family = if record.backend.is_ipv6() { BACKEND_V6 } else { 0 };
+        self.put_key(record.state as u8 | family, &record.key);
+        match record.backend {
+            IpAddr::V4(backend) => self.0.extend(backend.octets()),
+            IpAddr::V6(backend) => self.0.extend(backend.octets()),
         }
+        self.0.extend(record.birth.to_bits().to_be_bytes());
+        self.0.extend(record.left_ms.to_be_bytes());
     }
 
     fn put_key(&mut self, tag: u8, key: &FlowKey) {
@@ -404,20 +408,19 @@ impl Gathered {
         }
     }
 
-    /// Whether another change fits into a frame.
+    /// Whether another claim fits into a frame.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        let others = HEADER_BYTES + 1 + NAME_BYTES_MAX + 8;
-        self.0.len() + others + CHANGE_BYTES_MAX <= FRAME_BYTES_MAX
+        HEADER_BYTES + self.0.len() + CLAIM_BYTES_MAX <= FRAME_BYTES_MAX
     }
 
-    /// The gathered changes.
+    /// The gathered claims.
     #[must_use]
-    pub fn changes(&self) -> Changes<'_> {
-        Changes(&self.0)
+    pub fn claims(&self) -> Claims<'_> {
+        Claims(&self.0)
     }
 
-    /// Forgets the gathered changes.
+    /// Forgets the gathered claims.
     pub fn clear(&mut self) {
         self.0.clear();
     }

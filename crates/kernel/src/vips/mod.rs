@@ -57,8 +57,6 @@ pub struct VipAnnouncer {
     /// Whether nothing is announced, ready or not: an operator has withdrawn the VIPs, or the run
     /// ends.
     is_withdrawn: bool,
-    /// The same, while an unprepared change is in progress.
-    is_paused: bool,
     guard: Option<VipGuard>,
     hanging: Hanging,
     holds: Holds,
@@ -87,7 +85,6 @@ impl VipAnnouncer {
             is_new: false,
             due: Instant::now(),
             is_withdrawn: false,
-            is_paused: false,
         })
     }
 
@@ -115,13 +112,12 @@ impl VipAnnouncer {
         let now = Instant::now();
         let was_late = self.guard.as_mut().is_some_and(VipGuard::was_late);
         let is_changed = self.hanging.turn(was_late);
-        let (is_kept_back, is_hanging) =
-            (self.is_withdrawn || self.is_paused, self.hanging.is_any());
+        let is_hanging = self.hanging.is_any();
         // A thread may have hung and continued since the last turn: then the guard has withdrawn
         // all VIPs.
         let has_hung = is_hanging || is_changed && self.guard.is_some();
         let (states, installed) = (&self.states, self.routes.installed());
-        if !is_kept_back {
+        if !self.is_withdrawn {
             let gone = installed.iter().filter(|vip| has_hung || !states.keeps(vip));
             gone.for_each(|vip| self.holds.withdrawn(*vip));
         }
@@ -133,7 +129,7 @@ impl VipAnnouncer {
         let kept = installed.iter().filter(|vip| states.keeps(vip));
         let new = states.ready.iter().filter(|_| allows_new);
         let may_announce =
-            |vip: &&IpAddr| !is_kept_back && !is_hanging && !self.holds.has(vip, now);
+            |vip: &&IpAddr| !self.is_withdrawn && !is_hanging && !self.holds.has(vip, now);
         let wanted: BTreeSet<_> = kept.chain(new).filter(may_announce).copied().collect();
         let is_due = is_changed || now >= self.due;
         let is_new = is_new || is_over;
@@ -155,12 +151,6 @@ impl VipAnnouncer {
             self.holds.announced(*vip, now);
         }
         before.difference(installed).for_each(|vip| tracing::warn!("withdrawn: {vip}"));
-    }
-
-    /// Sets whether nothing is announced from the next turn on.
-    pub fn pause(&mut self, is_paused: bool) {
-        self.is_paused = is_paused;
-        self.due = Instant::now();
     }
 
     /// Withdraws all VIPs until [`announce`](Self::announce), and returns them. An error in

@@ -26,6 +26,12 @@ pub struct Among {
     pub certificate_not_after: Option<u64>,
     /// The digest of the service table.
     pub tables: String,
+    /// The numbers of the reference tables, of the one in use first; two during a move.
+    #[serde(default)]
+    pub references: Vec<u32>,
+    /// Whether connections that this node has lost may be alive.
+    #[serde(default)]
+    pub is_waiting: bool,
     /// Whether workers have marked all exceptions.
     pub is_marked: bool,
     pub waiting: usize,
@@ -37,6 +43,9 @@ pub struct Among {
 pub struct Peer {
     #[serde(flatten)]
     pub status: PeerStatus,
+    /// The number of the peer's reference table in use.
+    pub reference: Option<u32>,
+    pub is_waiting: Option<bool>,
     pub tables: Option<String>,
     pub is_ready: Option<bool>,
 }
@@ -88,10 +97,17 @@ impl fmt::Display for Among {
         let ready = if self.is_ready { "ready" } else { "waits for its peers" };
         let marked = if self.is_marked { "all" } else { "not all" };
         let waiting = counted(self.waiting, "change");
+        let reference = match self.references[..] {
+            [] => "none".to_owned(),
+            [number] => number.to_string(),
+            [in_use, other, ..] => format!("{in_use}, moving ({other})"),
+        };
+        let lost = if self.is_waiting { "; lost connections may be alive" } else { "" };
         let certificate = self.certificate_not_after.map(certificate_text).unwrap_or_default();
         write!(
             f,
             "{listen}, tables {tables}: {ready}; {marked} exceptions are handed over, {waiting} waiting\n\
+             reference table {reference}{lost}\n\
              of peers: {stale} stale, {refused} refused\n{certificate}"
         )
     }
@@ -99,8 +115,8 @@ impl fmt::Display for Among {
 
 fn peers_text(peers: &[Peer]) -> String {
     let mut text = table!(peers, peer => name: peer.status.name, address: peer.status.address,
-        state: peer.status.state, revision: peer.status.epoch, tables: peer.tables,
-        is_ready: peer.is_ready, has_its_snapshot: peer.status.has_its_snapshot,
+        state: peer.status.state, revision: peer.status.revision, tables: peer.tables,
+        reference: peer.reference, is_ready: peer.is_ready, has_its_snapshot: peer.status.has_its_snapshot,
         is_caught_up: peer.status.is_caught_up, lag_records: peer.status.lag_records,
         lag_ms: peer.status.lag_ms, sent: peer.status.counts.sent,
         received: peer.status.counts.received);

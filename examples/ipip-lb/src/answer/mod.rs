@@ -176,19 +176,21 @@ mod tests {
     fn a_node_among_peers_has_both_nodes_states() {
         let peer = json!({
             "name": "b", "address": "192.0.2.2:1", "state": "in-sync", "revision": 3,
-            "tables": null, "is_ready": null, "has_its_snapshot": true, "is_caught_up": false,
-            "lag_records": 1, "lag_ms": 2, "to_enter": 0, "sent": 5, "received": 6,
-            "sent_bytes": 0, "received_bytes": 0, "superseded": 0, "snapshots_sent": 0,
+            "tables": null, "is_ready": null, "reference": 4, "is_waiting": true,
+            "has_its_snapshot": true, "is_caught_up": false, "lag_records": 1, "lag_ms": 2,
+            "to_enter": 0, "sent": 5, "received": 6,
+            "sent_bytes": 0, "received_bytes": 0, "snapshots_sent": 0,
             "snapshots_received": 0, "overflows": 0, "last_error": "closed",
         });
         let answer = json!({
             "node": "a", "listen": "192.0.2.1:1", "is_ready": true, "certificate_not_after": null,
-            "tables": "0f", "is_marked": false, "waiting": 1, "stale": 2, "refused": 3,
+            "tables": "0f", "references": [3, 4], "is_waiting": true, "is_marked": false, "waiting": 1, "stale": 2, "refused": 3,
             "peers": [peer], "store": null,
         });
         let text = text(answer, Cluster::to_string);
         let begin = "node a at 192.0.2.1:1, tables 0f: ready; not all exceptions are handed over, 1 \
-                     change waiting\nof peers: 2 stale, 3 refused\nname  address      state";
+                     change waiting\nreference table 3, moving (4); lost connections may be alive\nof \
+                     peers: 2 stale, 3 refused\nname  address      state";
         assert!(text.starts_with(begin) && text.ends_with("\nb: closed"), "{text}");
     }
 }

@@ -61,6 +61,7 @@ fn cluster(cluster: &Cluster) -> Value {
         "trusted_network": cluster.security == Security::TrustedNetwork,
         "ready_timeout_s": cluster.ready_timeout_s,
         "prepare_ms_max": cluster.prepare_ms_max,
+        "settle_s": cluster.settle_s,
     })
 }
 

@@ -70,7 +70,8 @@ fn write_port(f: &mut Formatter<'_>, port: &Port) -> fmt::Result {
 fn write_cluster(f: &mut Formatter<'_>, config: &Config) -> fmt::Result {
     let Config { cluster, store, operator_file, quorum, .. } = config;
     if let Some(cluster) = cluster {
-        let Cluster { node, listen, peers, security, ready_timeout_s, prepare_ms_max } = cluster;
+        let Cluster { node, listen, peers, security, ready_timeout_s, prepare_ms_max, settle_s } =
+            cluster;
         let peers: Vec<_> =
             peers.iter().map(|peer| format!("{} at {}", peer.name, peer.address)).collect();
         let by = match security {
@@ -80,7 +81,8 @@ fn write_cluster(f: &mut Formatter<'_>, config: &Config) -> fmt::Result {
         writeln!(
             f,
             "cluster: node {node} at {listen}, by {by}; peers: {}; announces without their \
-             snapshots after {ready_timeout_s} s; looks through connections in {prepare_ms_max} ms",
+             snapshots after {ready_timeout_s} s; looks through connections in {prepare_ms_max} ms; \
+             moves the reference table after {settle_s} s",
             peers.join(", ")
         )?;
     }

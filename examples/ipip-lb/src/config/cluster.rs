@@ -22,6 +22,13 @@ pub const PREPARE_MS_MAX: u32 = 1_000;
 /// The range of that time.
 const PREPARE_MS_RANGE: RangeInclusive<u32> = 10..=5_000;
 
+/// Default time that all nodes must want the same backends before those become the reference table, in
+/// seconds. Exceptions at birth cost as much in that time as those of a move.
+const SETTLE_S: u32 = 60;
+
+/// The range of that time.
+const SETTLE_S_RANGE: RangeInclusive<u32> = 1..=86_400;
+
 /// Maximum number of peers.
 const PEERS_MAX: usize = 31;
 
@@ -32,7 +39,7 @@ pub const NODES_MAX: usize = PEERS_MAX + 1;
 const NAME_BYTES_MAX: usize = 63;
 
 /// The keys of the files that secure connections between nodes.
-const PEER_KEYS: [&str; 8] = [
+const PEER_KEYS: [&str; 9] = [
     "peers",
     "listen",
     "trusted_network",
@@ -41,6 +48,7 @@ const PEER_KEYS: [&str; 8] = [
     "authority",
     "ready_timeout_s",
     "prepare_ms_max",
+    "settle_s",
 ];
 
 /// The settings in `[cluster]`.
@@ -78,8 +86,9 @@ fn peered(section: &Section<'_>, files: &mut CaFiles) -> Result<Cluster, ConfigE
     let ready_timeout_s =
         section.integer_or("ready_timeout_s", 0..=READY_TIMEOUT_S_MAX, READY_TIMEOUT_S)?;
     let prepare_ms_max = section.integer_or("prepare_ms_max", PREPARE_MS_RANGE, PREPARE_MS_MAX)?;
+    let settle_s = section.integer_or("settle_s", SETTLE_S_RANGE, SETTLE_S)?;
     let security = security(section, files)?;
-    Ok(Cluster { node, listen, peers, security, ready_timeout_s, prepare_ms_max })
+    Ok(Cluster { node, listen, peers, security, ready_timeout_s, prepare_ms_max, settle_s })
 }
 
 /// Reads the listed nodes. This node may be among them, so that all nodes can have the same list.

@@ -7,9 +7,10 @@
 
 use super::drains::Drained;
 use super::members::Members;
-use super::preparation::Proposal;
+use super::proposal::Proposal;
 use super::publication::{Stage, TableVersion};
 use super::publisher::Publisher;
+use super::references::ReferenceSpecs;
 use super::reload::{LoadedConfig, ReloadOrigin};
 use crate::answer::Change;
 use crate::config::{Config, Port};
@@ -37,6 +38,8 @@ pub enum PendingChange {
     Weights(WeightChange),
     /// A configuration that all nodes must prepare.
     Proposal(LoadedConfig),
+    /// Other reference tables.
+    References(ReferenceSpecs),
 }
 
 /// A new weight for a backend, and the consequences.
@@ -66,6 +69,8 @@ pub enum AfterBuild {
     Weights(Vec<WeightChange>),
     /// Wait until all nodes adopt the configuration. With the store's part of it.
     Proposal(Option<Arc<Stored>>),
+    /// Remember the reference tables.
+    References(ReferenceSpecs),
 }
 
 /// The backend that `ctl remove` takes out of its services, and the answer.
@@ -84,8 +89,10 @@ pub struct BuildInput {
     pub is_settled: bool,
     /// The configuration in force, if `config` is a new one.
     pub old: Option<Arc<Config>>,
-    /// A table with the same services and backends, if only weights change.
+    /// A table with the same services and backends, if only weights or reference tables change.
     pub like: Option<Arc<ServiceTable>>,
+    /// The reference tables; `None` for those of `like`.
+    pub references: Option<ReferenceSpecs>,
     /// The builder of the table in use.
     pub builder: Arc<Builder>,
 }
@@ -103,9 +110,13 @@ pub struct Built {
 
 /// The job of the thread.
 pub fn build(input: BuildInput) -> Result<Built, String> {
-    let BuildInput { config, overrides, is_settled, old, like, builder } = input;
+    let BuildInput { config, overrides, is_settled, old, like, references, builder } = input;
     if let Some(table) = like {
-        let version = TableVersion { config, overrides, table }.refreshed(builder.maglevs());
+        let mut version = TableVersion { config, overrides, table }.refreshed(builder.maglevs());
+        if let Some(references) = references {
+            let table = (*version.table).clone();
+            version.table = Arc::new(references.attach(table, &builder, &version.config)?);
+        }
         return Ok(Built { version, builder, removed: Vec::new(), probed: Vec::new() });
     }
     let mut builder = (*builder).clone();
@@ -119,6 +130,7 @@ pub fn build(input: BuildInput) -> Result<Built, String> {
     let table = builder
         .build(&config.spec(), &overrides.standing(&config))
         .map_err(|error| error.to_string())?;
+    let table = references.unwrap_or_default().attach(table, &builder, &config)?;
     let (removed, probed) = (builder.take_removed(), probed(&config));
     let version = TableVersion { config, overrides, table: Arc::new(table) };
     Ok(Built { version, builder: Arc::new(builder), removed, probed })
@@ -181,6 +193,7 @@ impl Publisher {
                 }
             }
             AfterBuild::Configuration(_, _, origins) => self.refuse(origins, &error),
+            AfterBuild::References(_) => tracing::error!("{error}"),
             AfterBuild::Removal(_, answerer) => answerer.send(Err(error)),
             AfterBuild::Drained(drained) => members.drains.fail(&drained, &error, Instant::now()),
         }
@@ -200,6 +213,13 @@ impl Publisher {
                 PendingChange::Proposal(LoadedConfig { config, stored, .. }) => {
                     (self.input_of(config, members), AfterBuild::Proposal(stored))
                 }
+                PendingChange::References(references) => (
+                    BuildInput {
+                        references: Some(references.clone()),
+                        ..self.input_with(&[], members)
+                    },
+                    AfterBuild::References(references),
+                ),
                 PendingChange::Weights(first) => {
                     let all = self.weight_changes(first);
                     (self.input_with(&all, members), AfterBuild::Weights(all))
@@ -250,6 +270,11 @@ impl Publisher {
         Ok(Removed { names, answer })
     }
 
+    /// Uses other reference tables.
+    pub(super) fn refer_to(&mut self, references: ReferenceSpecs) {
+        self.publication.queue.push_back(PendingChange::References(references));
+    }
+
     /// The input for a service table of another configuration.
     fn input_of(&self, config: Arc<Config>, members: &Members) -> BuildInput {
         BuildInput {
@@ -270,6 +295,7 @@ impl Publisher {
         BuildInput {
             overrides,
             like: Some(Arc::clone(&self.table)),
+            references: None,
             ..self.input_without([], members)
         }
     }
@@ -284,6 +310,7 @@ impl Publisher {
         Arc::make_mut(&mut overrides).removed.extend(names);
         let (config, builder) = (Arc::clone(&self.config), Arc::clone(&self.publication.built_by));
         let is_settled = self.removed_counts.is_settled();
-        BuildInput { config, overrides, is_settled, old: None, like: None, builder }
+        let references = Some(self.publication.references.clone());
+        BuildInput { config, overrides, is_settled, old: None, like: None, references, builder }
     }
 }

@@ -8,16 +8,18 @@ mod metrics;
 
 use super::cluster_link::ClusterLink;
 use super::config_store::ConfigStore;
+use super::elsewhere::Elsewhere;
+use super::references::{References, lost_ms};
 use crate::answer::{self, Among, Peer};
+use crate::config::Config;
 use crate::failure::Failure;
 use hotloop_balancer::exception_mover::{ExceptionMover, Pulled};
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::ServiceTable;
-use hotloop_balancer::spec::Balancer;
 use hotloop_cluster::replace::Successor;
 use hotloop_cluster::settings::Cluster;
 use hotloop_cluster::sync::wire::NodeState;
-use hotloop_cluster::sync::{PeerState, PeerStatus, Sync, Tls, Walk};
+use hotloop_cluster::sync::{Agreement, PeerState, PeerStatus, Sync, Tls, Walk};
 use std::time::{Duration, Instant};
 
 /// Maximum number of changes in a worker's journal. After more than that between two turns, peers
@@ -33,7 +35,7 @@ const AWAY_MAX: Duration = Duration::from_secs(10);
 /// This node among its peers.
 #[derive(Debug)]
 pub struct Node {
-    cluster: Cluster,
+    pub(super) cluster: Cluster,
     pub(super) sync: Sync,
     /// The exceptions of the workers.
     pub(super) exceptions: ExceptionMover,
@@ -42,13 +44,13 @@ pub struct Node {
     /// The snapshot that is being collected.
     walk: Option<Walk>,
     since: Instant,
-    /// Whether this node has the exceptions of all peers within reach, and has had no older
-    /// configuration than theirs since it started.
+    /// Whether this node has the exceptions of all peers within reach.
+    pub(super) has_waited: bool,
+    /// Whether it also has the reference table.
     pub(super) is_ready: bool,
-    /// Absent peers that were already logged.
-    said_away: Vec<String>,
-    /// Whether it was logged that a peer has a newer configuration.
-    said_behind: bool,
+    pub(super) agreement: Agreement,
+    pub(super) references: References,
+    pub(super) elsewhere: Elsewhere,
 }
 
 impl Node {
@@ -58,19 +60,23 @@ impl Node {
     /// As [`Sync::start`].
     pub fn start(
         cluster: &Cluster,
-        balancer: &Balancer,
+        config: &Config,
         exceptions: ExceptionMover,
     ) -> Result<Self, Failure> {
+        let sync = Sync::start(cluster, &config.balancer)?;
+        let agreement = Agreement::new(&cluster.node, sync.incarnation(), lost_ms(config));
         Ok(Self {
             cluster: cluster.clone(),
-            sync: Sync::start(cluster, balancer)?,
+            sync,
             exceptions,
             imports: Vec::with_capacity(IMPORTS_MAX),
             walk: None,
             since: Instant::now(),
+            has_waited: false,
             is_ready: false,
-            said_away: Vec::new(),
-            said_behind: false,
+            agreement,
+            references: References::new(cluster.peers.len()),
+            elsewhere: Elsewhere::default(),
         })
     }
 
@@ -82,15 +88,13 @@ impl Node {
         let Self { sync, exceptions, walk, .. } = self;
         exceptions.turn(|pulled| {
             match (pulled, *walk) {
-                (Pulled::Changes(changes), _) => {
-                    sync.offer(changes);
-                    successor.iter_mut().for_each(|successor| successor.offer(changes));
+                (Pulled::Changes(claims), _) => {
+                    sync.offer(claims);
+                    successor.iter_mut().for_each(|successor| successor.offer(claims));
                 }
-                (Pulled::Exceptions { own, entered }, Some(walk)) => {
-                    sync.give_page(walk, own, entered, false);
-                }
+                (Pulled::Exceptions(claims), Some(walk)) => sync.give_page(walk, claims, false),
                 // Without one, its peer went away meanwhile.
-                (Pulled::Exceptions { .. }, None) => {
+                (Pulled::Exceptions(_), None) => {
                     successor.iter_mut().for_each(|successor| successor.take(pulled));
                 }
             }
@@ -108,12 +112,16 @@ impl Node {
         } else if !exceptions.is_walking()
             && let Some(walk) = walk.take()
         {
-            sync.give_page(walk, &[], &[], true);
+            sync.give_page(walk, &[], true);
         }
         if !self.is_ready {
             self.follow_peers();
         }
-        self.sync.say(NodeState { tables: table.digest(), is_ready: self.is_ready });
+        let standing = self.agreement.standing(self.now_ms());
+        self.exceptions.hear_clock(self.sync.clock());
+        let clock = self.exceptions.clock();
+        let (tables, is_ready) = (table.digest(), self.is_ready);
+        self.sync.say(NodeState { tables, is_ready, clock, standing });
     }
 
     /// Begins the next walk once the previous one is over. A walk waits for room at its peer.
@@ -130,7 +138,7 @@ impl Node {
         if room.is_none() {
             self.walk = self.sync.snapshot_wanted();
             if self.walk.is_some() {
-                self.exceptions.begin_whole_walk();
+                self.exceptions.begin_walk();
             }
         }
         self.exceptions.hold_walk(room == Some(false));
@@ -138,13 +146,21 @@ impl Node {
 
     /// Enters peers' changes into workers. Taking the next ones acknowledges all earlier ones, so
     /// workers must have entered those.
-    fn enter(&mut self, table: &ServiceTable, successor: Option<&mut Successor>) {
+    fn enter(&mut self, table: &ServiceTable, mut successor: Option<&mut Successor>) {
         if self.imports.is_empty() && self.exceptions.has_entered_all() {
             self.sync.take_imports(&mut self.imports, IMPORTS_MAX);
         }
         let taken = self.exceptions.import(table, &self.imports);
-        successor.into_iter().for_each(|successor| successor.offer(&self.imports[..taken]));
-        self.imports.drain(..taken);
+        for change in self.imports.drain(..taken) {
+            if let (Change::Claim(record), Some(successor)) = (change, successor.as_deref_mut()) {
+                successor.offer(&[record]);
+            }
+        }
+    }
+
+    /// The time since this node started, in milliseconds.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.since.elapsed().as_millis() as u64
     }
 
     /// See [`Sync::renew`].
@@ -153,61 +169,37 @@ impl Node {
         self.sync.renew(tls);
     }
 
-    /// Whether each peer has reported the configuration of this epoch or a newer one. Peers that
-    /// are away count only if `waits_for_away`.
-    pub(super) fn have_peers_adopted(&self, epoch: u64, waits_for_away: bool) -> bool {
-        let status = self.sync.status();
-        let has_adopted = |peer: &PeerStatus| peer.epoch >= epoch;
-        let is_left_out = |peer: &PeerStatus| !waits_for_away && peer.state == PeerState::Away;
-        status.iter().all(|peer| has_adopted(peer) || is_left_out(peer))
+    /// Whether workers have found all exceptions to the reference tables of this service table.
+    #[must_use]
+    pub fn is_marked(&self, table: &ServiceTable) -> bool {
+        self.exceptions.is_marked(table)
     }
 
-    /// The workers that have not marked all exceptions to this service table.
-    pub fn unmarked(&self, table: &ServiceTable) -> Vec<usize> {
-        self.exceptions.unmarked(table).collect()
-    }
-
-    /// Logs the peers that a change was not prepared with, unless they were already logged.
-    pub(super) fn say_away(&mut self, away: &[String]) {
-        let is_new = |name: &&String| !self.said_away.contains(name);
-        for name in away.iter().filter(is_new) {
-            tracing::warn!(
-                "cluster: changes go on without peer {name}, which is away: connections that come from it may \
-                 break"
-            );
-        }
-        self.said_away = away.to_vec();
-    }
-
-    /// Whether any peer enters this node's changes.
-    pub fn has_peers_in_sync(&self) -> bool {
-        self.sync.status().iter().any(|peer| peer.state == PeerState::InSync)
-    }
-
-    /// Whether the peers in sync have all exceptions to `table`, the table in use.
+    /// Whether a peer is in sync, and all peers in sync have entered all exceptions to the reference
+    /// tables of this service table.
+    #[must_use]
     pub fn has_handed_over(&self, table: &ServiceTable) -> bool {
-        let is_behind = |peer: &PeerStatus| peer.state == PeerState::InSync && !peer.is_caught_up;
-        self.exceptions.is_marked(table) && !self.sync.status().iter().any(is_behind)
+        let status = self.sync.status();
+        let mut in_sync = status.iter().filter(|peer| peer.state == PeerState::InSync).peekable();
+        self.is_marked(table) && in_sync.peek().is_some() && in_sync.all(|peer| peer.is_caught_up)
     }
 
+    /// Whether the node may announce VIPs: it has a reference table, and has waited for its peers'
+    /// snapshots.
     fn follow_peers(&mut self) {
-        if self.sync.is_behind() {
-            if !std::mem::replace(&mut self.said_behind, true) {
-                tracing::warn!(
-                    "cluster: peers go by a newer configuration; this node announces no VIPs until it has that"
-                );
-            }
-            return;
-        }
+        self.has_waited |= self.has_snapshots();
+        self.is_ready = self.has_waited && !self.agreement.tables().is_empty();
+    }
+
+    /// Whether this node has the snapshots of all peers, or waits no longer.
+    fn has_snapshots(&self) -> bool {
         let waited = self.since.elapsed();
         let missing: Vec<_> =
             self.sync.status().into_iter().filter(|peer| !peer.has_its_snapshot).collect();
         let is_over = waited >= Duration::from_secs(self.cluster.ready_timeout_s.into());
         let is_unreachable = |peer: &PeerStatus| peer.state == PeerState::Away;
-        self.is_ready = is_over || waited >= AWAY_MAX && missing.iter().all(is_unreachable);
-        self.is_ready |= missing.is_empty();
-        if !self.is_ready {
-            return;
+        if !(is_over || waited >= AWAY_MAX && missing.iter().all(is_unreachable)) {
+            return missing.is_empty();
         }
         for PeerStatus { name, last_error, .. } in missing {
             let why = last_error.map_or_else(String::new, |why| format!(" ({why})"));
@@ -216,6 +208,7 @@ impl Node {
                  what {name} knows: connections may break that come from it"
             );
         }
+        true
     }
 
     /// This node among its peers, for `ctl cluster`; `table` is the service table in use.
@@ -225,7 +218,9 @@ impl Node {
             is_ready: self.is_ready,
             certificate_not_after: self.sync.tls().and_then(Tls::not_after),
             tables: digest_text(table.digest()),
-            is_marked: self.exceptions.is_marked(table),
+            references: self.agreement.tables().iter().map(|table| table.number).collect(),
+            is_waiting: self.agreement.standing(self.now_ms()).member.is_waiting,
+            is_marked: self.is_marked(table),
             waiting: self.exceptions.waiting_count(),
             stale: self.exceptions.stale_count(),
             refused: self.exceptions.refused_count(),
@@ -236,6 +231,10 @@ impl Node {
         let peer = |status: PeerStatus| Peer {
             tables: status.said.map(|said| digest_text(said.tables)),
             is_ready: status.said.map(|said| said.is_ready),
+            reference: status
+                .said
+                .and_then(|said| said.standing.in_use.map(|_| said.standing.member.phase.in_use())),
+            is_waiting: status.said.map(|said| said.standing.member.is_waiting),
             status,
         };
         self.sync.status().into_iter().map(peer).collect()

@@ -23,8 +23,8 @@ pub(super) enum Wanted {
     Prepare(LoadedConfig),
     /// Forget the proposal.
     Discard,
-    /// Switch over to this revision, which may have been prepared.
-    Adopt { stored: Arc<Stored>, is_prepared: bool },
+    /// Switch over to this revision.
+    Adopt(Arc<Stored>),
 }
 
 /// The store of a running balancer.
@@ -153,9 +153,9 @@ impl ConfigStore {
                 self.forget();
                 return Some(Wanted::Discard);
             }
-            Some(Task::Adopt { stored, is_prepared }) => {
+            Some(Task::Adopt(stored)) => {
                 self.forget();
-                return Some(Wanted::Adopt { stored, is_prepared });
+                return Some(Wanted::Adopt(stored));
             }
             None => {}
         }

@@ -3,7 +3,8 @@
 //!
 //! [`Drains`] belong to [`Members`]; the [`Publisher`] builds a table without the backends whose
 //! drains have ended. A backend never counts as empty before all workers have stopped giving it new
-//! connections.
+//! connections, nor while another node of a cluster has connections to it, or any node may have
+//! forgotten some.
 
 use super::build::AfterBuild;
 use super::cluster_link::ClusterLink;
@@ -143,15 +144,20 @@ impl Publisher {
         }
         // Before the answer is sent, workers may not have the weight that a drain has set.
         let is_answered = !self.publication.refresh.is_awaited();
-        // A node that is not ready may lack connections that its peers know.
-        let is_ready = link.node.as_ref().is_none_or(|node| node.is_ready);
-        let is_in_force = is_in_force && is_answered && is_ready;
+        let remembers_all =
+            link.node.as_ref().is_none_or(|node| node.is_ready && node.remembers_all(&self.config));
+        let is_in_force = is_in_force && is_answered && remembers_all;
         let (table, summary) = (&self.table, self.summary());
         // A weight other than 0 means that the drain is just beginning.
         let drained = table.used_targets().filter(|(.., target)| target.weight == 0);
         let due = drained.filter_map(|(service, id, target)| {
             let name = TargetName::new(&table.all()[service as usize].name, target.address());
-            members.drains.drained(name, summary.target(id).connections, now, is_in_force)
+            let elsewhere = match &link.node {
+                Some(node) => node.elsewhere.connections(&name),
+                None => Some(0),
+            };
+            let count = summary.target(id).connections + elsewhere.unwrap_or(0);
+            members.drains.drained(name, count, now, is_in_force && elsewhere.is_some())
         });
         let due: Vec<_> = due.collect();
         if due.is_empty() {

@@ -11,7 +11,7 @@ use super::cluster_link::ClusterLink;
 use super::presence::Presence;
 use crate::config::Config;
 use crate::replace::saved_overrides::SavedOverrides;
-use crate::replace::{HandedOver, Inherited, ProgramState};
+use crate::replace::{HandedOver, Inherited, ProgramState, SavedReferences};
 use crate::request::Candidate;
 use hotloop_balancer::exception_mover::ExceptionMover;
 use hotloop_balancer::exceptions::Change;
@@ -260,8 +260,10 @@ impl Control {
         let neighbours = self.port_hops.known().into_iter();
         let neighbours =
             neighbours.map(|(port, address, mac)| [address.to_string(), mac.to_string(), port]);
-        let state =
-            ProgramState { neighbours: neighbours.collect(), saved: self.saved_overrides() };
+        let node = self.link.node.as_ref();
+        let references = node.map(|node| SavedReferences::of(&node.agreement)).unwrap_or_default();
+        let (neighbours, saved) = (neighbours.collect(), self.saved_overrides());
+        let state = ProgramState { neighbours, saved, references };
         self.presence.announcer.take().into_iter().for_each(VipAnnouncer::leave);
         Some(HandedOver::new(successor, closed, state))
     }

@@ -21,7 +21,7 @@ pub(super) fn answer(
     if let Some(why) = echo_fate(table, key) {
         return Lookup { worker, service: None, rule: None, backend: None, why: why.to_owned() };
     }
-    let (service, _) = table.services_of_flow(key);
+    let service = table.services_of_flow(key).service;
     let rule = service.and_then(|service| {
         let configured = config.services.iter().find(|spec| *spec.name == *service.name)?;
         let (address, protocol) = (&configured.address, configured.protocol);

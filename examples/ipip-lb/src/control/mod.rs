@@ -28,6 +28,7 @@ mod cluster_link;
 mod config_store;
 mod departure;
 mod drains;
+mod elsewhere;
 mod handover;
 mod health;
 mod lookup;
@@ -35,24 +36,24 @@ mod members;
 mod metrics;
 pub mod operator_file;
 mod overview;
-mod preparation;
 mod presence;
 mod probe_verdict;
+mod proposal;
 mod publication;
 mod publisher;
 mod questions;
+mod references;
 mod refresh;
 mod reload;
 mod saved_changes;
 mod switchover;
-mod unprepared;
 mod weights;
 
 pub use build::probed;
 pub use cluster::{JOURNAL_MAX, Node};
 pub use config_store::ConfigStore;
 pub use handover::Handover;
-pub use preparation::{PREPARE_PARTS, Proposal};
+pub use proposal::Proposal;
 pub use saved_changes::Keeper;
 
 use crate::answer::Change;
@@ -175,8 +176,6 @@ impl Control {
     #[must_use]
     pub fn with_cluster(mut self, store: Option<ConfigStore>, node: Option<Node>) -> Self {
         (self.link.store, self.link.node) = (store, node);
-        self.link.set_epoch();
-        self.link.enter_epoch();
         self
     }
 
@@ -202,6 +201,7 @@ impl Control {
             };
             let neighbours = inherited.state.neighbours.iter().filter_map(neighbour);
             self.port_hops.inherit(&neighbours.collect::<Vec<_>>());
+            self.link.inherit_references(&inherited.state.references, &mut self.publisher);
             self.presence.handover.inherit(inherited);
         }
         self
@@ -209,14 +209,18 @@ impl Control {
 
     /// Runs the turns of the owners.
     pub fn advance(&mut self) {
-        let Self { link, members, publisher, presence, .. } = self;
-        link.turn(publisher, members, presence);
+        let Self { link, members, publisher, .. } = self;
+        link.turn(publisher, members);
         members.turn(&publisher.config, link);
         let in_force = publisher.in_force();
         self.questions.turn(|worker, row| questions::json_of(in_force, worker, row));
         self.answer_backends();
         let Self { link, members, publisher, presence, .. } = self;
         let is_in_force = publisher.turn(members, link);
+        link.follow_references(publisher, members, is_in_force);
+        if let Some(node) = &mut link.node {
+            node.follow_drains(publisher, members);
+        }
         members.keep(&publisher.config, link.store.as_ref().map(ConfigStore::revision));
         self.notes.follow(&publisher.table);
         if let Some(next_hops) = &mut self.next_hops {

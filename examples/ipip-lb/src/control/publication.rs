@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | a configuration is read | [`reload`](super::reload) | `lb-read`: a disk may hang |
 //! | a service table is built | [`build`](super::build) | `lb-build`: with many services that takes seconds |
-//! | peers prepare for it | [`preparation`](super::preparation) | |
+//! | a proposal waits for the other nodes | [`proposal`](super::proposal) | |
 //! | it is in force | [`switchover`](super::switchover) | |
 //! | weights, health and blocks are brought up to date | [`refresh`](super::refresh) | `lb-refresh`: the rest stays as it is |
 //! | workers get it, and clients their answers | [`refresh`](super::refresh) | |
@@ -19,14 +19,16 @@ use super::background::Background;
 use super::build::{AfterBuild, BuildInput, Built, PendingChange, build};
 use super::cluster_link::ClusterLink;
 use super::members::Members;
-use super::preparation::{Preparing, Proposal};
+use super::proposal::Proposal;
 use super::publisher::Publisher;
+use super::references::ReferenceSpecs;
 use super::refresh::Refresh;
 use super::reload::Reads;
 use crate::config::Config;
 use crate::overrides::Overrides;
 use crate::source::ConfigSource;
 use hotloop_balancer::services::{Builder, Maglevs, ServiceTable};
+use hotloop_cluster::store::layout::Stored;
 use hotloop_privileges::Capabilities;
 use std::collections::VecDeque;
 use std::io;
@@ -59,8 +61,8 @@ pub enum Stage {
     Idle,
     /// The service table is being built; `None` if the change was discarded.
     Building(Option<AfterBuild>),
-    /// Workers and peers prepare for the built service table.
-    Preparing(Box<Preparing>),
+    /// The store's proposal is built, and waits for the other nodes. With its text.
+    Proposed(Box<Built>, Option<Arc<Stored>>),
 }
 
 /// All changes under way.
@@ -75,9 +77,8 @@ pub struct Publication {
     pub built_by: Arc<Builder>,
     /// The state of the store's proposal, which takes the same stages.
     pub proposal: Proposal,
-    /// The version before the one in use, as long as peers may use it. `None` while a change is
-    /// prepared.
-    pub previous: Option<TableVersion>,
+    /// The reference tables that the table in use has.
+    pub references: ReferenceSpecs,
     /// When the table in use came into use.
     pub adopted: Instant,
     pub refresh: Refresh,
@@ -95,7 +96,7 @@ impl Publication {
             stage: Stage::Idle,
             builder: Background::start("lb-build", Capabilities::empty(), build)?,
             proposal: Proposal::default(),
-            previous: None,
+            references: ReferenceSpecs::default(),
             adopted: Instant::now(),
             refresh: Refresh::start(builder.maglevs().clone())?,
             built_by: Arc::new(builder),
@@ -120,18 +121,16 @@ impl Publication {
     /// The change that is being built or prepared.
     pub fn under_way(&self) -> Option<&AfterBuild> {
         match &self.stage {
-            Stage::Idle => None,
+            Stage::Idle | Stage::Proposed(..) => None,
             Stage::Building(after) => after.as_ref(),
-            Stage::Preparing(preparing) => Some(&preparing.after),
         }
     }
 
-    /// The version that workers compare connections with, in addition to the one in use.
-    pub fn other(&mut self) -> Option<&mut TableVersion> {
-        match &mut self.stage {
-            Stage::Preparing(preparing) => Some(&mut preparing.built.version),
-            Stage::Idle | Stage::Building(_) => self.previous.as_mut(),
-        }
+    /// Whether other reference tables are under way.
+    pub fn awaits_references(&self) -> bool {
+        let is_it = |change: &PendingChange| matches!(change, PendingChange::References(_));
+        matches!(self.stage, Stage::Building(Some(AfterBuild::References(_))))
+            || self.queue.iter().any(is_it)
     }
 
     /// Begins to build a change.
@@ -147,11 +146,8 @@ impl Publisher {
         if let Some(change) = self.read(link) {
             self.publication.queue.push_back(change);
         }
-        if let Some((built, after)) = self.take_built(members) {
-            self.begin_preparing(built, after);
-        }
-        if let Some(prepared) = self.go_on_preparing(link) {
-            self.switch_over(prepared, members, link);
+        if let Some(built) = self.take_built(members) {
+            self.go_on_with(built, members, link);
         }
         self.build_next(members);
         self.refresh(members, link);

@@ -54,7 +54,6 @@ impl Publisher {
         if is_in_force {
             // No worker uses an earlier service table: nothing counts in vacated slots.
             self.removed_counts.settle(&self.counts);
-            link.enter_epoch();
         }
         self.end_drains(is_in_force, members, link);
         is_in_force

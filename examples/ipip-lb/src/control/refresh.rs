@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// The thread, and the answers that wait for it.
 #[derive(Debug)]
 pub struct Refresh {
-    refresher: Background<RefreshInput, Arc<ServiceTable>>,
+    refresher: Background<TableVersion, Arc<ServiceTable>>,
     /// Whether weights, health or blocks have changed since the last job began.
     is_stale: bool,
     /// Whether the current job's service table was replaced.
@@ -31,20 +31,13 @@ pub struct Refresh {
     next: Vec<(Answerer, Value)>,
 }
 
-/// The table in use, and the other one that connections are compared with.
-#[derive(Debug)]
-struct RefreshInput {
-    used: TableVersion,
-    other: Option<TableVersion>,
-}
-
 impl Refresh {
     /// Starts the thread.
     ///
     /// # Errors
     /// If the system provides no thread.
     pub fn start(maglevs: Maglevs) -> io::Result<Self> {
-        let work = move |input| refresh(input, &maglevs);
+        let work = move |used: TableVersion| used.refreshed(&maglevs).table;
         Ok(Self {
             refresher: Background::start("lb-refresh", Capabilities::empty(), work)?,
             is_stale: false,
@@ -71,11 +64,6 @@ impl Refresh {
         self.next.push((answerer, answer));
     }
 
-    /// Whether any change is not in a job yet.
-    pub const fn is_stale(&self) -> bool {
-        self.is_stale
-    }
-
     /// Whether any change is not published yet.
     pub const fn is_busy(&self) -> bool {
         self.is_stale || self.refresher.is_busy()
@@ -85,17 +73,6 @@ impl Refresh {
     pub const fn is_awaited(&self) -> bool {
         !self.next.is_empty() || !self.refreshing.is_empty()
     }
-}
-
-/// The job of the thread.
-fn refresh(input: RefreshInput, maglevs: &Maglevs) -> Arc<ServiceTable> {
-    let table = input.used.refreshed(maglevs).table;
-    let other = input.other.map(|other| other.refreshed(maglevs).table);
-    let is_same = match (&other, table.other()) {
-        (Some(other), Some(before)) => Arc::ptr_eq(other, before),
-        (other, before) => other.is_none() && before.is_none(),
-    };
-    if is_same { table } else { Arc::new(table.with_other(other)) }
 }
 
 impl Publisher {
@@ -124,16 +101,10 @@ impl Publisher {
                 overrides: Arc::clone(&members.overrides),
                 table: Arc::clone(&self.table),
             };
-            // Both have the same health and blocks.
-            let other = self.publication.other().cloned();
-            let other = other.map(|other| TableVersion {
-                overrides: members.lasting_with(&other.overrides),
-                ..other
-            });
             let refresh = &mut self.publication.refresh;
             refresh.is_stale = false;
             refresh.refreshing = std::mem::take(&mut refresh.next);
-            refresh.refresher.give(RefreshInput { used, other });
+            refresh.refresher.give(used);
         }
     }
 
@@ -144,11 +115,8 @@ impl Publisher {
         members: &mut Members,
         link: &ClusterLink,
     ) {
-        if let Some((other, table)) = self.publication.other().zip(table.other()) {
-            other.table = Arc::clone(table);
-        }
         self.table = Arc::clone(&table);
-        link.set_epoch();
+        link.show_revision();
         self.workers.publish(table);
         self.is_published = true;
         members.answer_once_kept(answers);

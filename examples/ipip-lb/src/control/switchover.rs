@@ -8,10 +8,8 @@
 use super::build::{AfterBuild, Built, WeightChange};
 use super::cluster_link::ClusterLink;
 use super::members::Members;
-use super::preparation::Preparing;
 use super::publication::TableVersion;
 use super::publisher::Publisher;
-use super::reload::ReloadOrigin;
 use crate::overrides::Overrides;
 use hotloop_balancer::services::Removal;
 use std::sync::Arc;
@@ -21,29 +19,19 @@ impl Publisher {
     /// Switches over to a change that has left the stages.
     pub(super) fn switch_over(
         &mut self,
-        prepared: Preparing,
+        built: Built,
+        after: AfterBuild,
         members: &mut Members,
         link: &mut ClusterLink,
     ) {
-        let Built { version: TableVersion { config, table, .. }, builder, removed, probed } =
-            prepared.built;
-        let before = TableVersion {
-            config: Arc::clone(&self.config),
-            overrides: Arc::clone(&members.overrides),
-            table: std::mem::replace(&mut self.table, table),
-        };
+        let Built { version: TableVersion { config, table, .. }, builder, removed, probed } = built;
+        self.table = table;
         self.is_published = false;
         members.note_change();
         self.publication.built_by = builder;
         self.publication.adopted = Instant::now();
         self.publication.refresh.restart();
         self.removed_counts.add(removed);
-        let after = match prepared.after {
-            AfterBuild::Proposal(stored) => {
-                AfterBuild::Configuration(stored, None, vec![ReloadOrigin::Store])
-            }
-            after => after,
-        };
         match after {
             AfterBuild::Configuration(stored, renewed, origins) => {
                 self.config = config;
@@ -51,9 +39,6 @@ impl Publisher {
                     node.renew(tls);
                 }
                 if let Some((store, stored)) = link.store.as_mut().zip(stored) {
-                    // Peers with another revision use the previous table.
-                    let is_other = store.revision() != stored.revision && link.node.is_some();
-                    self.publication.previous = is_other.then_some(before);
                     store.accept(stored);
                 }
                 members.overrides = members.lasting_with(&Overrides::default());
@@ -73,6 +58,7 @@ impl Publisher {
                 Arc::make_mut(&mut members.overrides).removed.extend(removed);
             }
             AfterBuild::Weights(all) => self.weighed(all, members),
+            AfterBuild::References(references) => self.publication.references = references,
             AfterBuild::Proposal(_) => {}
         }
     }

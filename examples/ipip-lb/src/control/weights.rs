@@ -97,7 +97,10 @@ impl Publisher {
                 drained.iter().any(|drained| drained.name == *name)
             }
             Some(
-                AfterBuild::Configuration(..) | AfterBuild::Weights(_) | AfterBuild::Proposal(_),
+                AfterBuild::Configuration(..)
+                | AfterBuild::Weights(_)
+                | AfterBuild::Proposal(_)
+                | AfterBuild::References(_),
             )
             | None => false,
         };

@@ -9,10 +9,11 @@ use crate::config::Config;
 use crate::exception::KernelInterface;
 use crate::failure::Failure;
 use crate::request::Candidate;
+use hotloop_agreement::barrier::{Phase, Step};
 use hotloop_balancer::hashes::HashKey;
 use hotloop_balancer::spec::ServiceSpec;
 use hotloop_cluster::replace::{self, VERSION};
-use hotloop_cluster::sync::{sha256, wire};
+use hotloop_cluster::sync::{Agreement, Reference, sha256, wire};
 use hotloop_kernel::{KernelPort, Mbufs};
 use saved_overrides::SavedOverrides;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,40 @@ pub struct ProgramState {
     /// Changes by operators and health checks.
     #[serde(rename = "standings")]
     pub saved: SavedOverrides,
+    /// The reference tables of a node of a cluster.
+    pub references: SavedReferences,
+}
+
+/// The reference tables in force, and how far the node is with a move.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct SavedReferences {
+    /// The number of the table that the move began with.
+    pub table: u32,
+    /// The number of the move's step.
+    pub step: u8,
+    /// The tables' texts, of the one in use first; none without peers.
+    pub texts: Vec<String>,
+}
+
+impl SavedReferences {
+    /// The tables of this node.
+    #[must_use]
+    pub fn of(agreement: &Agreement) -> Self {
+        let Phase { table, step } = agreement.phase();
+        let texts = agreement.tables().iter().map(|table| table.text.to_string()).collect();
+        Self { table, step: step as u8, texts }
+    }
+
+    /// The phase and the tables, if the node had any.
+    #[must_use]
+    pub fn tables(&self) -> Option<(Phase, Vec<Reference>)> {
+        let phase = Phase { table: self.table, step: Step::from_number(self.step)? };
+        let numbers = [Some(phase.in_use()), phase.other()].into_iter().flatten();
+        let tables = numbers.zip(&self.texts);
+        let tables: Vec<_> = tables.map(|(it, text)| Reference::new(it, &**text)).collect();
+        (!tables.is_empty()).then_some((phase, tables))
+    }
 }
 
 /// Everything for the program that takes over from this one.
@@ -50,7 +85,8 @@ impl Candidate {
     /// The reason that the program can't, and a remedy.
     pub fn check(&self, config: &Config) -> Result<(), String> {
         let here = Self::with(config);
-        if (self.version, self.frames) != (here.version, here.frames) {
+        let has_frames = u16::try_from(self.frames).is_ok_and(wire::is_adjacent);
+        if self.version != here.version || !has_frames {
             return Err(format!(
                 "this program takes part in version {}.{} of a takeover, the other one in {}.{}: stop this one and \
                  start the other one, which ends connections that are not where the configuration says",

@@ -61,6 +61,8 @@ pub struct Lb {
     pub asker: Asker<QueryPage, QueryPage>,
     pub config: Config,
     pub standing: Standing,
+    /// The reference tables.
+    pub references: [Option<Arc<ServiceTable>>; 2],
 }
 
 pub fn lb() -> Lb {
@@ -112,19 +114,15 @@ impl Lb {
         });
         // As with one core for everything; the deployed tests cover the rest.
         let bench = bench_burst(balance.unwrap().classifying());
-        Self { bench, counts, builder, publisher, asker, config, standing: Standing::default() }
+        let (standing, references) = (Standing::default(), [None, None]);
+        Self { bench, counts, builder, publisher, asker, config, standing, references }
     }
 
     /// Switches the balancer to the current configuration and standing.
     pub fn reload(&mut self) {
-        self.reload_beside(None);
-    }
-
-    /// Like [`reload`](Self::reload), and makes the balancer compare connections with another table
-    /// as well, if there is one.
-    pub fn reload_beside(&mut self, other: Option<Arc<ServiceTable>>) {
         let services = self.builder.build(&self.config.spec(), &self.standing).unwrap();
-        self.publisher.publish(Arc::new(services.with_other(other)));
+        let references = self.references.each_ref().map(Option::as_ref);
+        self.publisher.publish(Arc::new(services.with_references(references)));
         self.tick();
         assert!(self.publisher.collect());
         for slot in self.builder.settle() {
@@ -147,10 +145,11 @@ impl Lb {
         Arc::new(self.builder.clone().build(&self.config.spec(), &self.standing).unwrap())
     }
 
-    /// Switches the balancer to these services, and makes it compare connections with another table
-    /// as well, if there is one.
-    pub fn go_beside(&mut self, other: Option<Arc<ServiceTable>>) {
-        self.publisher.publish(Arc::new(self.services().with_other(other)));
+    /// Makes the balancer compare connections with these reference tables from now on.
+    pub fn refer_to(&mut self, references: [Option<Arc<ServiceTable>>; 2]) {
+        let services = self.services().with_references(references.each_ref().map(Option::as_ref));
+        self.publisher.publish(Arc::new(services));
+        self.references = references;
         self.tick();
         assert!(self.publisher.collect());
     }

@@ -6,7 +6,7 @@ use crate::sync::authority::Authority;
 use hotloop_tests::prometheus::{Prometheus, get, promtool};
 use hotloop_tests::schema::{Said, check};
 use hotloop_tests::{free_address, wait_until};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 const DASHBOARD: &str = include_str!("../../../../packaging/grafana/hotloop.json");
@@ -202,20 +202,20 @@ fn removed_backends_keep_their_packets() {
 
 /// The series without a peer and the series per peer, with the key of each in the output of `ctl
 /// cluster`.
-const OF_NODES: [(&str, &str); 5] = [
+const OF_NODES: [(&str, &str); 6] = [
     ("ready", "is_ready"),
+    ("waiting", "is_waiting"),
     ("marked", "is_marked"),
     ("stale_total", "stale"),
     ("refused_total", "refused"),
     ("certificate_not_after_timestamp_seconds", "certificate_not_after"),
 ];
-const OF_PEERS: [(&str, &str); 11] = [
+const OF_PEERS: [(&str, &str); 10] = [
     ("caught_up", "is_caught_up"),
     ("lag_records", "lag_records"),
     ("to_enter_records", "to_enter"),
     ("records_sent_total", "sent"),
     ("records_received_total", "received"),
-    ("records_superseded_total", "superseded"),
     ("sent_bytes_total", "sent_bytes"),
     ("received_bytes_total", "received_bytes"),
     ("snapshots_sent_total", "snapshots_sent"),
@@ -242,7 +242,8 @@ fn a_scrape_says_of_peers_what_ctl_does() {
             && are_alike
             && peer["is_ready"] == true
             && peer["is_caught_up"] == true
-            && peer["sent"] != 0
+            && peer["snapshots_sent"] != 0
+            && said["references"] == json!([0])
             && peer["to_enter"] == 0
     };
     for node in &nodes {
@@ -269,6 +270,8 @@ fn a_scrape_says_of_peers_what_ctl_does() {
         for (metric, key) in OF_NODES {
             assert_eq!(shown(format!("ipip_lb_cluster_{metric}")), number(&said[key]), "{metric}");
         }
+        assert_eq!(shown("ipip_lb_cluster_reference_table".to_owned()), 0);
+        assert_eq!(shown("ipip_lb_cluster_reference_moving".to_owned()), 0);
         let label = format!("{{peer={}}}", peer["name"]);
         for (metric, key) in OF_PEERS {
             assert_eq!(

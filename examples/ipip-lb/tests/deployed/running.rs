@@ -10,7 +10,7 @@ use hotloop_balancer::balance::{Filter, Query, QueryPage, Row};
 use hotloop_balancer::connection::{Connection, State};
 use hotloop_balancer::counts::WorkerCounts;
 use hotloop_balancer::exception_mover::{ExceptionMover, Pulled};
-use hotloop_balancer::exceptions::Change;
+use hotloop_balancer::exceptions::{Change, Record};
 use hotloop_balancer::services::{Found, Removal, TargetName};
 use ipip_lb::config::Config;
 use ipip_lb::network_function::ControlHandles;
@@ -119,8 +119,8 @@ impl<'a> Running<'a> {
         self.sent()
     }
 
-    /// Its changes for other nodes.
-    pub fn changes(&mut self) -> Vec<Change> {
+    /// Its claims for other nodes.
+    pub fn changes(&mut self) -> Vec<Record> {
         let mut changes = Vec::new();
         for _ in 0..4 {
             self.exceptions.turn(|pulled| {

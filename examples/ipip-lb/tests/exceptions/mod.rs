@@ -6,7 +6,7 @@ mod changes;
 mod cost;
 mod merging;
 mod node;
-mod preparing;
+mod references;
 
 use hotloop::packet::build::{tcp, udp, unreachable};
 use hotloop::packet::tcp::flags::ACK;
@@ -56,7 +56,7 @@ fn moved(vip: &str, way: Way) -> usize {
     if way != Way::NotAtAll {
         let drained = all.clone().step_by(2).filter(|it| before[*it].to_string() == BACKENDS[2]);
         // A walk overlaps with changes, so some may be reported twice.
-        assert!(node::claims(&said).len() >= drained.count());
+        assert!(said.len() >= drained.count());
     }
     second.import(&said);
     let after = |second: &mut Node, index| {
@@ -85,7 +85,7 @@ fn connections_of_backends_that_take_turns_go_on_through_the_other_balancer() {
         let query = |index| udp().from(client(index, TURNS)).to(TURNS);
         let before: Vec<_> = (0..60).map(|index| first.backend(query(index))).collect();
         let said = first.changes();
-        assert_eq!(node::claims(&said).len(), 60);
+        assert_eq!(said.len(), 60);
         if is_shared {
             second.import(&said);
         }

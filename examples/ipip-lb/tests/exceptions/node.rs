@@ -4,12 +4,14 @@ use crate::bench::{self, Lb};
 use hotloop::packet::build::{PacketBuilder, tcp};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::tcp::flags::{ACK, SYN};
+use hotloop_agreement::Birth;
 use hotloop_balancer::connection::{Connection, State};
 use hotloop_balancer::exception_mover::{ExceptionMover, Pulled};
 use hotloop_balancer::exceptions::{Change, Record};
-use hotloop_balancer::services::TargetName;
+use hotloop_balancer::services::{ServiceTable, TargetName};
 use ipip_lb::config::Config;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Three backends by hash, and three in turns; each of both IP versions.
@@ -56,7 +58,7 @@ pub struct Node {
     pub lb: Lb,
     pub exceptions: ExceptionMover,
     /// Changes that came while it took the other nodes' changes.
-    heard: Vec<Change>,
+    heard: Vec<Record>,
 }
 
 impl Node {
@@ -95,10 +97,30 @@ impl Node {
         }
     }
 
-    /// Prepares the planned change.
-    pub fn prepare(&mut self) {
+    /// Makes the present table the reference table.
+    pub fn refer_to_own(&mut self) {
+        self.refer_to([Some(self.lb.built()), None]);
+    }
+
+    /// Compares connections with the planned table, too.
+    pub fn refer_beside_to_planned(&mut self) {
         let next = self.lb.built();
-        self.lb.go_beside(Some(next));
+        self.refer_to([self.lb.references[0].clone(), Some(next)]);
+    }
+
+    /// Exchanges both reference tables.
+    pub fn turn_references(&mut self) {
+        let [first, second] = self.lb.references.clone();
+        self.refer_to([second, first]);
+    }
+
+    /// Compares connections with the first reference table alone.
+    pub fn forget_other_reference(&mut self) {
+        self.refer_to([self.lb.references[0].clone(), None]);
+    }
+
+    fn refer_to(&mut self, references: [Option<Arc<ServiceTable>>; 2]) {
+        self.lb.refer_to(references);
         self.await_marked();
     }
 
@@ -117,7 +139,7 @@ impl Node {
     }
 
     /// Lets time pass in steps, and returns the changes meanwhile.
-    pub fn live(&mut self, duration: Duration) -> Vec<Change> {
+    pub fn live(&mut self, duration: Duration) -> Vec<Record> {
         let mut changes = Vec::new();
         for _ in 0..200 {
             self.lb.advance(duration / 200);
@@ -129,8 +151,8 @@ impl Node {
         changes
     }
 
-    /// The changes since the last call.
-    pub fn changes(&mut self) -> Vec<Change> {
+    /// The claims since the last call.
+    pub fn changes(&mut self) -> Vec<Record> {
         let mut changes = std::mem::take(&mut self.heard);
         let mut quiet = 0;
         while quiet < 3 {
@@ -150,42 +172,36 @@ impl Node {
         changes
     }
 
-    /// All exceptions.
-    pub fn snapshot(&mut self) -> Vec<Change> {
+    /// Claims to all connections that nodes know or have to know.
+    pub fn snapshot(&mut self) -> Vec<Record> {
         self.exceptions.begin_walk();
-        self.walked()
-    }
-
-    /// All exceptions, including those of other nodes.
-    pub fn whole_snapshot(&mut self) -> Vec<Change> {
-        self.exceptions.begin_whole_walk();
-        self.walked()
-    }
-
-    fn walked(&mut self) -> Vec<Change> {
-        let mut changes = Vec::new();
+        let mut claims = Vec::new();
         while self.exceptions.is_walking() {
             self.exceptions.turn(|pulled| {
-                match pulled {
-                    Pulled::Changes(found) => changes.extend_from_slice(found),
-                    Pulled::Exceptions { own, entered } => {
-                        changes.extend([own, entered].concat().into_iter().map(Change::Claim));
-                    }
-                }
+                let (Pulled::Changes(found) | Pulled::Exceptions(found)) = pulled;
+                claims.extend_from_slice(found);
                 true
             });
             self.lb.tick();
         }
-        changes
+        claims
     }
 
-    /// Takes another node's changes.
-    pub fn import(&mut self, mut changes: &[Change]) {
+    /// Takes another node's claims.
+    pub fn import(&mut self, claims: &[Record]) {
+        let changes: Vec<_> = claims.iter().copied().map(Change::Claim).collect();
+        let mut changes = &changes[..];
         while !changes.is_empty() {
             let taken = self.exceptions.import(self.lb.services(), changes);
             changes = &changes[taken..];
             self.settle();
         }
+        self.settle();
+    }
+
+    /// Claims a connection again, since the peer that claimed it is gone.
+    pub fn inherit(&mut self, key: FlowKey) {
+        assert_eq!(self.exceptions.import(self.lb.services(), &[Change::Inherit(key)]), 1);
         self.settle();
     }
 
@@ -201,6 +217,12 @@ impl Node {
                 self.lb.tick();
             }
         }
+    }
+
+    /// The time by its clock, in steps.
+    pub fn clock(&mut self) -> u64 {
+        self.heard = self.changes();
+        self.exceptions.clock()
     }
 
     /// Its entry for a connection.
@@ -222,31 +244,9 @@ pub fn key(client: &str, vip: &str, protocol: u8) -> FlowKey {
     FlowKey::new(client, vip, protocol).unwrap()
 }
 
-/// A claim to a TCP connection that has not moved yet.
-pub fn claim(client: &str, backend: &str, state: State, times_ms: (u32, u32)) -> Change {
-    Change::Claim(record(client, backend, state, times_ms))
-}
-
-/// The claim's record, with the connection's age and remaining time.
-pub fn record(client: &str, backend: &str, state: State, (age_ms, left_ms): (u32, u32)) -> Record {
+/// A claim to a TCP connection, with its remaining time in milliseconds. It began earlier than all others with
+/// a known birth.
+pub fn claim(client: &str, backend: &str, state: State, left_ms: u32) -> Record {
     let (key, backend) = (key(client, WEB, 6), backend.parse().unwrap());
-    Record { key, backend, state, age_ms, left_ms, moves: 0, wins_ties: false }
-}
-
-/// The claims, by key.
-pub fn claims(changes: &[Change]) -> Vec<Record> {
-    let claims = changes.iter().filter_map(|change| match change {
-        Change::Claim(record) => Some(*record),
-        Change::End(_) => None,
-    });
-    claims.collect()
-}
-
-/// The keys of ended connections.
-pub fn ends(changes: &[Change]) -> Vec<FlowKey> {
-    let ends = changes.iter().filter_map(|change| match change {
-        Change::Claim(_) => None,
-        Change::End(key) => Some(*key),
-    });
-    ends.collect()
+    Record { key, backend, state, birth: Birth::new(1), left_ms }
 }

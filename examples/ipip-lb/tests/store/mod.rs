@@ -17,7 +17,7 @@ mod real;
 mod running;
 mod secure;
 mod stand_in;
-mod unprepared;
+mod vips;
 mod watch;
 
 /// A shared configuration with services named `web0` and so on.

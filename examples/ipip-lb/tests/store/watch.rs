@@ -14,7 +14,7 @@ use std::time::Duration;
 fn wait_for(watch: &StoreWatch, revision: i64, text: &str) -> usize {
     let mut others = 0;
     wait_until("it is handed on", || {
-        let Some(Task::Adopt { stored, .. }) = watch.take() else { return false };
+        let Some(Task::Adopt(stored)) = watch.take() else { return false };
         others += usize::from(stored.revision != revision);
         stored.revision == revision && stored.text == text
     });

@@ -4,7 +4,6 @@
 use super::authority::Authority;
 use super::nodes::{Node, cluster, digest, pair, record, until, until_caught_up};
 use hotloop::testing::Rng;
-use hotloop_balancer::exceptions::Change;
 use hotloop_cluster::settings::Security;
 use hotloop_cluster::sync::PeerState;
 use hotloop_cluster::sync::wire::{Frame, Gathered, Hello, Message, VERSION};
@@ -22,14 +21,14 @@ use std::{env, fs};
 
 fn frame(sequence: u64, message: Message<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Frame { epoch: 0, sequence, message }.encode(&mut bytes);
+    Frame { revision: 0, sequence, message }.encode(&mut bytes);
     bytes
 }
 
 /// A greeting by `a`: with the right digest, it is accepted.
 fn hello(digest: [u8; 16]) -> Vec<u8> {
     let node = "a".to_owned();
-    frame(0, Message::Hello(Hello { version: VERSION, node, incarnation: 1, digest }))
+    frame(0, Message::Hello(Hello { version: VERSION, node, digest }))
 }
 
 /// First bytes of all kinds.
@@ -183,8 +182,8 @@ fn hostile_bytes_of_a_peer_with_a_certificate_change_nothing() {
 /// Bytes that no node sends after its greeting.
 fn later_bytes(rng: &mut Rng) -> Vec<u8> {
     let mut gathered = Gathered::default();
-    gathered.push(&Change::Claim(record(7777)));
-    let claims = || frame(9, Message::Changes(gathered.changes()));
+    gathered.push(&record(7777));
+    let claims = || frame(9, Message::Claims(gathered.claims()));
     match rng.index(9) {
         0 => u32::MAX.to_be_bytes().to_vec(),
         1 => hello([0; 16]),

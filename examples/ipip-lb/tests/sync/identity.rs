@@ -122,9 +122,9 @@ fn a_node_that_is_no_peer_is_refused() {
 }
 
 fn greeting(version: u16, node: &str) -> Vec<u8> {
-    let hello = Hello { version, node: node.into(), incarnation: 1, digest: [0; 16] };
+    let hello = Hello { version, node: node.into(), digest: [0; 16] };
     let mut bytes = Vec::new();
-    Frame { epoch: 0, sequence: 0, message: Message::Hello(hello) }.encode(&mut bytes);
+    Frame { revision: 0, sequence: 0, message: Message::Hello(hello) }.encode(&mut bytes);
     bytes
 }
 
@@ -173,7 +173,7 @@ fn an_older_version_is_refused_whoever_connects_and_the_node_goes_on() {
     let (mut stream, _) = old.accept().unwrap();
     let mut bytes = Vec::new();
     let message = Message::Refusal("install one release on both");
-    Frame { epoch: 0, sequence: 0, message }.encode(&mut bytes);
+    Frame { revision: 0, sequence: 0, message }.encode(&mut bytes);
     stream.write_all(&bytes).unwrap();
     until(&mut [&mut b], "refused", |nodes| {
         let error = nodes[0].sync.status()[1].last_error.clone();

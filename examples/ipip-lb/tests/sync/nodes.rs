@@ -2,6 +2,7 @@
 
 use crate::web_config::WEB;
 use hotloop::packet::flow_key::FlowKey;
+use hotloop_agreement::Birth;
 use hotloop_balancer::connection::State;
 use hotloop_balancer::exceptions::{Change, Record};
 use hotloop_balancer::spec::Balancer;
@@ -49,6 +50,7 @@ pub fn cluster(node: &str, listen: SocketAddr, peers: &[(&str, SocketAddr)]) -> 
         security: Security::TrustedNetwork,
         ready_timeout_s: 30,
         prepare_ms_max: 1_000,
+        settle_s: 60,
     }
 }
 
@@ -62,15 +64,8 @@ pub fn record(number: u32) -> Record {
     let client = SocketAddr::new(Ipv4Addr::from_bits(0x0A01_0000 + number).into(), 4000);
     let key = FlowKey::new(client, "203.0.113.10:80".parse().unwrap(), 6).unwrap();
     let backend = [10, 0, 0, 7].into();
-    Record {
-        key,
-        backend,
-        state: State::Established,
-        age_ms: 1000,
-        left_ms: 900_000,
-        moves: 0,
-        wins_ties: false,
-    }
+    let (state, birth) = (State::Established, Birth::new(5));
+    Record { key, backend, state, birth, left_ms: 900_000 }
 }
 
 /// A node that enters all imports.
@@ -78,6 +73,8 @@ pub struct Node {
     pub sync: Sync,
     pub own: HashMap<FlowKey, Record>,
     pub entered: HashMap<FlowKey, Record>,
+    /// The connections to claim again.
+    pub inherited: Vec<FlowKey>,
     /// Whether it has stopped entering, like a busy node.
     pub is_stuck: bool,
     /// The number of a walk, and its remaining keys.
@@ -93,20 +90,14 @@ impl Node {
     pub fn start_with(cluster: &Cluster, balancer: &Balancer) -> Self {
         let sync = Sync::start(cluster, balancer).unwrap_or_else(|error| panic!("{error}"));
         let (own, entered) = (HashMap::new(), HashMap::new());
-        Self { sync, own, entered, is_stuck: false, walk: (0, Vec::new()), imports: Vec::new() }
+        let (inherited, imports, walk) = (Vec::new(), Vec::new(), (0, Vec::new()));
+        Self { sync, own, entered, inherited, is_stuck: false, walk, imports }
     }
 
     pub fn claim(&mut self, numbers: impl Iterator<Item = u32>) {
         let records: Vec<_> = numbers.map(record).collect();
         self.own.extend(records.iter().map(|record| (record.key, *record)));
-        let changes: Vec<_> = records.into_iter().map(Change::Claim).collect();
-        changes.chunks(1000).for_each(|changes| self.sync.offer(changes));
-    }
-
-    pub fn end(&mut self, number: u32) {
-        let key = record(number).key;
-        self.own.remove(&key);
-        self.sync.offer(&[Change::End(key)]);
+        records.chunks(1000).for_each(|records| self.sync.offer(records));
     }
 
     /// A turn of the control thread.
@@ -118,8 +109,10 @@ impl Node {
         self.sync.take_imports(&mut self.imports, 10_000);
         for change in &self.imports {
             match change {
+                // Peers list all that they know, of whichever node.
+                Change::Claim(record) if self.own.contains_key(&record.key) => {}
                 Change::Claim(record) => drop(self.entered.insert(record.key, *record)),
-                Change::End(key) => drop(self.entered.remove(key)),
+                Change::Inherit(key) => self.inherited.push(*key),
             }
         }
         let Some(walk) = self.sync.snapshot_wanted() else { return };
@@ -129,11 +122,9 @@ impl Node {
         }
         let keys = &mut self.walk.1;
         let keys = keys.split_off(keys.len().saturating_sub(1000));
-        let known = |records: &HashMap<FlowKey, Record>| {
-            keys.iter().filter_map(|key| records.get(key)).copied().collect::<Vec<_>>()
-        };
-        let (own, entered) = (known(&self.own), known(&self.entered));
-        self.sync.give_page(walk, &own, &entered, self.walk.1.is_empty());
+        let known = |key| self.own.get(key).or_else(|| self.entered.get(key)).copied();
+        let claims: Vec<_> = keys.iter().filter_map(known).collect();
+        self.sync.give_page(walk, &claims, self.walk.1.is_empty());
     }
 
     pub fn status(&self) -> PeerStatus {

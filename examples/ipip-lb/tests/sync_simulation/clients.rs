@@ -5,8 +5,12 @@ use super::model::{
     CLOSING_MS, ESTABLISHED_MS, OPENING_MS, Packet, Phase, SAID_MS, SILENCE_MS, known_ms, routed,
 };
 use super::node::name;
+use super::worker::Known;
 use super::world::World;
 use std::net::IpAddr;
+
+/// How soon after a SYN another one may be the same, sent again, in milliseconds.
+const SYN_AGAIN_MS: u64 = 5_000;
 
 /// Number of clients, with one port each.
 const CLIENTS: u64 = 200;
@@ -25,9 +29,6 @@ pub struct Client {
     known_no_longer_than_ms: Option<u64>,
     /// Whether its backend's answers come back through balancers.
     has_answers: bool,
-    /// Whether no packet of it has come since nodes changed: if the table changes before one comes,
-    /// no node can know that it exists.
-    pub is_unseen: bool,
     /// Whether it was on several nodes. If not all are in sync when it ends, an earlier claim of
     /// one of them may arrive later.
     pub has_moved: bool,
@@ -60,7 +61,7 @@ impl Client {
         if self.seen_ms + SILENCE_MS < now_ms {
             self.woken = Some((now_ms, self.known_until_ms()));
         }
-        (self.is_unseen, self.seen_ms) = (false, now_ms);
+        self.seen_ms = now_ms;
     }
 
     /// Records that a node is killed, which may be its own.
@@ -127,23 +128,25 @@ impl World {
         Ok(())
     }
 
-    /// Whether a client may use this port: no node believes that the earlier connection continues;
-    /// and if any node still knows it, all nodes are in contact, and its end waits nowhere for a
-    /// newer configuration.
+    /// Whether a client may use this port: not so soon after its last SYN that this may be the same one,
+    /// and no node has an exception that it believes to continue; and
+    /// if any node still knows the earlier connection, all nodes are in contact.
     fn may_begin(&mut self, client: u32) -> bool {
-        let number = routed(client, self.salt, &self.announced);
-        let newest = self.nodes[number].as_ref().map_or(0, |it| it.configuration.revision);
-        let nodes = self.nodes.iter().flatten().filter(|it| it.worker.knows(client).is_some());
-        let holds_end = nodes.clone().any(|it| it.configuration.revision < newest);
+        if self.began_ms.get(&client).is_some_and(|ms| ms + SYN_AGAIN_MS > self.now_ms) {
+            return false;
+        }
+        let nodes = self.nodes.iter().flatten();
         let known: Vec<_> = nodes.filter_map(|it| it.worker.knows(client)).collect();
         let may = match self.lingering.contains(&client) {
             // Nor is a claim to it under way.
             true => known.is_empty() && self.is_in_sync(),
             false => {
-                known.is_empty()
-                    || self.are_joined() && !holds_end && known.iter().all(|it| it.is_closing())
+                let is_over = |it: &Known| it.is_closing() || !it.is_exception;
+                known.is_empty() || self.are_joined() && known.iter().all(is_over)
             }
         };
+        let has_stale = may && known.iter().any(|it| !it.is_closing());
+        self.met.reused_unaware += u64::from(has_stale);
         if may {
             self.lingering.remove(&client);
             self.replacing.extend((!known.is_empty()).then_some(client));
@@ -176,7 +179,6 @@ impl World {
             woken: None,
             known_no_longer_than_ms: None,
             has_answers: client.is_multiple_of(3),
-            is_unseen: false,
             has_moved: false,
             has_lost_node: false,
             lingers: false,
@@ -192,6 +194,7 @@ impl World {
         }
         known.see(now_ms);
         if is_new {
+            self.began_ms.insert(client, now_ms);
             let is_elsewhere = before.is_some_and(|it| it.backend != Some(backend));
             self.met.reused_elsewhere += u64::from(is_elsewhere);
             self.fresh.insert(client);
@@ -210,7 +213,7 @@ impl World {
         Ok(())
     }
 
-    /// Sends the backend's answer to a packet through the same node.
+    /// Sends the backend's answer to a packet through the same node, or another one.
     fn answer(&mut self, client: u32, packet: Packet, number: usize) {
         let it = &self.clients[&client];
         if !it.has_answers || packet == Packet::Rst {
@@ -218,6 +221,13 @@ impl World {
         }
         // The last answer sometimes gets lost.
         let is_lost = packet == Packet::Fin && self.rng.permille(300);
+        let is_by_another = self.rng.permille(400);
+        let number = if is_by_another {
+            self.announced[self.rng.index(self.announced.len())]
+        } else {
+            number
+        };
+        self.met.answers_by_others += u64::from(is_by_another);
         if let Some(node) = &mut self.nodes[number]
             && !is_lost
         {
@@ -228,8 +238,6 @@ impl World {
     /// Updates the connection's phase with that packet.
     fn follow(&mut self, client: u32, packet: Packet, (number, was_remote): (usize, bool)) {
         let is_whole = self.is_in_sync();
-        // An end under a newer configuration waits at nodes that do not have it.
-        let are_alike = self.are_alike();
         let known = self.nodes[number].as_ref().and_then(|node| node.worker.knows(client));
         let it = self.clients.get_mut(&client).expect("it is there");
         it.phase = match (it.phase, packet) {
@@ -251,7 +259,7 @@ impl World {
         };
         if matches!(it.phase, Phase::Closing(_)) {
             self.ended.insert(client);
-            it.lingers |= it.has_lost_node || it.has_moved && !is_whole || !are_alike;
+            it.lingers |= it.has_lost_node || it.has_moved && !is_whole;
             it.is_end_said =
                 known.is_some_and(|it| it.is_own && it.is_exception && it.is_closing());
             let gap_ms = [500, 3_000, known_ms(CLOSING_MS)][self.rng.index(3)];
@@ -265,18 +273,6 @@ impl World {
         if self.clients.remove(&client).is_some_and(|it| it.lingers || it.has_lost_node) {
             self.lingering.insert(client);
         }
-    }
-
-    /// Forgets connections that no node knows: nothing is promised for them.
-    pub fn forget_unseen(&mut self) {
-        // A packet that now comes to a node that never saw one may go either way.
-        self.clients.retain(|client, it| {
-            self.met.unpromised += u64::from(it.is_unseen);
-            if it.is_unseen {
-                self.lingering.insert(*client);
-            }
-            !it.is_unseen
-        });
     }
 
     /// Sends packets of exceptions to nodes that have not learned of them: such a node's belief is
@@ -356,7 +352,7 @@ impl World {
                 Some(Phase::Open) | None => {}
             }
         }
-        let end_ms = self.now_ms + 100_000 + self.rng.below(1_500_000);
+        let end_ms = self.now_ms + 100_000 + self.rng.below(2_900_000);
         while self.now_ms < end_ms {
             self.now_ms += STEP_MS;
             let clients: Vec<_> = self.clients.keys().copied().collect();

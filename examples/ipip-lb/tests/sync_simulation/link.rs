@@ -51,7 +51,7 @@ impl Link {
         let Some(connection) = self.connection.take() else { return };
         for (side, direction) in connection.directions.iter().enumerate() {
             if let (Some(session), Some(node)) = (direction.session, &mut nodes[self.nodes[side]]) {
-                node.peers.end(session, "cut");
+                node.peers.end(session, "cut", now_ms);
             }
         }
     }

@@ -37,6 +37,20 @@ pub struct Configuration {
     pub active: [bool; BACKENDS as usize],
 }
 
+impl Configuration {
+    /// The text of its reference table.
+    pub fn text(&self) -> String {
+        self.active.iter().map(|it| if *it { '1' } else { '0' }).collect()
+    }
+
+    /// The configuration of such a table.
+    pub fn of_text(text: &str) -> Self {
+        let mut active = [false; BACKENDS as usize];
+        text.bytes().zip(&mut active).for_each(|(it, active)| *active = it == b'1');
+        Self { revision: 0, active }
+    }
+}
+
 /// The kind of a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Packet {

@@ -1,30 +1,34 @@
 //! A node: its worker, and control's exchanges with the peers.
 
 use super::Mutant;
-use super::model::{Configuration, client};
+use super::model::{Configuration, ESTABLISHED_MS, client};
 use super::worker::{Known, Worker};
+use hotloop_agreement::Birth;
 use hotloop_balancer::connection::State;
 use hotloop_balancer::exception_mover::Pulled;
 use hotloop_balancer::exceptions::{Change, Record};
-use hotloop_cluster::sync::{Local, PeerState, PeerStatus, Peers, Walk, Watermark};
+use hotloop_cluster::sync::wire::NodeState;
+use hotloop_cluster::sync::{Agreement, Local, PeerState, Peers, Turn, Walk, Watermark};
 
 /// Maximum number of control's turns in a step with much to do.
 const TURNS_MAX: usize = 6;
 
-/// How long an absent peer is assumed to use the previous configuration.
-const OLDER_MS: u64 = 60_000;
+/// How long all nodes must want the same table before that becomes the reference table.
+pub const SETTLE_MS: u64 = 2_000;
+
+/// How long connections that a node loses may be alive.
+const LOST_MS: u64 = 2 * ESTABLISHED_MS;
+
+/// How long a node waits for peers that may have a reference table.
+const WAIT_MS: u64 = 10_000;
 
 pub struct Node {
     pub name: String,
     pub peers: Peers,
     pub worker: Worker,
     pub configuration: Configuration,
-    /// The configuration being prepared, or the previous one, while peers may use it.
-    other: Option<Configuration>,
-    is_preparing: bool,
-    /// The mark after the change being prepared was marked on the worker.
-    watermark: Option<Watermark>,
-    adopted_ms: u64,
+    pub agreement: Agreement,
+    began_ms: u64,
     mutant: Mutant,
     /// The snapshot being collected.
     walk: Option<Walk>,
@@ -42,91 +46,70 @@ impl Node {
         (configuration, now_ms): (Configuration, u64),
         mutant: Mutant,
     ) -> Self {
-        let local = Local { node: name(node), incarnation, digest: [0; 16] };
+        let local = Local { node: name(node), digest: [0; 16] };
         let others = (0..count).filter(|other| *other != node);
-        let mut peers = Peers::new(local, others.map(|other| (name(other), String::new())));
-        peers.set_epoch(configuration.revision);
-        peers.enter_epoch(configuration.revision);
+        let peers = Peers::new(local, others.map(|other| (name(other), String::new())));
+        let is_lost = now_ms > 0 && mutant != Mutant::MovesWithoutWaiting;
+        let lost_until_ms = if is_lost { now_ms + LOST_MS } else { 0 };
+        let mut agreement = Agreement::new(&name(node), incarnation << 32, lost_until_ms);
+        agreement.want(configuration.text());
         Self {
             name: name(node),
             peers,
             worker: Worker::new(configuration, now_ms),
             configuration,
-            other: None,
-            is_preparing: false,
-            watermark: None,
-            adopted_ms: now_ms,
+            agreement,
+            began_ms: now_ms,
             mutant,
             walk: None,
             imports: Vec::new(),
         }
     }
 
-    /// Whether it compares connections with another configuration.
-    pub const fn compares(&self) -> bool {
-        self.other.is_some()
+    /// Whether it compares connections with two reference tables.
+    pub fn compares(&self) -> bool {
+        self.agreement.tables().len() > 1
+    }
+
+    /// Whether it has a reference table.
+    pub fn is_ready(&self) -> bool {
+        !self.agreement.tables().is_empty()
     }
 
     /// Its entry for a client's connection, as text.
     pub fn shown(&self, client: u32) -> String {
         let Self { name, configuration, .. } = self;
         let known = self.worker.knows(client).map_or_else(|| "nothing".into(), |it| it.to_string());
-        format!(
-            "{name} by {}{}: {known}",
-            configuration.revision,
-            if self.compares() { "+" } else { "" }
-        )
+        let tables: Vec<_> = self.agreement.tables().iter().map(|it| it.number).collect();
+        format!("{name} by {}, {tables:?}: {known}", configuration.revision)
     }
 
-    /// Prepares a configuration.
-    pub fn prepare(&mut self, next: Configuration) {
-        (self.other, self.is_preparing) = (Some(next), true);
-        self.worker.go_by(self.configuration, self.other);
+    /// Chooses by another configuration from now on.
+    pub fn adopt(&mut self, configuration: Configuration) {
+        self.configuration = configuration;
+        self.agreement.want(configuration.text());
+        self.worker.go_by(configuration);
     }
 
-    /// Whether each peer, except for those that are down, has entered everything that this node has
-    /// prepared.
-    pub fn has_prepared(&self, is_up: impl Fn(&str) -> bool) -> bool {
-        self.watermark.as_ref().is_some_and(|watermark| {
-            let entered = self.peers.entered(watermark);
-            entered.waiting.is_empty() && !entered.away.iter().any(|name| is_up(name))
-        })
-    }
-
-    /// Discards the prepared configuration.
-    pub fn discard(&mut self) {
-        (self.other, self.is_preparing, self.watermark) = (None, false, None);
-        self.worker.go_by(self.configuration, None);
-    }
-
-    /// Adopts a configuration. Peers may still use the previous one.
-    pub fn adopt(&mut self, configuration: Configuration, now_ms: u64) {
-        let before = std::mem::replace(&mut self.configuration, configuration);
-        self.other = (self.mutant != Mutant::OlderForgotten).then_some(before);
-        (self.is_preparing, self.watermark, self.adopted_ms) = (false, None, now_ms);
-        self.peers.set_epoch(configuration.revision);
-        self.worker.go_by(configuration, self.other);
-        self.peers.enter_epoch(configuration.revision);
-    }
-
-    /// Continues a change that is being prepared, and ends the time in which peers may use the
-    /// previous configuration.
-    fn follow_preparing(&mut self, now_ms: u64) {
-        if self.is_preparing {
-            if self.watermark.is_none() && self.worker.is_marked() {
-                self.watermark = Some(self.peers.watermark());
-            }
-            return;
-        }
-        let waits_for_away = now_ms - self.adopted_ms < OLDER_MS;
-        let has_adopted = |peer: &PeerStatus| {
-            peer.epoch >= self.configuration.revision
-                || !waits_for_away && peer.state == PeerState::Away
+    /// Takes the next step of the agreement on reference tables.
+    fn agree(&mut self, now_ms: u64) {
+        let Self { peers, agreement, worker, mutant, .. } = self;
+        let turn = Turn {
+            now_ms,
+            has_waited: now_ms >= self.began_ms + WAIT_MS,
+            is_marked: worker.is_heard(),
+            settle_ms: SETTLE_MS,
+            lost_ms: LOST_MS,
         };
-        if self.other.is_some() && self.peers.status(now_ms).iter().all(has_adopted) {
-            self.other = None;
-            self.worker.go_by(self.configuration, None);
+        let entered = |mark: &Watermark| peers.entered(mark);
+        let (status, watermark) = (peers.status(now_ms), || peers.watermark());
+        let Some((_, tables)) = agreement.turn(&status, turn, watermark, entered) else { return };
+        let references: Vec<_> =
+            tables.iter().map(|table| Configuration::of_text(&table.text)).collect();
+        if *mutant != Mutant::NoReference {
+            worker.refer_to(&references, self.configuration);
         }
+        peers.set_references(agreement.use_awaited().to_vec());
     }
 
     /// A turn of the node.
@@ -139,7 +122,11 @@ impl Node {
                 break;
             }
         }
-        self.follow_preparing(now_ms);
+        self.agree(now_ms);
+        let standing = self.agreement.standing(now_ms);
+        let clock = self.worker.exceptions.clock();
+        self.worker.exceptions.hear_clock(self.peers.clock());
+        self.peers.say(NodeState { tables: 0, is_ready: self.is_ready(), clock, standing });
     }
 
     /// Moves everything available in both directions, in control's order.
@@ -148,7 +135,7 @@ impl Node {
         if room.is_none() {
             self.walk = self.peers.snapshot_wanted(now_ms);
             if self.walk.is_some() {
-                self.worker.exceptions.begin_whole_walk();
+                self.worker.exceptions.begin_walk();
             }
         }
         self.worker.exceptions.hold_walk(room == Some(false));
@@ -156,15 +143,11 @@ impl Node {
         let Self { peers, worker, walk, mutant, .. } = self;
         worker.exceptions.turn(|pulled| {
             match (pulled, *walk) {
-                (Pulled::Changes(changes), _) => {
-                    let said: Vec<_> = mutant.said(changes).collect();
-                    peers.offer(&said, now_ms);
+                (Pulled::Changes(claims), _) => peers.offer(&mutant.said(claims), now_ms),
+                (Pulled::Exceptions(claims), Some(walk)) => {
+                    peers.give_page(walk, &mutant.named(claims), false, now_ms);
                 }
-                (Pulled::Exceptions { own, entered }, Some(walk)) => {
-                    let [own, entered] = [own, entered].map(|it| mutant.named(it));
-                    peers.give_page(walk, &own, &entered, false, now_ms);
-                }
-                (Pulled::Exceptions { .. }, None) => {}
+                (Pulled::Exceptions(_), None) => {}
             }
             true
         });
@@ -172,7 +155,7 @@ impl Node {
         if !worker.exceptions.is_walking()
             && let Some(walk) = walk.take()
         {
-            peers.give_page(walk, &[], &[], true, now_ms);
+            peers.give_page(walk, &[], true, now_ms);
         }
     }
 
@@ -201,6 +184,7 @@ impl Node {
     /// Whether all peers except those that are down have entered everything that it knows.
     pub fn is_in_sync(&self, is_up: impl Fn(&str) -> bool, now_ms: u64) -> bool {
         self.is_quiet()
+            && self.is_ready()
             && self.peers.status(now_ms).iter().all(|peer| {
                 !is_up(&peer.name)
                     || peer.is_caught_up && peer.has_its_snapshot && peer.import_count == 0
@@ -209,38 +193,39 @@ impl Node {
 }
 
 impl Mutant {
-    /// The changes that a node with this mutant reports.
-    fn said(self, changes: &[Change]) -> impl Iterator<Item = Change> {
-        changes.iter().copied().filter(move |change| match (self, change) {
-            (Self::NoSync, _) | (Self::EndsNotSent, Change::End(_)) => false,
-            (Self::ClosingNotSent, Change::Claim(record)) => record.state != State::Closing,
+    /// The claims that a node with this mutant sends.
+    fn said(self, claims: &[Record]) -> Vec<Record> {
+        let is_said = |record: &&Record| match self {
+            Self::NoSync => false,
+            Self::ClosingNotSent => record.state != State::Closing,
             _ => true,
-        })
+        };
+        claims.iter().filter(is_said).copied().collect()
     }
 
-    /// The records that a node with this mutant lists in a snapshot.
-    fn named(self, records: &[Record]) -> Vec<Record> {
+    /// The claims that a node with this mutant lists in a snapshot.
+    fn named(self, claims: &[Record]) -> Vec<Record> {
         let is_named = |record: &&Record| match self {
             Self::NoSync | Self::SnapshotSkipped => false,
             Self::ClosingNotNamed => record.state != State::Closing,
             _ => true,
         };
-        records.iter().filter(is_named).copied().collect()
+        claims.iter().filter(is_named).copied().collect()
     }
 
-    /// Whether a node with this mutant enters a peer's change.
+    /// Whether a node with this mutant enters a peer's claim.
     fn hears(self, change: &mut Change, worker: &Worker) -> bool {
         match (self, change) {
-            (Self::EndsIgnored, Change::End(_)) => false,
-            (Self::LaterClaimWins, Change::Claim(record)) => {
+            (Self::NotInherited, Change::Inherit(_)) => false,
+            (Self::EarlierClaimWins, Change::Claim(record)) => {
                 let other = worker
                     .knows(client(&record.key))
                     .filter(|it| it.backend != Some(record.backend));
-                let Some(Known { age_ms, .. }) = other else { return true };
-                let is_later = record.age_ms < age_ms;
-                // The worker treats it as the earlier one.
-                record.age_ms = u32::MAX;
-                is_later
+                let Some(Known { birth, .. }) = other else { return true };
+                let is_earlier = record.birth < birth;
+                // The worker treats it as the later one.
+                record.birth = Birth::new(birth.number() + 1);
+                is_earlier
             }
             _ => true,
         }

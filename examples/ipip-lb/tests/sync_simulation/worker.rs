@@ -9,14 +9,15 @@ use crate::bench::{Lb, tunnel_of};
 use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 use hotloop::stage::Instant;
+use hotloop_agreement::Birth;
 use hotloop_balancer::connection::{Connection, State};
 use hotloop_balancer::exception_mover::ExceptionMover;
 use hotloop_balancer::exceptions::Change;
-use hotloop_balancer::services::{ServiceTable, TargetName};
+use hotloop_balancer::services::TargetName;
 use ipip_lb::config::Config;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// The node's own address, which backends send answers to that come back through balancers.
@@ -66,20 +67,21 @@ ports = "80"
 pub struct Known {
     pub backend: Option<IpAddr>,
     pub state: State,
-    pub age_ms: u32,
+    pub birth: Birth,
     /// Whether it is this node's own, not a peer's.
     pub is_own: bool,
     pub is_exception: bool,
-    pub moves: u8,
+    pub is_shared: bool,
 }
 
 impl fmt::Display for Known {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { backend, state, age_ms, moves, is_own, is_exception } = self;
-        let whose = if *is_own { "own" } else { "remote" };
+        let Self { backend, state, birth, is_own, is_exception, is_shared } = self;
+        let origin = if *is_own { "own" } else { "remote" };
+        let shared = if *is_shared { ", shared" } else { "" };
         let kind = if *is_exception { "exception" } else { "as configured" };
         let backend = backend.map_or_else(|| "gone".into(), |it| it.to_string());
-        write!(f, "{backend} {state:?} {whose}, {kind}, {moves} moves, {age_ms} ms")
+        write!(f, "{backend} {state:?} {origin}, {kind}{shared}, {:#x}", birth.to_bits())
     }
 }
 
@@ -104,7 +106,7 @@ impl Worker {
         let exceptions = ExceptionMover::new(asker, 1);
         let mut worker = Self { lb, exceptions, now_ms: 0, heard_round: 0 };
         worker.advance(now_ms);
-        worker.go_by(configuration, None);
+        worker.go_by(configuration);
         worker
     }
 
@@ -160,10 +162,10 @@ impl Worker {
         Some(Known {
             backend: target.map(|target| target.address()),
             state: it.state(),
-            age_ms: it.age_ms(now),
+            birth: it.birth(self.lb.balance().connections().clock(now)),
             is_own: !it.is_remote(),
             is_exception: it.is_exception(),
-            moves: it.moves(),
+            is_shared: it.is_shared(),
         })
     }
 
@@ -175,17 +177,23 @@ impl Worker {
         }
     }
 
-    /// Switches to a configuration, and compares connections with another one.
-    pub fn go_by(&mut self, configuration: Configuration, other: Option<Configuration>) {
-        let other = other.map(|other| self.table(other));
+    /// Switches to a configuration.
+    pub fn go_by(&mut self, configuration: Configuration) {
         self.weigh(configuration);
         self.has_news();
-        self.lb.reload_beside(other);
+        self.lb.reload();
     }
 
-    fn table(&mut self, configuration: Configuration) -> Arc<ServiceTable> {
+    /// Compares connections with these reference tables from now on, the one in use first.
+    pub fn refer_to(&mut self, references: &[Configuration], configuration: Configuration) {
+        let table = |reference: &Configuration| {
+            self.weigh(*reference);
+            self.lb.built()
+        };
+        let mut tables = references.iter().map(table).collect::<Vec<_>>().into_iter();
         self.weigh(configuration);
-        self.lb.built()
+        self.has_news();
+        self.lb.refer_to([tables.next(), tables.next()]);
     }
 
     /// Does its work between bursts, a few times.

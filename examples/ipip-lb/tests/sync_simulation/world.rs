@@ -5,7 +5,7 @@ use super::clients::Client;
 use super::link::Link;
 use super::met::Met;
 use super::model::{BACKENDS, Configuration};
-use super::node::{Node, name};
+use super::node::{Node, SETTLE_MS, name};
 use hotloop::testing::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +21,8 @@ const SETTLED_MS: u64 = 60_000;
 pub struct World {
     pub rng: Rng,
     pub mutant: Mutant,
+    /// Whether no node is killed: after that, the reference table does not move for long.
+    is_spared: bool,
     pub now_ms: u64,
     pub nodes: Vec<Option<Node>>,
     pub links: Vec<Link>,
@@ -29,7 +31,7 @@ pub struct World {
     pub salt: u64,
     pub configuration: Configuration,
     /// Clients that began a connection since all nodes were in sync, or continued one after it was
-    /// open: a node's knowledge of these ends with the node.
+    /// open: a node's knowledge of these ends with the node, if they are exceptions.
     pub fresh: BTreeSet<u32>,
     /// Clients that ended one.
     pub ended: BTreeSet<u32>,
@@ -39,6 +41,8 @@ pub struct World {
     /// were in sync.
     pub replacing: BTreeSet<u32>,
     pub clients: BTreeMap<u32, Client>,
+    /// When each client last sent a SYN.
+    pub began_ms: BTreeMap<u32, u64>,
     /// When each client's next packet is due.
     pub due: BTreeSet<(u64, u32)>,
     /// Clients with an ended connection that some node may remember for longer: the limit in the
@@ -53,6 +57,7 @@ pub struct World {
 impl World {
     pub fn new(seed: u64, mutant: Mutant) -> Self {
         let mut rng = Rng::seeded(seed);
+        let is_spared = rng.permille(500);
         let count = 2 + rng.index(4);
         let configuration = Configuration { revision: 1, active: [true; BACKENDS as usize] };
         let node =
@@ -60,6 +65,7 @@ impl World {
         let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| [one, other]));
         Self {
             mutant,
+            is_spared,
             now_ms: 0,
             nodes: (0..count).map(node).collect(),
             links: pairs.map(|pair| Link::new(pair, rng.fork())).collect(),
@@ -72,6 +78,7 @@ impl World {
             strayed: BTreeSet::new(),
             replacing: BTreeSet::new(),
             clients: BTreeMap::new(),
+            began_ms: BTreeMap::new(),
             due: BTreeSet::new(),
             lingering: BTreeSet::new(),
             starts: count as u64,
@@ -86,8 +93,11 @@ impl World {
             self.disturb()?;
             self.stray();
             self.settle()?;
-            self.planned_change()?;
+            self.change_by_turns()?;
             self.settle()?;
+            if self.rng.permille(500) {
+                self.agree()?;
+            }
             self.change_nodes()?;
             self.packet_of_each()?;
             if self.rng.permille(250) {
@@ -95,6 +105,8 @@ impl World {
                 self.sleep()?;
             }
         }
+        let last = |node: &Node| node.agreement.tables().iter().map(|it| it.number).max();
+        self.met.moves = self.nodes.iter().flatten().filter_map(last).max().unwrap_or(0).into();
         Ok(self.met)
     }
 
@@ -121,6 +133,7 @@ impl World {
                     let node = self.rng.index(self.nodes.len());
                     self.adopt(node);
                 }
+                10 => self.stray(),
                 _ => {}
             }
         }
@@ -131,7 +144,54 @@ impl World {
     /// Makes another configuration, which nodes adopt at different times.
     fn reconfigure(&mut self) {
         self.configuration = self.next_configuration();
-        self.forget_unseen();
+    }
+
+    /// Changes the configuration of most nodes, one after the other, as operators do. One of them may
+    /// be killed meanwhile.
+    fn change_by_turns(&mut self) -> Result<(), String> {
+        self.reconfigure();
+        let mut left: Vec<_> = (0..self.nodes.len()).collect();
+        let is_killed = self.rng.permille(600) && !self.is_spared;
+        let killed_before = is_killed.then(|| 1 + self.rng.index(left.len()));
+        while !left.is_empty() {
+            let left_count = left.len();
+            let node = left.swap_remove(self.rng.index(left_count));
+            self.go_on(40)?;
+            if killed_before == Some(left_count) && self.announced.len() > 1 {
+                self.met.killed_between += u64::from(left_count < self.nodes.len());
+                self.kill();
+                self.move_clients();
+                self.go_on(40)?;
+            } else if self.rng.permille(200) {
+                let link = self.rng.index(self.links.len());
+                self.links[link].cut(&mut self.nodes, self.now_ms);
+            }
+            if self.rng.permille(800) {
+                self.adopt(node);
+            }
+            // Connections that are acknowledged by all may come to any node, whatever its configuration.
+            if self.is_in_sync() {
+                self.salt = self.rng.next_u64();
+                self.move_clients();
+            }
+        }
+        self.go_on(40)
+    }
+
+    /// Lets all nodes want the same reference table for long enough, in general, and a little longer:
+    /// the table is moving then, or has moved.
+    fn agree(&mut self) -> Result<(), String> {
+        (0..self.nodes.len()).for_each(|node| self.adopt(node));
+        let end_ms = self.now_ms + SETTLE_MS + self.rng.below(1_000);
+        while self.now_ms < end_ms {
+            self.traffic()?;
+        }
+        Ok(())
+    }
+
+    /// Continues with at most this many packets.
+    fn go_on(&mut self, packets_max: usize) -> Result<(), String> {
+        (0..self.rng.index(packets_max + 1)).try_for_each(|_| self.traffic())
     }
 
     /// Another configuration than the one in force.
@@ -150,7 +210,7 @@ impl World {
         if let Some(node) = &mut self.nodes[node]
             && node.configuration != self.configuration
         {
-            node.adopt(self.configuration, self.now_ms);
+            node.adopt(self.configuration);
             let what = format!("{} adopts {}", node.name, self.configuration.revision);
             self.note(None, what);
         }
@@ -208,12 +268,6 @@ impl World {
         self.nodes.iter().flatten().all(|it| it.is_joined(is_up, self.now_ms))
     }
 
-    /// Whether all nodes use the configuration in force.
-    pub fn are_alike(&self) -> bool {
-        let revision = self.configuration.revision;
-        self.nodes.iter().flatten().all(|node| node.configuration.revision == revision)
-    }
-
     /// Whether the node of this name is not down.
     pub fn is_up(&self, node: &str) -> bool {
         (0..self.nodes.len()).any(|it| self.nodes[it].is_some() && name(it) == node)
@@ -226,12 +280,14 @@ impl World {
         if let Some(&node) = down.first()
             && self.rng.permille(700)
         {
-            self.restart(node, self.configuration);
+            self.restart(node);
             self.salt = self.rng.next_u64();
-            // It is not announced before it knows the others' connections.
-            self.settle()?;
+            // It is not announced before it knows the others' connections, and the reference table.
+            if self.mutant != Mutant::AnnouncedEarly {
+                self.settle()?;
+            }
             self.announced.push(node);
-        } else if self.announced.len() > 1 && self.rng.permille(700) {
+        } else if self.announced.len() > 1 && !self.is_spared && self.rng.permille(700) {
             self.kill();
         }
         self.move_clients();
@@ -239,12 +295,12 @@ impl World {
     }
 
     /// Brings a node back, with empty tables.
-    pub fn restart(&mut self, node: usize, configuration: Configuration) {
+    fn restart(&mut self, node: usize) {
         self.met.restarts += 1;
         self.starts += 1;
         let id = (node, self.nodes.len());
-        let begin = (configuration, self.now_ms);
-        self.note(None, format!("{} comes back with {}", name(node), configuration.revision));
+        let begin = (self.configuration, self.now_ms);
+        self.note(None, format!("{} comes back", name(node)));
         self.nodes[node] = Some(Node::new(id, self.starts, begin, self.mutant));
     }
 
@@ -259,8 +315,15 @@ impl World {
         self.met.kills += 1;
         self.note(None, format!("{} is killed", name(node)));
         self.announced.retain(|it| *it != node);
-        self.nodes[node] = None;
-        for client in std::mem::take(&mut self.fresh) {
+        let Some(killed) = self.nodes[node].take() else { return };
+        let is_lost = |client: &u32| {
+            let is_exception = killed.worker.knows(*client).is_some_and(|it| it.is_exception);
+            is_exception || self.replacing.contains(client)
+        };
+        let (lost, fresh) = std::mem::take(&mut self.fresh).into_iter().partition(is_lost);
+        self.fresh = fresh;
+        let lost: BTreeSet<u32> = lost;
+        for client in lost {
             self.met.unpromised += u64::from(self.clients.remove(&client).is_some());
             self.lingering.insert(client);
         }
@@ -276,8 +339,6 @@ impl World {
     pub fn move_clients(&mut self) {
         self.announced.sort_unstable();
         self.note(None, format!("routers send to {:?}", self.announced));
-        self.clients
-            .values_mut()
-            .for_each(|client| (client.is_unseen, client.has_moved) = (true, true));
+        self.clients.values_mut().for_each(|client| client.has_moved = true);
     }
 }

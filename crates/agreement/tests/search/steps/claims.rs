@@ -65,7 +65,7 @@ impl<const K: usize> Steps<'_, K> {
         let circumstances = Circumstances {
             is_owed: it.owed[node] != 0,
             is_orphaned,
-            is_in_use: slot.idle == 0
+            is_syn_again: slot.idle == 0
                 && self.scope.minds_openings
                 && self.scope.mutant != Mutant::YieldsToSyn,
             now: Birth::new(u64::from(it.births) + 1),

@@ -11,16 +11,12 @@ pub enum Action {
     Prepare(i64, String),
     /// Discard the prepared configuration, or stop preparing: it will not be committed.
     Discard,
-    /// Switch to the configuration in force, by its revision. If it was not prepared, this node may
-    /// take over connections wrongly for some time: it withdraws its VIPs first, if it announces
-    /// any.
+    /// Switch to the configuration in force, by its revision, whether or not it was prepared.
     Adopt {
         /// The revision.
         revision: i64,
         /// The value of `current`.
         pointer: String,
-        /// Whether this node has prepared it.
-        is_prepared: bool,
     },
 }
 
@@ -135,11 +131,9 @@ impl Member {
     }
 
     fn adopt(&mut self, revision: i64, pointer: &str) -> Action {
-        let agreed = self.proposal.take().zip(self.state.answer.take());
-        let is_prepared = agreed
-            .is_some_and(|((at, proposed), answer)| proposed == pointer && answer == (at, None));
+        (self.proposal, self.state.answer) = (None, None);
         self.known = (revision, pointer.to_owned());
-        Action::Adopt { revision, pointer: pointer.to_owned(), is_prepared }
+        Action::Adopt { revision, pointer: pointer.to_owned() }
     }
 
     /// Writes this node's state to the store; `None` if the store has it already.

@@ -5,11 +5,11 @@
 //! which covers its contents. A window of frames that have left the queue waits for acknowledgement.
 
 use super::{Peer, Peers, Walk};
+use crate::sync::reference::{Departing, Reference};
 use crate::sync::transport::lock;
-use crate::sync::wire::{Frame, Gathered, Message, NodeState};
+use crate::sync::wire::{Drains, Frame, Gathered, Message, NodeState};
 use crate::sync::{PeerId, Sync};
-use hotloop::packet::flow_key::FlowKey;
-use hotloop_balancer::exceptions::{Change, Record};
+use hotloop_balancer::exceptions::Record;
 use std::collections::VecDeque;
 
 /// Maximum number of changes and snapshot claims that wait for one peer: about 5 MB.
@@ -29,9 +29,7 @@ const STATE_MS: u64 = 1_000;
 enum Item {
     SnapshotBegin,
     SnapshotEnd,
-    Change(Change),
-    /// A claim of the node with this number and incarnation.
-    Relayed(usize, u64, Record),
+    Claim(Record),
 }
 
 /// The state of a snapshot for the peer.
@@ -74,6 +72,11 @@ pub struct Session {
     state: NodeState,
     said: Option<NodeState>,
     said_ms: u64,
+    /// The reference tables to send.
+    references: Departing,
+    /// The drains to report, and the last reported ones.
+    drains: Drains,
+    said_drains: Drains,
     gathered: Gathered,
     /// Changes and claims sent.
     pub sent_count: u64,
@@ -94,15 +97,18 @@ impl Session {
             state: NodeState::default(),
             said: None,
             said_ms: now_ms,
+            references: Departing::default(),
+            drains: Drains::default(),
+            said_drains: Drains::default(),
             gathered: Gathered::default(),
             sent_count: 0,
         }
     }
 
-    /// Queues a change. Returns false if the queue overflows: then a new snapshot is due.
-    pub fn offer(&mut self, change: Change, now_ms: u64) -> bool {
-        // If a snapshot is due, its walk has not begun yet, and will cover the change.
-        self.snapshot == SnapshotStage::Due || self.push(Item::Change(change), now_ms)
+    /// Queues a claim. Returns false if the queue overflows: then a new snapshot is due.
+    pub fn offer(&mut self, record: Record, now_ms: u64) -> bool {
+        // If a snapshot is due, its walk has not begun yet, and will cover the claim.
+        self.snapshot == SnapshotStage::Due || self.push(Item::Claim(record), now_ms)
     }
 
     fn push(&mut self, item: Item, now_ms: u64) -> bool {
@@ -140,14 +146,9 @@ impl Session {
         }
     }
 
-    /// Adds a claim to the snapshot: this node's, or another node's with its number and
-    /// incarnation. Returns false if the queue overflows.
-    pub fn add(&mut self, record: Record, owner: Option<(usize, u64)>, now_ms: u64) -> bool {
-        let item = match owner {
-            None => Item::Change(Change::Claim(record)),
-            Some((number, incarnation)) => Item::Relayed(number, incarnation, record),
-        };
-        self.push(item, now_ms)
+    /// Adds a claim to the snapshot. Returns false if the queue overflows.
+    pub fn add(&mut self, record: Record, now_ms: u64) -> bool {
+        self.push(Item::Claim(record), now_ms)
     }
 
     /// Ends the snapshot. Returns false if the queue overflows.
@@ -206,23 +207,29 @@ impl Session {
             && self.in_flight.is_empty()
     }
 
-    /// Sets the state to report from now on.
-    pub const fn say(&mut self, state: NodeState) {
+    /// Sets the reference tables to send, and the state and drains to report after them.
+    pub fn say(&mut self, references: &[Reference], state: NodeState, drains: &Drains) {
+        self.references.set(references);
         self.state = state;
+        self.drains.clone_from(drains);
     }
 
-    /// Appends the next frame to `out`, if one is due. `names` are the names of all peers, by
-    /// number.
-    pub fn next_frame<'a>(
-        &mut self,
-        out: &mut Vec<u8>,
-        epoch: u64,
-        names: impl Fn(usize) -> &'a str,
-        now_ms: u64,
-    ) -> bool {
-        if self.said != Some(self.state) || now_ms.saturating_sub(self.said_ms) >= STATE_MS {
-            Frame { epoch, sequence: 0, message: Message::State(self.state) }.encode(out);
+    /// Appends the next frame to `out`, if one is due.
+    pub fn next_frame(&mut self, out: &mut Vec<u8>, revision: u64, now_ms: u64) -> bool {
+        if let Some(part) = self.references.next() {
+            Frame { revision, sequence: 0, message: Message::Reference(part) }.encode(out);
+            return true;
+        }
+        let is_news = self.said.is_none_or(|said| said.is_news_to(&self.state));
+        if is_news || now_ms.saturating_sub(self.said_ms) >= STATE_MS {
+            Frame { revision, sequence: 0, message: Message::State(self.state) }.encode(out);
             (self.said, self.said_ms) = (Some(self.state), now_ms);
+            return true;
+        }
+        if self.said_drains != self.drains {
+            let message = Message::Drains(self.drains.clone());
+            Frame { revision, sequence: 0, message }.encode(out);
+            self.said_drains.clone_from(&self.drains);
             return true;
         }
         if self.in_flight.len() < WINDOW_FRAMES
@@ -230,16 +237,12 @@ impl Session {
         {
             self.sequence += 1;
             let (sequence, record_count) = (self.sequence, self.gather(first, now_ms));
-            let changes = self.gathered.changes();
             let message = match first {
                 Item::SnapshotBegin => Message::SnapshotBegin,
                 Item::SnapshotEnd => Message::SnapshotEnd,
-                Item::Change(_) => Message::Changes(changes),
-                Item::Relayed(number, incarnation, _) => {
-                    Message::Relayed { owner: names(number), incarnation, claims: changes }
-                }
+                Item::Claim(_) => Message::Claims(self.gathered.claims()),
             };
-            Frame { epoch, sequence, message }.encode(out);
+            Frame { revision, sequence, message }.encode(out);
             let item_count = self.queued_count - self.queue.len() as u64;
             self.in_flight.push_back(Sent { sequence, item_count, record_count, since_ms });
             self.in_flight_records += record_count;
@@ -252,18 +255,11 @@ impl Session {
     fn gather(&mut self, first: Item, now_ms: u64) -> usize {
         self.gathered.clear();
         let mut count = 0;
-        while let Some((since_ms, item)) =
-            self.queue.pop_front_if(|(_, item)| item.goes_with(&first))
-        {
+        let goes_with = |(_, item): &mut (u64, Item)| item.is_like(&first);
+        while let Some((since_ms, item)) = self.queue.pop_front_if(goes_with) {
             count += 1;
-            let waited_ms = now_ms.saturating_sub(since_ms);
-            match item {
-                Item::SnapshotBegin | Item::SnapshotEnd => break,
-                Item::Change(Change::Claim(record)) | Item::Relayed(_, _, record) => {
-                    self.gathered.push(&Change::Claim(record.later(waited_ms)));
-                }
-                Item::Change(end) => self.gathered.push(&end),
-            }
+            let Item::Claim(record) = item else { break };
+            self.gathered.push(&record.later(now_ms.saturating_sub(since_ms)));
             self.sent_count += 1;
             if !self.gathered.has_room() {
                 break;
@@ -275,25 +271,17 @@ impl Session {
 
 impl Item {
     /// Whether both may go into one frame.
-    fn goes_with(&self, first: &Self) -> bool {
-        match (first, self) {
-            (Self::Relayed(number, incarnation, _), Self::Relayed(its_number, its, _)) => {
-                (number, incarnation) == (its_number, its)
-            }
-            (Self::Change(_), Self::Change(_))
-            | (Self::SnapshotBegin, Self::SnapshotBegin)
-            | (Self::SnapshotEnd, Self::SnapshotEnd) => true,
-            _ => false,
-        }
+    fn is_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }
 
 impl Sync {
-    /// Queues changes of this node's own exceptions for all peers. Never waits: a peer with more
-    /// waiting changes than the queue holds gets a new snapshot.
-    pub fn offer(&self, changes: &[Change]) {
+    /// Queues claims for all peers. Never waits: a peer with more waiting claims than the queue holds
+    /// gets a new snapshot.
+    pub fn offer(&self, claims: &[Record]) {
         let now_ms = self.shared.now_ms();
-        lock(&self.shared.peers).offer(changes, now_ms);
+        lock(&self.shared.peers).offer(claims, now_ms);
         self.wake();
     }
 
@@ -312,18 +300,15 @@ impl Sync {
         lock(&self.shared.peers).has_room_for(walk)
     }
 
-    /// Begins a new snapshot for each peer: call this if changes of this node's own exceptions were
-    /// lost.
+    /// Begins a new snapshot for each peer: call this if claims of this node were lost.
     pub fn resync(&self) {
         lock(&self.shared.peers).resync();
     }
 
-    /// Supplies the next page of a walk: this node's exceptions (`own`), and all remote connections
-    /// that it has `entered` for peers, exceptions or not. Does nothing if the walk is no longer
-    /// wanted.
-    pub fn give_page(&self, walk: Walk, own: &[Record], entered: &[Record], is_last: bool) {
+    /// Supplies the next page of a walk. Does nothing if the walk is no longer wanted.
+    pub fn give_page(&self, walk: Walk, claims: &[Record], is_last: bool) {
         let now_ms = self.shared.now_ms();
-        lock(&self.shared.peers).give_page(walk, own, entered, is_last, now_ms);
+        lock(&self.shared.peers).give_page(walk, claims, is_last, now_ms);
         self.wake();
     }
 }
@@ -331,32 +316,25 @@ impl Sync {
 impl Peers {
     /// Appends the messages due to a peer, up to `bytes_max` bytes plus one frame.
     pub fn output(&mut self, peer: PeerId, out: &mut Vec<u8>, bytes_max: usize, now_ms: u64) {
-        let epoch = self.epoch;
+        let revision = self.revision;
         let before_bytes = out.len();
         let Some(mut session) = self.peers[peer.0].session.take() else { return };
         if let Some(sequence) = self.peers[peer.0].acknowledgement() {
-            Frame { epoch, sequence, message: Message::Ack }.encode(out);
+            Frame { revision, sequence, message: Message::Ack }.encode(out);
         }
-        let names = |number: usize| &*self.peers[number].name;
-        session.say(self.state);
-        while out.len() < bytes_max && session.next_frame(out, epoch, names, now_ms) {}
+        session.say(&self.references, self.state, &self.drains);
+        while out.len() < bytes_max && session.next_frame(out, revision, now_ms) {}
         let peer = &mut self.peers[peer.0];
         peer.session = Some(session);
         peer.counts.sent_bytes += (out.len() - before_bytes) as u64;
     }
 
-    /// Queues changes of this node's own exceptions for all peers.
-    pub fn offer(&mut self, changes: &[Change], now_ms: u64) {
-        for change in changes {
-            if let Change::Claim(Record { key, .. }) = change
-                && self.owners.forget_entered(key, self.imports.entered_count())
-            {
-                self.held.forget(key);
-            }
-            for peer in &mut self.peers {
-                let Some(session) = &mut peer.session else { continue };
-                peer.counts.overflows += u64::from(!session.offer(*change, now_ms));
-            }
+    /// Queues claims for all peers.
+    pub fn offer(&mut self, claims: &[Record], now_ms: u64) {
+        for peer in &mut self.peers {
+            let Some(session) = &mut peer.session else { continue };
+            let offered = claims.iter().map(|record| session.offer(*record, now_ms));
+            peer.counts.overflows += offered.filter(|is_queued| !is_queued).count() as u64;
         }
     }
 
@@ -382,48 +360,23 @@ impl Peers {
             .then(|| session.has_room_for_page())
     }
 
-    /// Begins a new snapshot for each peer: changes of this node's own exceptions were lost.
+    /// Begins a new snapshot for each peer: claims of this node were lost.
     pub fn resync(&mut self) {
         let sessions = self.peers.iter_mut().filter_map(|peer| peer.session.as_mut());
         sessions.for_each(Session::restart);
     }
 
-    /// Adds a page to a snapshot: this node's exceptions (`own`), and all connections that it has
-    /// `entered` for peers. Does nothing if the walk is over, because the connection is over.
-    pub fn give_page(
-        &mut self,
-        walk: Walk,
-        own: &[Record],
-        entered: &[Record],
-        is_last: bool,
-        now_ms: u64,
-    ) {
+    /// Adds a page to a snapshot. Does nothing if the walk is over, because the connection is over.
+    pub fn give_page(&mut self, walk: Walk, claims: &[Record], is_last: bool, now_ms: u64) {
         let Walk { peer: id, number } = walk;
         let is_current = self.walks[id.0] == number;
-        let Some(mut session) = self.peers[id.0].session.take() else { return };
+        let peer = &mut self.peers[id.0];
+        let Some(session) = &mut peer.session else { return };
         if is_current && session.snapshot() == SnapshotStage::Begun {
-            let mut is_whole = own.iter().all(|record| session.add(*record, None, now_ms));
-            for record in entered {
-                let owner = self.relayed_for(id, &record.key);
-                is_whole = is_whole && (owner.is_none() || session.add(*record, owner, now_ms));
-            }
-            is_whole = is_whole && (!is_last || session.end_snapshot(now_ms));
-            let counts = &mut self.peers[id.0].counts;
-            counts.overflows += u64::from(!is_whole);
-            counts.snapshots_sent += u64::from(is_whole && is_last);
+            let is_whole = claims.iter().all(|record| session.add(*record, now_ms))
+                && (!is_last || session.end_snapshot(now_ms));
+            peer.counts.overflows += u64::from(!is_whole);
+            peer.counts.snapshots_sent += u64::from(is_whole && is_last);
         }
-        self.peers[id.0].session = Some(session);
-    }
-
-    /// The number and incarnation of the owner for which this node relays an entered connection to
-    /// a peer; `None` if the owner is the peer, or sends the connection itself.
-    pub(super) fn relayed_for(&self, peer: PeerId, key: &FlowKey) -> Option<(usize, u64)> {
-        let (owner, _) = self.owners.of(key)?;
-        let its = &self.peers[owner.peer.0];
-        if owner.lifetime != its.lifetime {
-            return Some((owner.peer.0, 0));
-        }
-        let is_sent = owner.peer == peer || its.is_heard();
-        (!is_sent).then(|| (owner.peer.0, its.incarnation.unwrap_or(0)))
     }
 }

@@ -1,5 +1,5 @@
 //! Progress of peers: how much they have entered of everything offered up to some moment, however
-//! much is offered later, and whether they are ahead of this node.
+//! much is offered later.
 
 use super::{Peer, Peers};
 
@@ -26,11 +26,6 @@ impl Peers {
         Watermark(self.peers.iter().map(of).collect())
     }
 
-    /// Whether a connected peer uses a newer configuration than this node.
-    pub fn is_behind(&self) -> bool {
-        self.peers.iter().any(|peer| peer.session.is_some() && peer.epoch > self.epoch)
-    }
-
     /// Compares peers with a mark: returns those that have not entered everything, and those that
     /// are away.
     pub fn entered(&self, watermark: &Watermark) -> Entered {
@@ -52,23 +47,27 @@ impl Peers {
 mod tests {
     use crate::sync::peers::sending::{QUEUE_MAX, Session};
     use hotloop::packet::flow_key::FlowKey;
-    use hotloop_balancer::exceptions::Change;
+    use hotloop_agreement::Birth;
+    use hotloop_balancer::connection::State;
+    use hotloop_balancer::exceptions::Record;
 
-    fn end() -> Change {
+    fn claim() -> Record {
         let client = "198.51.100.7:4000".parse().unwrap();
-        Change::End(FlowKey::new(client, "203.0.113.10:80".parse().unwrap(), 6).unwrap())
+        let key = FlowKey::new(client, "203.0.113.10:80".parse().unwrap(), 6).unwrap();
+        let (backend, birth) = ([10, 0, 0, 4].into(), Birth::UNKNOWN);
+        Record { key, backend, state: State::Established, birth, left_ms: 1_000 }
     }
 
     /// A session that has reported the node's state: such frames have no numbers.
     fn session() -> Session {
         let mut session = Session::new(0);
-        assert!(session.next_frame(&mut Vec::new(), 0, |_| "", 0));
+        assert!(session.next_frame(&mut Vec::new(), 0, 0));
         session
     }
 
     /// Sends all waiting items, and returns the number of the last frame.
     fn send(session: &mut Session, sequence: &mut u64) -> u64 {
-        while session.next_frame(&mut Vec::new(), 0, |_| "", 0) {
+        while session.next_frame(&mut Vec::new(), 0, 0) {
             *sequence += 1;
         }
         *sequence
@@ -81,10 +80,10 @@ mod tests {
         session.begin_snapshot(0);
         assert!(session.end_snapshot(0) && !session.has_entered(0));
         let snapshot = send(&mut session, &mut sequence);
-        assert!(session.offer(end(), 0));
+        assert!(session.offer(claim(), 0));
         let mark = session.queued_count();
         let marked = send(&mut session, &mut sequence);
-        assert!(session.offer(end(), 0));
+        assert!(session.offer(claim(), 0));
         send(&mut session, &mut sequence);
         session.acknowledge(snapshot).unwrap();
         assert!(session.has_entered(0) && !session.has_entered(mark));
@@ -99,7 +98,7 @@ mod tests {
         assert!(session.end_snapshot(0));
         let snapshot = send(&mut session, &mut sequence);
         session.acknowledge(snapshot).unwrap();
-        while session.offer(end(), 0) {
+        while session.offer(claim(), 0) {
             assert!(session.queued_count() <= QUEUE_MAX as u64 + 10, "it never overflows");
         }
         let mark = session.queued_count();

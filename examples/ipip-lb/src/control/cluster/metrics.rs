@@ -13,7 +13,22 @@ const READY: Metric = Metric::gauge(
 const MARKED: Metric = Metric::gauge(
     "ipip_lb_cluster_marked",
     &[],
-    "1 where all connections that the configuration in force would place elsewhere were found.",
+    "1 where all connections that the reference tables would place elsewhere were found.",
+);
+const REFERENCE: Metric = Metric::gauge(
+    "ipip_lb_cluster_reference_table",
+    &[],
+    "The number of the reference table in use: 0 for the first one, and before the node has one.",
+);
+const MOVING: Metric = Metric::gauge(
+    "ipip_lb_cluster_reference_moving",
+    &[],
+    "1 while this node goes over to another reference table.",
+);
+const WAITING: Metric = Metric::gauge(
+    "ipip_lb_cluster_waiting",
+    &[],
+    "1 while connections that this node has lost may be alive: the reference table does not move.",
 );
 const STALE: Metric = Metric::counter(
     "ipip_lb_cluster_stale_total",
@@ -62,11 +77,6 @@ const RECEIVED: Metric = Metric::counter(
     &["peer"],
     "Changes received from the peer.",
 );
-const SUPERSEDED: Metric = Metric::counter(
-    "ipip_lb_peer_records_superseded_total",
-    &["peer"],
-    "Changes received from the peer about which another node knew better.",
-);
 const SENT_BYTES: Metric = Metric::counter(
     "ipip_lb_peer_sent_bytes_total",
     &["peer"],
@@ -95,6 +105,11 @@ impl Node {
     pub(in crate::control) fn add_metrics(&self, table: &ServiceTable, scrape: &mut Scrape) {
         scrape.add(&READY, &[], self.is_ready.into());
         scrape.add(&MARKED, &[], self.exceptions.is_marked(table).into());
+        let number = self.agreement.tables().first().map_or(0, |table| table.number);
+        scrape.add(&REFERENCE, &[], number.into());
+        scrape.add(&MOVING, &[], (self.agreement.tables().len() > 1).into());
+        let is_waiting = self.agreement.standing(self.now_ms()).member.is_waiting;
+        scrape.add(&WAITING, &[], is_waiting.into());
         scrape.add(&STALE, &[], self.exceptions.stale_count());
         scrape.add(&REFUSED, &[], self.exceptions.refused_count());
         if let Some(not_after) = self.sync.tls().and_then(Tls::not_after) {
@@ -113,7 +128,6 @@ fn add_peer(peer: &PeerStatus, scrape: &mut Scrape) {
     scrape.add(&TO_ENTER, name, peer.import_count as u64);
     scrape.add(&SENT, name, peer.counts.sent);
     scrape.add(&RECEIVED, name, peer.counts.received);
-    scrape.add(&SUPERSEDED, name, peer.counts.superseded);
     scrape.add(&SENT_BYTES, name, peer.counts.sent_bytes);
     scrape.add(&RECEIVED_BYTES, name, peer.counts.received_bytes);
     scrape.add(&SNAPSHOTS_SENT, name, peer.counts.snapshots_sent);

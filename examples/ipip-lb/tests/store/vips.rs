@@ -1,4 +1,4 @@
-//! A change that a node which announces VIPs has not prepared.
+//! VIPs of a node while its configuration changes.
 
 use super::etcd::Server;
 use super::node::{run, start, status, write_node};
@@ -23,7 +23,7 @@ fn write_peered(folder: &Path, server: &Server, name: &str, more: &str) {
 }
 
 #[test]
-fn a_node_withdraws_its_vips_before_it_goes_over_to_what_it_has_not_prepared() {
+fn vips_stay_announced_while_a_revision_comes_into_force_prepared_or_not() {
     let _network = match Network::with_ipv6() {
         Ok(network) => network,
         Err(why) => return println!("skipped: {why}"),
@@ -57,13 +57,11 @@ fn a_node_withdraws_its_vips_before_it_goes_over_to_what_it_has_not_prepared() {
     let generation = Generation::write(&etcd, "3", &layout::split(&text).unwrap()).unwrap();
     let current = generation.pointer();
     etcd.transact(&[], &[Operation::Put("/ipip-lb/current", &current)]).unwrap();
-    wait_until("its VIPs are withdrawn", || routes().is_empty());
-    assert_eq!(revision(), second, "routers may still send packets here");
-    wait_until("it is in force", || status(&program)["services"] == 3);
-    wait_until("its VIPs are announced again", || routes() == vips(3));
-    let (_, said) = program.end();
-    assert_eq!(said.matches("was not prepared here: the VIPs are withdrawn").count(), 1, "{said}");
-    // Without VIPs there is nothing to withdraw.
-    let (_, said) = peer.end();
-    assert_eq!(said.matches("was not prepared here: should this node end").count(), 1, "{said}");
+    // Connections don't depend on how nodes come to a configuration.
+    wait_until("its VIPs are announced", || {
+        assert!(!routes().is_empty());
+        routes() == vips(3)
+    });
+    assert_eq!(status(&program)["services"], 3);
+    drop(peer);
 }
