@@ -1,11 +1,13 @@
 """The ends of demo/cluster.sh and demo/rounds.sh: backends that unwrap tunnels, and clients that upload and have every
 byte confirmed.
 
-    crowd.py backend NAME VIP PORT
-        A server that sends its name, and for each 400 bytes received a digest of everything received on the connection.
+    crowd.py backend NAME VIP PORT [ADDRESS]
+        A server that sends its name, and for each 400 bytes received a digest of everything received on the connection;
+        and one by UDP that answers each datagram by its name.
         Packets in tunnels (IPv4 in IPv4, RFC 2003) are unwrapped and handed to this host, which has the VIP: for kernels
         without a device for that. From SIGUSR1 to SIGUSR2 it drops packets of unknown connections, like a firewall with
-        connection tracking in front of a server: otherwise the host answers with a RST.
+        connection tracking in front of a server: otherwise the host answers with a RST. With an ADDRESS, packets that the
+        host routes to its TUN interface `answers` go to that address in tunnels.
 
     crowd.py clients VIP PORT COUNT PAUSE_S FOLDER
         COUNT connections, from ports 20000 on. Each sends 400 bytes, waits until they are confirmed and then for PAUSE_S
@@ -14,10 +16,15 @@ byte confirmed.
             forget          restarts the reported longest wait, and longest time without a CPU
             renew COUNT     this number of connections, drawn at random, end, and begin again from the same ports
             renew NAME      the same for all connections at this backend
+
+    crowd.py flows VIP PORT COUNT PAUSE_S FOLDER
+        COUNT flows of UDP, from ports 30000 on. Each sends a datagram every PAUSE_S seconds. FOLDER/flows.json has the
+        number of flows that were answered ("open"), and of those answered by another backend since ("moved").
 """
 
 import asyncio
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -31,6 +38,7 @@ import time
 SENT_BYTES = 400
 DIGEST_BYTES = 16
 FIRST_PORT = 20000
+FIRST_FLOW_PORT = 30000
 # How long opening all connections takes, one after the other, and how often FOLDER/clients.json is written.
 OPENING_S = 1.0
 WRITING_S = 0.05
@@ -39,6 +47,9 @@ RENEWAL_S = 1.2
 # A connection without a confirmation for this long is broken: after 25 s, TCP has retransmitted seven times.
 STALLED_S = 30
 SYN = 2
+# linux/if_tun.h
+TUNSETIFF = 0x400454CA
+IFF_TUN, IFF_NO_PI = 1, 0x1000
 # Fields of struct tcp_info (linux/tcp.h): eight bytes, then 32-bit numbers; the 24th is tcpi_total_retrans.
 TCP_INFO_BYTES = 8 + 4 * 24
 
@@ -69,6 +80,20 @@ def unwrap(vip, is_wanted):
                 inside.sendto(packet, (vip, 0))
 
     asyncio.get_running_loop().add_reader(tunnels, take)
+    return tunnels
+
+
+def wrap(tunnels, address):
+    """Sends what the host routes to the interface `answers` to this address, in tunnels."""
+    interface = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+    fcntl.ioctl(interface, TUNSETIFF, struct.pack("16sH22x", b"answers", IFF_TUN | IFF_NO_PI))
+
+    def take():
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                tunnels.sendto(os.read(interface, 65536), (address, 0))
+
+    asyncio.get_running_loop().add_reader(interface, take)
 
 
 class Firewall:
@@ -86,14 +111,14 @@ class Firewall:
         self.is_strict = is_strict
 
     def lets_in(self, packet):
-        if not self.is_strict:
+        if not self.is_strict or packet[9] != socket.IPPROTO_TCP:
             return True
         segment = packet[(packet[0] & 15) * 4 :]
         client = socket.inet_ntoa(packet[12:16]), struct.unpack_from("!H", segment)[0]
         return bool(segment[13] & SYN) or client in self.known
 
 
-async def backend(name, vip, port):
+async def backend(name, vip, port, address=None):
     firewall = Firewall()
 
     async def serve(reader, writer):
@@ -115,7 +140,17 @@ async def backend(name, vip, port):
         finally:
             firewall.known.discard(client)
 
-    unwrap(vip, firewall.lets_in)
+    class Answers(asyncio.DatagramProtocol):
+        def connection_made(self, transport):
+            self.transport = transport
+
+        def datagram_received(self, _, address):
+            self.transport.sendto(name.encode(), address)
+
+    await asyncio.get_running_loop().create_datagram_endpoint(Answers, local_addr=(vip, int(port)))
+    tunnels = unwrap(vip, firewall.lets_in)
+    if address:
+        wrap(tunnels, address)
     server = await asyncio.start_server(serve, "0.0.0.0", int(port), backlog=1024)
     await server.serve_forever()
 
@@ -281,6 +316,42 @@ async def clients(vip, port, count, pause_s, folder):
         orders.late_s = max(orders.late_s, time.monotonic() - began_s - WRITING_S)
 
 
+class Flow(asyncio.DatagramProtocol):
+    """A flow of UDP, and the backends that have answered it."""
+
+    def __init__(self):
+        self.backends = set()
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def datagram_received(self, datagram, _):
+        self.backends.add(datagram)
+
+    def error_received(self, _):
+        pass  # While no balancer is there.
+
+
+async def flows(vip, port, count, pause_s, folder):
+    loop = asyncio.get_running_loop()
+    everyone = []
+    for number in range(int(count)):
+        local = ("0.0.0.0", FIRST_FLOW_PORT + number)
+        _, flow = await loop.create_datagram_endpoint(Flow, local_addr=local, remote_addr=(vip, int(port)))
+        everyone.append(flow)
+    path, next_s = f"{folder}/flows.json", 0
+    while True:
+        if time.monotonic() >= next_s:
+            for flow in everyone:
+                flow.transport.sendto(b"?")
+            next_s = time.monotonic() + float(pause_s)
+        counts = [len(flow.backends) for flow in everyone]
+        with open(path + ".new", "w") as file:
+            json.dump({"open": sum(count > 0 for count in counts), "moved": sum(count > 1 for count in counts)}, file)
+        os.rename(path + ".new", path)
+        await asyncio.sleep(WRITING_S)
+
+
 def said(everyone, orders):
     backends = [client.backend for client in everyone]
     errors = [client.error for client in everyone if client.error]
@@ -302,7 +373,7 @@ def said(everyone, orders):
 
 
 def main():
-    roles = {"backend": backend, "clients": clients}
+    roles = {"backend": backend, "clients": clients, "flows": flows}
     asyncio.run(roles[sys.argv[1]](*sys.argv[2:]))
 
 

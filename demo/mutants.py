@@ -20,6 +20,7 @@ TREE = FOLDER / "tree"
 PROGRAM = "examples/ipip-lb/src"
 DATA_PATH = "crates/balancer/src"
 CLUSTER = "crates/cluster/src"
+RULES = "crates/agreement/src"
 
 # Each: its name, the fault, the kinds of rounds to draw, the seeds, and edits: a file, the original text, and its
 # replacement. In a round of any kind some connections end and begin again, most often by another balancer than later.
@@ -27,59 +28,71 @@ ROUND_COUNT = 15
 MUTANTS = [
     (
         "sync-off",
-        "nodes say nothing of their connections",
+        "nodes report nothing of their connections",
         "drain undrain apply shuffle kill",
         (1, 2),
-        [(f"{CLUSTER}/sync/session.rs", "    fn push(&mut self, item: Item, now_ms: u64) -> bool {\n", """\
+        [(f"{CLUSTER}/sync/peers/sending.rs", "    fn push(&mut self, item: Item, now_ms: u64) -> bool {\n", """\
     fn push(&mut self, item: Item, now_ms: u64) -> bool {
-        if matches!(item, Item::Change(_) | Item::Relayed(..)) {
+        if matches!(item, Item::Claim(_)) {
             return true;
         }
 """)],
+    ),
+    (
+        "own-table",
+        "packets of unknown connections go by each node's own table",
+        "drain undrain shuffle kill",
+        (1, 2),
+        [(f"{DATA_PATH}/balance/schedule.rs", """\
+    pub fn of_unknown(&self, services: &ServiceTable, key: &FlowKey) -> Option<TargetId> {
+""", """\
+    pub fn of_unknown(&self, services: &ServiceTable, key: &FlowKey) -> Option<TargetId> {
+        if services.serial() > 0 {
+            return None;
+        }
+""")],
+    ),
+    (
+        "moves-at-once",
+        "the reference table moves before peers have entered what differs from it",
+        "apply apply kill shuffle",
+        (1, 2, 3),
+        [(f"{CLUSTER}/sync/agreement.rs", "let has_all = |mark| entered(mark) == Entered::default();", """\
+let has_all = |mark| entered(mark).away.len() < 99;"""),
+         (f"{CLUSTER}/sync/agreement.rs", "                if at.is_marked {\n", "                if at.is_marked || true {\n")],
     ),
     (
         "snapshot-skipped",
         "a node that starts hears what changes from then on, and nothing that was before",
         "drain undrain apply kill stop",
         (1, 2, 3),
-        [(f"{PROGRAM}/control/cluster.rs", "sync.give_page(walk, own, entered, false);", """\
-{
-                    let _ = (own, entered);
-                    sync.give_page(walk, &[], &[], false);
-                }""")],
+        [(f"{PROGRAM}/control/cluster.rs", "sync.give_page(walk, claims, false)", "sync.give_page(walk, &claims[..0], false)")],
     ),
     (
         "announced-too-early",
         "a node that starts announces its VIPs at once",
         "apply late",
         (1, 2, 3),
-        [(f"{PROGRAM}/control/cluster.rs", """\
-    pub(super) const fn is_ready(&self) -> bool {
-        self.is_ready
-""", """\
-    pub(super) const fn is_ready(&self) -> bool {
-        let _ = self.is_ready;
-        true
-""")],
+        [(f"{PROGRAM}/control/cluster_link.rs", "is_none_or(|node| node.is_ready)", "is_none_or(|node| node.is_ready || true)")],
     ),
     (
-        "ends-not-sent",
-        "nodes say what begins, and not what ends",
-        "drain undrain apply shuffle",
+        "closing-not-sent",
+        "nodes report what begins, and not what ends",
+        "drain undrain apply shuffle reuse",
         (1, 2, 3),
-        [(f"{CLUSTER}/sync/session.rs", "    fn push(&mut self, item: Item, now_ms: u64) -> bool {\n", """\
+        [(f"{CLUSTER}/sync/peers/sending.rs", "    fn push(&mut self, item: Item, now_ms: u64) -> bool {\n", """\
     fn push(&mut self, item: Item, now_ms: u64) -> bool {
-        if matches!(item, Item::Change(Change::End(_))) {
+        if matches!(item, Item::Claim(Record { state: hotloop_balancer::connection::State::Closing, .. })) {
             return true;
         }
 """)],
     ),
     (
-        "closing-goes-on",
-        "a node sends packets after a connection that it has seen closing, although its port is used again by another node",
+        "silent-successor",
+        "a connection that begins in the place of one that peers know is not claimed",
         "drain reuse reuse",
         (6, 1, 2),
-        [(f"{DATA_PATH}/balance/exchange.rs", "is_exception || is_another(it));", "(is_exception || is_another(it)) && is_exception);")],
+        [(f"{DATA_PATH}/connection.rs", "self.begin(now);\n            self.share();", "self.begin(now);")],
     ),
     (
         "goodbye-lasts",
@@ -100,13 +113,13 @@ MUTANTS = [
 """)],
     ),
     (
-        "later-claim-wins",
-        "of two claims of one connection, that of the later one counts",
-        "meet",
+        "earlier-claim-wins",
+        "of two claims to a port, that of the earlier connection counts",
+        "reuse meet",
         (1, 2),
-        [(f"{DATA_PATH}/exceptions/merge.rs", "let there = (precedence(claim.state), claim.age_ms);", """\
-let there = (precedence(claim.state), claim.age_ms);
-    let (here, there) = ((here.0, there.1), (there.0, here.1));""")],
+        [(f"{RULES}/known.rs", "let is_later = claim.birth > entry.birth\n", """\
+let is_later = claim.birth < entry.birth
+""")],
     ),
 ]
 

@@ -1,7 +1,7 @@
 //! Two balancers that announce their VIPs by BIRD, with connections that must not break, whatever
 //! happens to one of them: `demo/cluster.sh`, which checks its own results. Without the section
 //! `[cluster]`, a drain and the end of a balancer break some connections, so the check can fail.
-//! And `demo/rounds.sh`: events drawn by a seed happen to the balancers, the backends, etcd and the
+//! `demo/sequences.sh`, with commands to single nodes. And `demo/rounds.sh`: events drawn by a seed happen to the balancers, the backends, etcd and the
 //! routes.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
@@ -19,6 +19,13 @@ static ALONE: Mutex<()> = Mutex::new(());
 fn connections_go_on_when_a_backend_is_drained_and_a_balancer_killed_silent_withdrawn_or_stopped() {
     show("cluster.sh", &[]);
     show("cluster.sh", &["--apart"]);
+}
+
+/// The sequences need no failure of the network: operators' commands at single nodes, and then another
+/// way for packets, or another program.
+#[test]
+fn connections_stay_whatever_is_done_to_single_nodes_before_they_move() {
+    show("sequences.sh", &[]);
 }
 
 /// The same rounds each time, unless `IPIP_LB_SEED` is set: `cargo xtask demo --cluster` draws

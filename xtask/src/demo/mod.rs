@@ -108,11 +108,11 @@ pub fn run_live(workspace: &Workspace) -> Result<(), Failure> {
 /// Builds the programs of the demo of several balancers, runs its first script, and then its rounds
 /// in place of this process.
 pub fn run_cluster(workspace: &Workspace, rounds: &Rounds) -> Result<(), Failure> {
-    let [script, next] =
-        ["demo/cluster.sh", "demo/rounds.sh"].map(|script| workspace.workspace_root.join(script));
+    let [script, sequences, next] = ["demo/cluster.sh", "demo/sequences.sh", "demo/rounds.sh"]
+        .map(|script| workspace.workspace_root.join(script));
     heading("Setting up");
     setup::run(&CLUSTER)?;
-    for script in [&script, &next] {
+    for script in [&script, &sequences, &next] {
         process::run(Command::new(script).arg("--check"))
             .map_err(|_| Failure::refused("the demo of several balancers cannot run here"))?;
     }
@@ -120,6 +120,7 @@ pub fn run_cluster(workspace: &Workspace, rounds: &Rounds) -> Result<(), Failure
     let program = workspace.release_program("ipip-lb");
     if rounds.seed.is_none() {
         process::run(Command::new(&script).arg(&program))?;
+        process::run(Command::new(&sequences).arg(&program))?;
     }
     let mut command = Command::new(&next);
     command.arg(&program).args(["--rounds", &rounds.count.to_string()]);
