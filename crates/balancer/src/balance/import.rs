@@ -81,19 +81,18 @@ impl<P> Worker<P> {
         let Here { position, connection, backend, silent_ns } = here;
         let clock = self.connections.clock(now);
         let known = Known::Entry(connection.entry(backend, clock));
+        let before = connection.birth(clock);
         let mut next = connection;
         next.begin(clock);
-        let (birth, its) = (connection.birth(clock).number(), record.birth.number());
         let circumstances = Circumstances {
             // Claims are sent in order, and what a cut session loses follows in a snapshot.
             is_owed: false,
             is_orphaned: false,
-            is_syn_again: its.abs_diff(birth) <= SYN_AGAIN_STEPS,
+            is_syn_again: record.birth.number().abs_diff(before.number()) <= SYN_AGAIN_STEPS,
             now: next.birth(clock),
         };
         let outcome = known.after_claim(record.claim(), circumstances);
         let Known::Entry(after) = outcome.known else { return Imported::Stale };
-        let before = connection.birth(clock);
         let is_over = connection.state() == State::Closing && record.state != State::Closing;
         if after.backend != backend || is_over && record.birth > before {
             self.replace_by_remote(counts, position, &connection, claim, record, now);

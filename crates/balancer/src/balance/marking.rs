@@ -206,10 +206,7 @@ impl<P> Worker<P> {
             let seen = now.earlier_by(silent_ns);
             let is_due = || connection.is_own_exception() && connection.is_due(idle_ns, seen, now);
             if journal.is_kept() && (is_news || is_due()) {
-                connection.share();
-                if journal.note(*key) {
-                    connection.set_journalled(idle_ns, seen);
-                }
+                journal.claim(key, connection, idle_ns, seen);
             }
         };
         let next = match pass.purpose {

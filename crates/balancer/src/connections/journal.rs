@@ -64,7 +64,22 @@ impl Journal {
         true
     }
 
-    /// Notes that there is a connection which may be due to be claimed again.
+    /// Adds a connection to claim, which is then [shared](Connection::is_shared). It is kept for `idle_ns`
+    /// after its last packet, which came at `seen`.
+    pub fn claim(
+        &mut self,
+        key: &FlowKey,
+        connection: &mut Connection,
+        idle_ns: u64,
+        seen: Instant,
+    ) {
+        connection.share();
+        if self.note(*key) {
+            connection.set_journalled(idle_ns, seen);
+        }
+    }
+
+    /// Notes that a connection may have to be claimed again.
     pub const fn expect_due(&mut self) {
         self.has_new = true;
     }
@@ -186,10 +201,8 @@ impl Connections {
 
     /// Journals a connection for a claim. Its last packet came at `seen`.
     pub fn claim(&mut self, key: &FlowKey, connection: &mut Connection, seen: Instant) {
-        connection.share();
-        if self.journal.note(*key) {
-            connection.set_journalled(self.idle_ns(connection), seen);
-        }
+        let idle_ns = self.idle_ns(connection);
+        self.journal.claim(key, connection, idle_ns, seen);
     }
 
     /// The position of a key's connection, the connection, and its silence in nanoseconds. It does not

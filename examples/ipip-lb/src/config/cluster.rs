@@ -23,7 +23,7 @@ pub const PREPARE_MS_MAX: u32 = 1_000;
 const PREPARE_MS_RANGE: RangeInclusive<u32> = 10..=5_000;
 
 /// Default time that all nodes must want the same backends before those become the reference table, in
-/// seconds. Exceptions at birth cost as much in that time as those of a move.
+/// seconds. By then, claims to exceptions have cost about the bytes of a move.
 const SETTLE_S: u32 = 60;
 
 /// The range of that time.
