@@ -189,8 +189,7 @@ impl<B: Copy + Ord> Known<B> {
             Self::Entry(entry) => {
                 let of_peers = entry.is_shared.then_some(Reason::Successor);
                 let reason = of_peers.or_else(|| choice.reason(entry.backend));
-                let (is_established, is_used) = (false, false);
-                let next = Entry { birth: now, is_established, is_used, ..entry };
+                let next = Entry { birth: now, ..entry };
                 Outcome::entered(next, reason)
             }
             Self::Nothing | Self::Ended(_) => {
