@@ -66,7 +66,11 @@ impl Holds {
     /// Records that a VIP is withdrawn, because it is no longer ready, or because a thread hangs.
     pub(super) fn withdrawn(&mut self, vip: IpAddr) {
         let held = self.vips.get(&vip).map(|held| match held.since {
-            Since::Announced(_) => (held.hold * 2).min(VIP_HOLD_MAX),
+            Since::Announced(_) => {
+                let hold = (held.hold * 2).min(VIP_HOLD_MAX);
+                tracing::warn!("announce: {vip} flaps: it must be ready for {hold:.0?} to be announced");
+                hold
+            }
             Since::Ready(_) => held.hold,
         });
         let hold = held.unwrap_or(self.first);
