@@ -189,7 +189,9 @@ impl<B: Copy + Ord> Known<B> {
             Self::Entry(entry) => {
                 let of_peers = entry.is_shared.then_some(Reason::Successor);
                 let reason = of_peers.or_else(|| choice.reason(entry.backend));
-                let next = Entry { birth: now, ..entry };
+                // One that is established may be used by the packets that follow: nodes can't tell.
+                let is_used = entry.is_established;
+                let next = Entry { birth: now, is_used, ..entry };
                 Outcome::entered(next, reason)
             }
             Self::Nothing | Self::Ended(_) => {

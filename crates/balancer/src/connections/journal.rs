@@ -325,6 +325,13 @@ impl Connections {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exceptions::Record;
+    use crate::services::TargetId;
+    use crate::state::State;
+    use hotloop::flow::{CLASS_COUNT, STEP_NS};
+    use hotloop::packet::tcp::flags::{ACK, PSH, SYN};
+    use hotloop_agreement::{Birth, Choice, Known};
+    use std::net::IpAddr;
 
     fn key(port: u16) -> FlowKey {
         let client = format!("198.51.100.7:{port}").parse().unwrap();
@@ -352,5 +359,86 @@ mod tests {
         let mut journal = Journal::default();
         assert!(!journal.is_kept() && !journal.note(key(1)) && journal.is_empty());
         assert_eq!(journal.keys.capacity(), 0);
+    }
+
+    const TARGET: TargetId = TargetId { slot: 3, generation: 1 };
+    const BACKEND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    const IDLE_NS: u64 = 900_000_000_000;
+    const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+    fn seconds(count: u64) -> Instant {
+        Instant::from_ns(count * 1_000_000_000)
+    }
+
+    /// TCP connections that have not ended, known in each way; with whether each is an exception.
+    fn open_connections() -> Vec<(Connection, bool)> {
+        let begun = |flags| Connection::new(TARGET, 6, flags, seconds(1));
+        let mut established = begun(SYN);
+        established.follow_client(ACK, seconds(2));
+        let its = |state, birth| {
+            let record = Record { key: key(1), backend: BACKEND, state, birth, left_ms: 1000 };
+            Connection::remote(TARGET, &record, seconds(1))
+        };
+        let birth = Birth::new(50);
+        let remote = [State::Opening, State::Established].into_iter().flat_map(|state| {
+            [birth, birth.adopted(), Birth::UNKNOWN].map(|birth| its(state, birth))
+        });
+        let own = [begun(SYN), begun(ACK), established];
+        let shared = own.iter().copied().map(|mut it| {
+            it.share();
+            it
+        });
+        let shared: Vec<_> = shared.chain(remote).collect();
+        let exceptions = shared.iter().copied().map(|mut it| {
+            it.set_exception(true);
+            (it, true)
+        });
+        let as_referred = own.iter().chain(&shared).map(|it| (*it, false));
+        as_referred.chain(exceptions).collect()
+    }
+
+    /// The worker changes connections by code of its own, for speed. The search of the agreement runs
+    /// the rules: both must do the same.
+    #[test]
+    fn packets_change_connections_as_the_rules_of_the_agreement_do() {
+        let now = seconds(60);
+        let mut claimed_count = 0;
+        for (before, is_exception) in open_connections() {
+            let reference = if is_exception { ELSEWHERE } else { BACKEND };
+            let choice = Choice {
+                current: BACKEND,
+                reference,
+                is_reference_gone: false,
+                other: None,
+                is_loose: false,
+            };
+            let known = Known::Entry(before.entry(BACKEND, now));
+            for flags in [SYN, ACK, PSH | ACK] {
+                let rules = match flags {
+                    SYN => known.after_syn(&choice, Birth::new(now.as_ns() / STEP_NS)),
+                    _ => known.after_packet(&choice),
+                };
+                let connections = Connections::new(16, [IDLE_NS; CLASS_COUNT], None, Some(1));
+                let mut connections = connections.unwrap().journalling(4);
+                let vacancy = connections.find(&key(1), now).unwrap_err();
+                let kept = Kept::without_header(0);
+                let position = connections.insert(vacancy, kept, before, now, |_| ()).unwrap();
+                let mut after = before;
+                after.follow_client(flags, now);
+                connections.set(position, &key(1), after, now);
+                let after = connections.connection(position).unwrap();
+                assert_eq!(
+                    Known::Entry(after.entry(BACKEND, now)),
+                    rules.known,
+                    "{before:?} {flags}"
+                );
+                // Peers learn, too, that a connection is established.
+                let is_news = before.is_shared() && before.state() != after.state();
+                let is_claimed = connections.journal().pop().is_some();
+                assert_eq!(is_claimed, rules.claim.is_some() || is_news, "{before:?} {flags}");
+                claimed_count += usize::from(is_claimed);
+            }
+        }
+        assert!(claimed_count > 10, "{claimed_count}");
     }
 }
