@@ -74,10 +74,8 @@ impl Peers {
                 for record in claims.iter() {
                     let its = &mut self.peers[peer.0];
                     its.counts.received += 1;
-                    // Claims of a snapshot are older.
-                    if !its.is_in_snapshot {
-                        its.note_recent(record.key, now_ms);
-                    }
+                    // Those of a snapshot, too: changes come between its pages.
+                    its.note_recent(record.key, now_ms);
                     self.import(peer, Change::Claim(record));
                 }
             }
@@ -163,7 +161,10 @@ mod tests {
     #[test]
     fn the_late_claims_of_a_peer_that_goes_are_claimed_again() {
         let mut node = node();
-        for (sequence, port, at_ms) in [(3, 1, 1_000), (4, 2, 9_000), (5, 3, 12_000)] {
+        for (sequence, port, at_ms) in [(3, 1, 1_000), (4, 2, 9_000), (6, 3, 12_000)] {
+            if sequence == 6 {
+                hears(&mut node, 5, Message::SnapshotBegin);
+            }
             let mut gathered = Gathered::default();
             gathered.push(&record(port));
             let message = Message::Claims(gathered.claims());
