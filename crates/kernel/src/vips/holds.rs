@@ -68,7 +68,9 @@ impl Holds {
         let held = self.vips.get(&vip).map(|held| match held.since {
             Since::Announced(_) => {
                 let hold = (held.hold * 2).min(VIP_HOLD_MAX);
-                tracing::warn!("announce: {vip} flaps: it must be ready for {hold:.0?} to be announced");
+                tracing::warn!(
+                    "announce: {vip} flaps: it must be ready for {hold:.0?} to be announced"
+                );
                 hold
             }
             Since::Ready(_) => held.hold,
