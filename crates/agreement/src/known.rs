@@ -35,6 +35,12 @@ impl Birth {
         self.0 & 1 == 1
     }
 
+    /// Whether the SYN of the connection itself gave it this birth.
+    #[must_use]
+    pub const fn is_of_syn(self) -> bool {
+        self.0 != Self::UNKNOWN.0 && !self.is_adopted()
+    }
+
     /// The number that it was made of; 0 if that is unknown.
     #[must_use]
     pub const fn number(self) -> u64 {
@@ -243,7 +249,8 @@ impl<B: Copy + Ord> Known<B> {
     ///
     /// The later birth wins, and of two equal ones the lower backend, so that all nodes decide alike. A
     /// connection that is established doesn't yield to a claim of its own SYN, which the client has sent
-    /// again and by another node: it is claimed again, with [`now`](Circumstances::now) as its birth.
+    /// again and by another node: it is claimed again, with [`now`](Circumstances::now) as its birth. One
+    /// whose SYN did not come here yields: a late packet of the port's connection before may have left it.
     #[must_use]
     pub fn after_claim(self, claim: Claim<B>, at: Circumstances) -> Outcome<B> {
         let inherited = at.is_orphaned.then_some(Reason::Inherited);
@@ -261,7 +268,8 @@ impl<B: Copy + Ord> Known<B> {
         let is_same = entry.backend == claim.backend;
         let is_later = claim.birth > entry.birth
             || claim.birth == entry.birth && claim.backend < entry.backend;
-        if is_later && !is_same && claim.is_opening && entry.is_established && at.is_syn_again {
+        let may_be_its = entry.is_established && entry.birth.is_of_syn() && at.is_syn_again;
+        if is_later && !is_same && claim.is_opening && may_be_its {
             let again = Entry { birth: at.now, ..entry };
             return Outcome::entered(again, Some(Reason::Dispute));
         }

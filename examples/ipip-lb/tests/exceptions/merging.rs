@@ -19,9 +19,14 @@ fn with_connection(flags: &[u8]) -> (Node, &'static str) {
         node.backend(segment(*flags));
     }
     node.advance(Duration::from_secs(9));
-    let here = node.known(CLIENT, WEB).unwrap().to_string();
-    let other = BACKENDS.into_iter().find(|it| **it != here).unwrap();
+    let other = other_backend(&node);
     (node, other)
+}
+
+/// A backend that the connection is not on.
+fn other_backend(node: &Node) -> &'static str {
+    let here = node.known(CLIENT, WEB).unwrap().to_string();
+    BACKENDS.into_iter().find(|it| **it != here).unwrap()
 }
 
 fn segment(flags: u8) -> PacketBuilder {
@@ -70,6 +75,18 @@ fn a_connection_that_was_met_in_its_midst_yields_to_one_with_a_syn() {
     let (mut node, other) = with_connection(&[SYN]);
     let met = Record { birth: Birth::UNKNOWN, ..claim(CLIENT, other, Established, 800_000) };
     assert!(!wins(&mut node, other, met));
+}
+
+/// A late packet of the port's connection before was the first one here, and the cluster's clock has just
+/// begun: an unknown birth is not a time near its beginning.
+#[test]
+fn a_new_balancer_takes_the_claim_to_a_connection_that_began_after_a_late_packet() {
+    let mut node = Node::new();
+    node.backend(segment(ACK));
+    node.advance(Duration::from_secs(1));
+    let other = other_backend(&node);
+    let its = begun(&mut node, other, Opening, 0);
+    assert!(wins(&mut node, other, its));
 }
 
 #[test]
