@@ -11,6 +11,7 @@
 //! seed, and `HOTLOOP_SEEDS=COUNT` sets the number of seeds, of about 3,700 packets each. A seed
 //! always has the same result.
 
+mod bounds;
 mod clients;
 mod link;
 mod met;

@@ -1,0 +1,85 @@
+//! SYNs of a port at two nodes: of one connection, or of two.
+
+use super::super::model::{Packet, backend};
+use super::{CLIENTS, Cluster, DRAINED, FIRST};
+
+/// The connection goes on by the second node, with the first one's backend if the claim has arrived.
+#[test]
+fn a_syn_at_two_nodes_with_different_tables_gets_two_backends_until_the_claim_has_arrived() {
+    for has_arrived in [false, true] {
+        let mut cluster = Cluster::new(2);
+        cluster.adopt(0, DRAINED);
+        let client = CLIENTS.0[0];
+        let its = cluster.send(0, client, Packet::Syn);
+        assert_ne!(its, backend(0));
+        if has_arrived {
+            cluster.settle();
+        }
+        let expected = if has_arrived { its } else { backend(0) };
+        assert_eq!(cluster.send(1, client, Packet::Syn), expected);
+        assert_eq!(cluster.send(1, client, Packet::Data), expected);
+        cluster.settle();
+        for node in [0, 1] {
+            assert_eq!(cluster.send(node, client, Packet::Data), expected);
+        }
+    }
+}
+
+#[test]
+fn a_syn_at_two_nodes_loses_nothing_if_the_connection_goes_on_by_the_first() {
+    let mut cluster = Cluster::new(2);
+    cluster.adopt(0, DRAINED);
+    let client = CLIENTS.0[0];
+    let its = cluster.send(0, client, Packet::Syn);
+    assert_eq!(cluster.send(1, client, Packet::Syn), backend(0));
+    assert_eq!(cluster.send(0, client, Packet::Data), its);
+    cluster.settle();
+    for node in [1, 0] {
+        assert_eq!(cluster.send(node, client, Packet::Data), its);
+    }
+}
+
+#[test]
+fn a_syn_at_two_nodes_with_one_table_gets_one_backend() {
+    for configuration in [FIRST, DRAINED] {
+        let mut cluster = Cluster::new(2);
+        for node in [0, 1] {
+            cluster.node(node).adopt(configuration);
+        }
+        let client = CLIENTS.0[0];
+        let its = cluster.send(0, client, Packet::Syn);
+        assert_eq!(cluster.send(1, client, Packet::Syn), its);
+        assert_eq!(cluster.send(1, client, Packet::Data), its);
+        cluster.settle();
+        assert_eq!(cluster.send(0, client, Packet::Data), its);
+    }
+}
+
+/// A connection is where the reference table has it, so another node doesn't know it. There, a SYN comes
+/// `after_ms` later, where that backend is drained. Returns whether the nodes send the next packets to the
+/// SYN's backend.
+fn begins_another(after_ms: u64, is_end_seen: bool) -> bool {
+    let mut cluster = Cluster::new(2);
+    cluster.adopt(1, DRAINED);
+    let client = CLIENTS.0[0];
+    assert_eq!(cluster.open(0, client), backend(0));
+    if is_end_seen {
+        cluster.send(0, client, Packet::Fin);
+    }
+    cluster.pass(after_ms);
+    let second = cluster.send(1, client, Packet::Syn);
+    assert_ne!(second, backend(0));
+    cluster.settle();
+    let backends = [0, 1].map(|node| cluster.send(node, client, Packet::Data));
+    assert!([[backend(0); 2], [second; 2]].contains(&backends), "{backends:?}");
+    backends[0] == second
+}
+
+/// It may be a late one, one of the next connection, or a forged one.
+#[test]
+fn a_syn_by_another_node_is_of_the_same_attempt_within_four_seconds_and_begins_a_connection_later()
+{
+    assert!(!begins_another(3_950, false));
+    assert!(begins_another(4_050, false));
+    assert!(begins_another(100, true), "the first node has seen the end");
+}

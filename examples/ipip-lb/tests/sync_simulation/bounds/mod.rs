@@ -1,0 +1,187 @@
+//! The limits of a cluster, one by one, in clusters whose events a test chooses: at the limit, the loss
+//! happens as the documentation has it ("Limits" in `docs/internals/cluster.md`); right beside it, nothing
+//! is lost.
+
+mod apart;
+mod attempts;
+mod holder;
+mod ports;
+mod silence;
+
+use super::Mutant;
+use super::link::Link;
+use super::model::{BACKENDS, Configuration, ESTABLISHED_MS, Packet, backend};
+use super::node::{Node, name};
+use super::worker::{Known, Worker};
+use hotloop::testing::Rng;
+use std::net::IpAddr;
+use std::sync::LazyLock;
+
+/// The configuration that all nodes begin with, whose table is the reference table from then on.
+const FIRST: Configuration = Configuration { revision: 1, active: [true; BACKENDS as usize] };
+
+/// The same, without the first backend.
+const DRAINED: Configuration = without(0);
+
+/// A delay that outlasts a test, in milliseconds.
+const LATE_MS: u64 = 1 << 40;
+
+/// How long a walk takes that finds what is to be claimed again, in milliseconds: a twelfth of the
+/// shortest idle timeout, which is that of UDP, a minute.
+const WALK_MS: u64 = 5_000;
+
+/// The first configuration, without the backend of this number.
+const fn without(number: u8) -> Configuration {
+    let mut drained = Configuration { revision: 2 + number as u64, ..FIRST };
+    drained.active[number as usize] = false;
+    drained
+}
+
+/// The first configuration, without this backend.
+fn without_backend(address: IpAddr) -> Configuration {
+    without((0..BACKENDS).find(|it| backend(*it) == address).expect("it is a backend"))
+}
+
+/// Clients whose connections are exceptions if they begin where the first backend is drained, and a
+/// client whose connection never is.
+static CLIENTS: LazyLock<([u32; 2], u32)> = LazyLock::new(|| {
+    let [mut first, mut drained] = [FIRST, DRAINED].map(|it| Worker::new(it, 0));
+    let of_first: Vec<_> = (0..100).map(|it| first.packet(it, Packet::Syn)).collect();
+    let of_drained: Vec<_> = (0..100).map(|it| drained.packet(it, Packet::Syn)).collect();
+    let mut moved = (0..100).filter(|it| of_first[*it as usize] == Some(backend(0)));
+    let mut stays = (0..100).filter(|it| of_first[*it as usize] == of_drained[*it as usize]);
+    let mut next = || moved.next().expect("some of a hundred are on the first backend");
+    ([next(), next()], stays.next().expect("most of a hundred stay"))
+});
+
+/// Nodes with a reference table, in sync.
+struct Cluster {
+    now_ms: u64,
+    nodes: Vec<Option<Node>>,
+    links: Vec<Link>,
+}
+
+impl Cluster {
+    fn new(count: usize) -> Self {
+        let node = |it| Some(Node::new((it, count), it as u64 + 1, (FIRST, 0), Mutant::None));
+        let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| [one, other]));
+        let links = pairs.map(|pair| Link::new(pair, Rng::seeded(1))).collect();
+        let mut cluster = Self { now_ms: 0, nodes: (0..count).map(node).collect(), links };
+        cluster.sleep(20_000);
+        cluster.settle();
+        cluster
+    }
+
+    /// Lets a long time pass, in few turns.
+    fn sleep(&mut self, ms: u64) {
+        const STEP_MS: u64 = 250;
+        for _ in 0..ms / STEP_MS {
+            self.turn(STEP_MS);
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        (0..ms).for_each(|_| self.turn(1));
+    }
+
+    fn turn(&mut self, ms: u64) {
+        self.now_ms += ms;
+        for link in &mut self.links {
+            link.turn(&mut self.nodes, self.now_ms);
+        }
+        self.nodes.iter_mut().flatten().for_each(|node| node.turn(self.now_ms));
+    }
+
+    /// Lets all nodes that are up enter what the others know.
+    fn settle(&mut self) {
+        for _ in 0..1_000 {
+            self.pass(1);
+            let is_up = |of: &str| self.nodes.iter().flatten().any(|node| node.name == of);
+            if self.nodes.iter().flatten().all(|node| node.is_in_sync(is_up, self.now_ms)) {
+                return;
+            }
+        }
+        panic!("the nodes are not in sync within a second");
+    }
+
+    fn link(&mut self, nodes: [usize; 2]) -> &mut Link {
+        self.links.iter_mut().find(|link| link.nodes == nodes).expect("two nodes, the lesser first")
+    }
+
+    fn adopt(&mut self, node: usize, configuration: Configuration) {
+        self.node(node).adopt(configuration);
+        self.settle();
+    }
+
+    fn kill(&mut self, node: usize) {
+        self.nodes[node] = None;
+    }
+
+    fn node(&mut self, node: usize) -> &mut Node {
+        self.nodes[node].as_mut().unwrap_or_else(|| panic!("{} is down", name(node)))
+    }
+
+    /// Sends a client's packet by a node. Returns the backend that gets it.
+    fn send(&mut self, node: usize, client: u32, packet: Packet) -> IpAddr {
+        self.node(node).worker.packet(client, packet).expect("it is forwarded")
+    }
+
+    /// Opens a connection by a node. Returns its backend.
+    fn open(&mut self, node: usize, client: u32) -> IpAddr {
+        let backend = self.send(node, client, Packet::Syn);
+        assert_eq!(self.send(node, client, Packet::Data), backend);
+        backend
+    }
+
+    /// Opens an exception by the first node, where the first backend is drained. Returns its client
+    /// and its backend.
+    fn open_exception(&mut self) -> (u32, IpAddr) {
+        let client = CLIENTS.0[0];
+        let its = self.open(0, client);
+        assert_ne!(its, backend(0));
+        (client, its)
+    }
+
+    fn known(&mut self, node: usize, client: u32) -> Option<Known> {
+        self.node(node).worker.knows(client)
+    }
+
+    /// Two nodes. The first has an exception that gets packets all the time, and is about to claim it
+    /// again. Returns its client and its backend, too.
+    fn with_due_exception() -> (Self, u32, IpAddr) {
+        const PERIOD_MS: u64 = 1_000;
+        const PART_MS: u64 = ESTABLISHED_MS / 24;
+        let mut cluster = Self::new(2);
+        cluster.adopt(0, DRAINED);
+        let (client, its) = cluster.open_exception();
+        cluster.settle();
+        let go_on = |cluster: &mut Self| {
+            cluster.sleep(PERIOD_MS);
+            assert_eq!(cluster.send(0, client, Packet::Data), its);
+        };
+        // Peers know of a packet at the beginning of a part.
+        let seen_ms = loop {
+            let (before, began_ms) = (cluster.received_count(1), cluster.now_ms);
+            while cluster.received_count(1) == before {
+                go_on(&mut cluster);
+                assert!(cluster.now_ms - began_ms <= ESTABLISHED_MS / 3 + WALK_MS);
+            }
+            let seen_ms = cluster.now_ms - PERIOD_MS;
+            if seen_ms % PART_MS < PART_MS / 4 {
+                break seen_ms;
+            }
+        };
+        let before = cluster.received_count(1);
+        while cluster.now_ms + PERIOD_MS < (seen_ms / PART_MS + 7) * PART_MS {
+            go_on(&mut cluster);
+        }
+        assert_eq!(cluster.received_count(1), before);
+        (cluster, client, its)
+    }
+
+    /// Number of claims that a node of two has received.
+    fn received_count(&mut self, node: usize) -> u64 {
+        let now_ms = self.now_ms;
+        self.node(node).peers.status(now_ms)[0].counts.received
+    }
+}

@@ -1,0 +1,70 @@
+//! Ports that are used again while a node takes the connection before for the present one.
+
+use super::super::model::{CLOSING_MS, ESTABLISHED_MS, Packet, backend};
+use super::{Cluster, DRAINED, FIRST, WALK_MS, without_backend};
+
+/// The next connection begins where the backend of the one before is drained.
+#[test]
+fn a_port_used_again_goes_to_the_backend_before_by_a_node_that_has_not_heard_of_it() {
+    for has_heard in [false, true] {
+        let mut cluster = Cluster::new(2);
+        cluster.adopt(0, DRAINED);
+        let (client, before) = cluster.open_exception();
+        cluster.sleep(5_000);
+        cluster.adopt(0, without_backend(before));
+        cluster.send(0, client, Packet::Fin);
+        assert_eq!(cluster.open(0, client), backend(0));
+        if has_heard {
+            cluster.settle();
+        }
+        let expected = if has_heard { backend(0) } else { before };
+        assert_eq!(cluster.send(1, client, Packet::Data), expected);
+    }
+}
+
+/// An exception gets its last packet by the second node, `last_ms` after the first node has claimed it.
+/// The next connection begins by the first node after a silence, and is where the reference table has
+/// it. Returns whether the second node sends it there, too.
+fn begins_after_silence(last_ms: u64, silent_ms: u64) -> bool {
+    let mut cluster = Cluster::new(2);
+    cluster.adopt(0, DRAINED);
+    let (client, before) = cluster.open_exception();
+    cluster.adopt(0, FIRST);
+    cluster.sleep(last_ms);
+    assert_eq!(cluster.send(1, client, Packet::Data), before);
+    cluster.sleep(silent_ms);
+    let next = cluster.open(0, client);
+    cluster.send(1, client, Packet::Data) == next
+}
+
+/// The table is looked through at the end of each 24th of the idle timeout at the earliest.
+#[test]
+fn a_port_used_again_without_an_end_in_the_last_24th_of_the_idle_timeout_may_find_the_one_before() {
+    assert!(begins_after_silence(10_000, ESTABLISHED_MS * 23 / 24));
+    assert!(!begins_after_silence(10_000, ESTABLISHED_MS - 1_000));
+    assert!(begins_after_silence(10_000, ESTABLISHED_MS + 1_000));
+}
+
+#[test]
+fn a_port_used_again_after_a_packet_that_ends_a_silence_may_find_the_one_before_until_the_next_walk()
+ {
+    assert!(!begins_after_silence(ESTABLISHED_MS - 500, 1_000));
+    assert!(begins_after_silence(ESTABLISHED_MS - 500, WALK_MS + 250));
+}
+
+#[test]
+fn a_port_used_again_after_a_late_packet_of_the_end_may_find_the_one_before_until_the_next_walk() {
+    for (after_ms, is_right) in [(1_000, false), (WALK_MS + 250, true)] {
+        let mut cluster = Cluster::new(2);
+        cluster.adopt(0, DRAINED);
+        let (client, before) = cluster.open_exception();
+        cluster.adopt(0, FIRST);
+        cluster.send(0, client, Packet::Fin);
+        cluster.settle();
+        cluster.sleep(CLOSING_MS - 500);
+        assert_eq!(cluster.send(1, client, Packet::Fin), before);
+        cluster.sleep(after_ms);
+        let next = cluster.open(0, client);
+        assert_eq!(cluster.send(1, client, Packet::Data) == next, is_right);
+    }
+}
