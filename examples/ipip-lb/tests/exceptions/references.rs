@@ -127,6 +127,34 @@ fn unknown_packets_within_tcp_and_of_udp_go_by_the_reference_table() {
     }
 }
 
+/// A drain takes no flows away before the table moves. Then it takes those that begin: peers know the others.
+#[test]
+fn flows_of_udp_that_begin_follow_a_drain_once_the_reference_table_has_moved() {
+    let [mut node, mut peer] = [(); 2].map(|()| Node::new());
+    for node in [&mut node, &mut peer] {
+        node.refer_to_own();
+        node.weigh(BACKENDS[2], 0);
+    }
+    let flow = |node: &mut Node, (client, vip): (String, &str)| {
+        node.backend(udp().from(&*client).to(vip)).to_string()
+    };
+    let begun: Vec<_> = clients(1..100).map(|it| flow(&mut node, it)).collect();
+    assert!(begun.iter().any(|it| it == BACKENDS[2]), "the table has not moved");
+    assert!(node.changes().is_empty());
+    for node in [&mut node, &mut peer] {
+        node.refer_beside_to_planned();
+    }
+    peer.import(&node.changes());
+    for node in [&mut node, &mut peer] {
+        node.turn_references();
+        node.forget_other_reference();
+        for (it, backend) in clients(1..100).zip(&begun) {
+            assert_eq!(flow(node, it), *backend);
+        }
+        assert!(clients(100..200).all(|it| flow(node, it) != BACKENDS[2]));
+    }
+}
+
 #[test]
 fn a_flow_of_udp_whose_backend_is_down_begins_elsewhere_and_is_claimed() {
     let mut node = Node::new();
