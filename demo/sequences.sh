@@ -6,6 +6,7 @@
 #   weight     ... is drained at both; one node undoes it, and is killed
 #   reload     the same by files
 #   begin      a backend is drained at one node, connections begin there, and the node is killed
+#   add        a backend is added at one node, connections begin there, it is added at the other, and the first is killed
 #   replace    both programs are replaced; a backend is drained until it is empty, and does not count as empty
 #   answers    a backend is drained at one node, then at the other; the same with weights, and back. Backends answer in
 #              tunnels to an address of both nodes: about half of the answers come by another node than their requests
@@ -17,9 +18,10 @@ client_count=60                          # of each kind
 silent_s=10                              # how long silent connections are silent
 anycast=192.0.2.99                       # both nodes unwrap tunnels to this address
 
-# configure NAME N [MORE]: the Nth balancer; MORE belongs to the third backend.
+# configure NAME N [MORE]: the Nth balancer; MORE belongs to the third backend, or is `without` it.
 configure() {
-    local backends=('{ address = "10.1.1.2" }' '{ address = "10.1.2.2" }' "{ address = \"10.1.3.2\"${3:-} }")
+    local backends=('{ address = "10.1.1.2" }' '{ address = "10.1.2.2" }')
+    [ "${3:-}" = without ] || backends+=("{ address = \"10.1.3.2\"${3:-} }")
     {
         node_conf "$2" | sed "/^\[announce\]/,/^$/d; s/^decapsulate = .*/decapsulate = [\"$anycast\"]/"
         printf 'mtu = 1500\nhash_key = "%s"\n\n' "$hash_key"
@@ -93,6 +95,19 @@ begin_sequence() {
     ctl b drain 10.1.3.2
     begin_all "$1"
     # All nodes have entered what began.
+    wait_until 'both nodes to be in sync' in_sync
+    kill_program lb-b
+    send_to a
+}
+
+add_sequence() {
+    send_to b
+    configure b 2
+    ctl b reload
+    begin_all "$1"
+    configure a 1
+    ctl a reload
+    sleep 1
     wait_until 'both nodes to be in sync' in_sync
     kill_program lb-b
     send_to a
@@ -174,9 +189,10 @@ by_turns() {
 both() { ctl a "$@" && ctl b "$@"; }
 
 play() {
-    local name=$1 pause=$2 kind=$3
-    configure a 1
-    configure b 2
+    local name=$1 pause=$2 kind=$3 begins=
+    [ "$name" != add ] || begins=without
+    configure a 1 "$begins"
+    configure b 2 "$begins"
     start_lb a
     start_lb b
     wait_until 'both nodes to be in sync' in_sync
@@ -203,7 +219,7 @@ make_return_path
 start_backends "$anycast"
 heading "Connections that talk every 0.3 s, and others that are silent for $silent_s s"
 failed=() names=("${@:2}")
-[ "${#names[@]}" != 0 ] || names=(drain weight reload begin replace answers)
+[ "${#names[@]}" != 0 ] || names=(drain weight reload begin add replace answers)
 for name in "${names[@]}"; do
     play "$name" 0.3 talking
     play "$name" "$silent_s" silent

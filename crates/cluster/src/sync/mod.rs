@@ -124,6 +124,7 @@ impl Sync {
         let shared = Arc::new(Shared {
             peers: Mutex::new(peers),
             renewed: Mutex::new(None),
+            rejoins: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             started: Instant::now(),
         });
@@ -162,6 +163,13 @@ impl Sync {
     pub fn renew(&mut self, tls: Tls) {
         *lock(&self.shared.renewed) = Some(tls.clone());
         self.tls = Some(tls);
+        self.wake();
+    }
+
+    /// Has all peers send their snapshots again, by new connections: call this if this node can enter
+    /// claims that it had to refuse.
+    pub fn rejoin(&self) {
+        self.shared.rejoins.store(true, Relaxed);
         self.wake();
     }
 

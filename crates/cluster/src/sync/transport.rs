@@ -42,6 +42,8 @@ pub struct Shared {
     pub peers: Mutex<Peers>,
     /// New settings for securing connections, if there are any.
     pub renewed: Mutex<Option<Tls>>,
+    /// Whether to end all connections, for new snapshots of all peers.
+    pub rejoins: AtomicBool,
     pub is_over: AtomicBool,
     pub started: Instant,
 }
@@ -146,10 +148,17 @@ impl Transport {
     /// Ends all connections if there are new certificates: each connection was accepted with the
     /// previous ones.
     fn renew(&mut self, shared: &Shared, now_ms: u64) {
-        let Some(tls) = lock(&shared.renewed).take() else { return };
-        self.tls = Some(tls);
+        let rejoins = shared.rejoins.swap(false, Relaxed);
+        let why = match lock(&shared.renewed).take() {
+            Some(tls) => {
+                self.tls = Some(tls);
+                "made anew, by other certificates of this node"
+            }
+            None if rejoins => "made anew, for a snapshot with backends that are new here",
+            None => return,
+        };
         for connection in std::mem::take(&mut self.connections).into_values() {
-            let over = connection.over("made anew, by other certificates of this node".into());
+            let over = connection.over(why.into());
             self.ended(&connection, over, &shared.peers, now_ms);
         }
     }

@@ -43,6 +43,8 @@ pub struct Node {
     imports: Vec<Change>,
     /// The snapshot that is being collected.
     walk: Option<Walk>,
+    /// The serial of the set of targets, and the number of claims refused by the ones before.
+    targets: (u64, u64),
     since: Instant,
     /// Whether this node has the exceptions of all peers within reach.
     pub(super) has_waited: bool,
@@ -71,6 +73,7 @@ impl Node {
             exceptions,
             imports: Vec::with_capacity(IMPORTS_MAX),
             walk: None,
+            targets: (ServiceTable::NO_TARGETS, 0),
             since: Instant::now(),
             has_waited: false,
             is_ready: false,
@@ -83,6 +86,7 @@ impl Node {
     /// Moves changes in both directions, as far as possible without waiting. `table` is the service
     /// table in use. A successor, if there is one, gets the same changes.
     pub fn turn(&mut self, table: &ServiceTable, mut successor: Option<&mut Successor>) {
+        self.follow_targets(table);
         self.follow_walk(successor.as_deref_mut());
         self.enter(table, successor.as_deref_mut());
         let Self { sync, exceptions, walk, .. } = self;
@@ -122,6 +126,21 @@ impl Node {
         let clock = self.exceptions.clock();
         let (tables, is_ready) = (table.digest(), self.is_ready);
         self.sync.say(NodeState { tables, is_ready, clock, standing });
+    }
+
+    /// Gets claims again that were refused, once there are other targets: peers may have had a new backend
+    /// before this node.
+    fn follow_targets(&mut self, table: &ServiceTable) {
+        let (serial, refused_count) = (table.targets_serial(), self.exceptions.refused_count());
+        if serial != self.targets.0 {
+            if refused_count != self.targets.1 {
+                tracing::info!(
+                    "cluster: peers send again the connections whose backends were unknown here"
+                );
+                self.sync.rejoin();
+            }
+            self.targets = (serial, refused_count);
+        }
     }
 
     /// Begins the next walk once the previous one is over. A walk waits for room at its peer.

@@ -106,7 +106,22 @@ fn after_a_cut_a_snapshot_has_what_was_claimed_meanwhile() {
     assert_eq!((b.entered.len(), b.status().counts.snapshots_received), (111, 2));
     // Other peers may not have had the latest claims.
     b.inherited.sort_by_key(|key| key.source());
-    assert_eq!(b.inherited, (100..110).map(|it| record(it).key).collect::<Vec<_>>());
+    assert_eq!(b.inherited, (0..110).map(|it| record(it).key).collect::<Vec<_>>());
+}
+
+/// It could not enter them when they came.
+#[test]
+fn a_node_that_rejoins_gets_all_claims_again() {
+    let [mut a, mut b] = pair().each_ref().map(Node::start);
+    a.claim(0..100);
+    until_caught_up(&mut [&mut a, &mut b]);
+    b.entered.clear();
+    b.sync.rejoin();
+    until(&mut [&mut a, &mut b], "snapshots", |nodes| {
+        nodes.iter().all(|node| node.status().counts.snapshots_received == 2)
+    });
+    until_caught_up(&mut [&mut a, &mut b]);
+    assert_eq!(b.entered.len(), 100);
 }
 
 #[test]
