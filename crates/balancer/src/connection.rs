@@ -92,6 +92,7 @@ const fn part(idle_ns: u64, time_ns: u64) -> u8 {
 impl Connection {
     /// A new connection that begins with the current packet. `flags` are TCP's, and `now` is by the
     /// cluster's [clock](crate::clock), as in all functions below.
+    #[inline(always)]
     #[must_use]
     pub const fn new(target: TargetId, protocol: u8, flags: u8, now: Instant) -> Self {
         let state = match protocol {
@@ -106,7 +107,8 @@ impl Connection {
         let mut connection = Self { target, since, progress, notes, moved_by, journalled };
         // A SYN changes nothing.
         if matches!(state, State::Established) {
-            connection.follow_client(flags, now);
+            connection.follow_on(flags);
+            connection.update_moved_by();
         }
         connection
     }
@@ -325,15 +327,27 @@ impl Connection {
             self.progress |= ADOPTED;
             self.notes &= EXCEPTION;
         } else {
-            if flags & FIN != 0 {
-                self.notes |= CLIENT_FIN;
-            }
-            if flags & RST != 0 || self.is_closed() {
-                self.set_state(State::Closing);
-            } else if matches!(self.state(), State::Opening) && flags & SYN == 0 {
-                self.set_state(State::Established);
-            }
+            self.follow_on(flags);
         }
+        self.update_moved_by();
+    }
+
+    /// Updates the connection from a client's packet with these flags, which begins no other one in its
+    /// place.
+    #[inline(always)]
+    const fn follow_on(&mut self, flags: u8) {
+        if flags & FIN != 0 {
+            self.notes |= CLIENT_FIN;
+        }
+        if flags & RST != 0 || self.is_closed() {
+            self.set_state(State::Closing);
+        } else if matches!(self.state(), State::Opening) && flags & SYN == 0 {
+            self.set_state(State::Established);
+        }
+    }
+
+    #[inline(always)]
+    const fn update_moved_by(&mut self) {
         self.moved_by = match self.state() {
             State::Established => SYN | RST | FIN,
             State::Udp => 0,

@@ -25,8 +25,8 @@ pub(super) struct FastFlow {
 
 impl<P: PacketBuf> Worker<P> {
     /// Encapsulates the packet at `index` of the burst and enters its connection, if it is the
-    /// first packet and its service chooses by the flow's hash. The connection must [begin
-    /// plainly](ServiceTable::begins_plainly).
+    /// first packet, its service chooses by the flow's hash, and all reference tables choose alike.
+    /// There must be no [limits](ServiceTable::has_limits).
     ///
     /// # Errors
     /// Otherwise the packet is unchanged. If its connection was found, the error has the
@@ -46,12 +46,12 @@ impl<P: PacketBuf> Worker<P> {
         let Some(key) = layout.fast_key_v4(front) else { return Err(None) };
         let flags = if key.protocol() == protocol::TCP { fast_flags(front) } else { 0 };
         let Some(service) = services.service_of_v4(&key) else { return Err(None) };
-        if !service.begins_plainly() {
-            return Err(None);
-        }
         let hash = self.seed.hash_v4(&key);
         // Read first, because the Maglev table is seldom in the first-level cache.
         let Some(id) = service.by_hash(hash) else { return Err(None) };
+        if !service.begins_plainly() && !services.all_choose(service, &key, hash, id) {
+            return Err(None);
+        }
         let (client, destination) = (key.source().into(), key.destination().into());
         if admission::of_addresses(services, client, destination).is_some() {
             return Err(None);

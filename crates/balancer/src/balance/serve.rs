@@ -173,7 +173,12 @@ impl<P: PacketBuf> Worker<P> {
         turn.admit(service, packet)?;
         let (services, now) = (turn.services, turn.now());
         let (client, hash) = (packet.key.source(), packet.hash);
-        let placement = Placement::new(services, packet.key, hash);
+        let begins_plainly = service.begins_plainly();
+        let placement = match begins_plainly {
+            // All tables choose alike.
+            true => Placement::default(),
+            false => Placement::new(services, packet.key, hash),
+        };
         let referred = placement.of_unknown(services, packet.key);
         let begins = packet.key.protocol() == protocol::TCP && !packet.is_within_tcp();
         let consistent = match referred.filter(|_| !begins) {
@@ -192,7 +197,7 @@ impl<P: PacketBuf> Worker<P> {
             // No node will know it.
             return Ok(referred.unwrap_or(consistent));
         };
-        if !service.begins_plainly() {
+        if !begins_plainly {
             let is_chosen_anew = match service.scheduler {
                 Scheduler::Maglev => false,
                 Scheduler::Source => begins || referred.is_none(),

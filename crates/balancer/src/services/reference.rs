@@ -1,9 +1,9 @@
 //! The reference tables, which all nodes share: connections are compared with them, and packets of
 //! unknown connections go by them.
 
-use super::{Service, ServiceTable, next_serial};
+use super::{Service, ServiceTable, TargetId, next_serial};
 use crate::spec::{IcmpEcho, Scheduler};
-use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -76,6 +76,26 @@ impl ServiceTable {
             })
         };
         service.is_reference = self.references.iter().flatten().all(chooses_alike);
+    }
+
+    /// Whether a flow of TCP with this hash goes to this target by its hash, in this table, where it has
+    /// this service, and in all reference tables.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn all_choose(
+        &self,
+        service: &Service,
+        key: &FlowKeyV4,
+        hash: u32,
+        target: TargetId,
+    ) -> bool {
+        let chooses = |service: &Service| {
+            service.scheduler == Scheduler::Maglev && service.by_hash(hash) == Some(target)
+        };
+        let mut references = self.references.iter().flatten();
+        key.protocol() == protocol::TCP
+            && chooses(service)
+            && references.all(|it| it.table.service_of_v4(key).is_some_and(chooses))
     }
 
     /// The services that take the packets of a client's flow, including echo requests if these are
