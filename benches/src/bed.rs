@@ -15,6 +15,7 @@ use ipip_lb::config::{CONNECTIONS_MAX, Config};
 use ipip_lb::control::JOURNAL_MAX;
 use ipip_lb::network_function::{ControlHandles, NetworkFunction};
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -258,6 +259,12 @@ impl Bed {
         start.elapsed().mul_f64(count as f64 / done as f64)
     }
 
+    /// Processes one packet with these flags of each of these flows.
+    pub fn play_each(&mut self, flows: Range<u32>, flags: u8) {
+        self.dial.one_of_each(flows.start, flows.end, flags);
+        self.play_while(|came| came > 0, |_| ());
+    }
+
     /// Takes turns while `goes_on`, which gets the number of packets received, returns true. Calls
     /// `note` with the time of each turn except the last.
     #[inline]
@@ -350,6 +357,12 @@ pub struct Visited {
 }
 
 impl Visited {
+    /// A balancer that knows the flows below `next`.
+    #[must_use]
+    pub fn of(bed: LazyBed, next: u32) -> Self {
+        Self { bed, next: Cell::new(next) }
+    }
+
     /// A balancer with its flows entered, and then `syn_count` SYNs.
     #[must_use]
     pub fn new(setup: Setup, syn_count: u32) -> Self {
@@ -361,7 +374,7 @@ impl Visited {
             }
             Ok(bed)
         });
-        Self { bed, next: Cell::new(setup.flow_count + syn_count + 64) }
+        Self::of(bed, setup.flow_count + syn_count + 64)
     }
 
     /// Times `count` packets with these flags, each of an unseen flow.

@@ -29,7 +29,7 @@ const WITHIN: [(&str, &str); 3] =
 pub const ALL_NEEDS: [Group; 4] = [Group::Testpmd, Group::Valgrind, Group::Network, Group::Katran];
 
 /// The needs of each group.
-const NEEDS: [(&str, &[Group]); 8] = [
+const NEEDS: [(&str, &[Group]); 9] = [
     ("balancer", &[Group::Testpmd, Group::Valgrind]),
     ("deployments", &[Group::Network]),
     ("engine", &[Group::Valgrind]),
@@ -37,6 +37,7 @@ const NEEDS: [(&str, &[Group]); 8] = [
     ("growth", &[Group::Valgrind]),
     // The benchmark itself reports other missing parts.
     ("katran", &[Group::Valgrind]),
+    ("sessions", &[Group::Valgrind]),
     ("structures", &[Group::Valgrind]),
     ("udp", &[Group::Network]),
 ];

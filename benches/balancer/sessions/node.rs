@@ -10,10 +10,12 @@ use hotloop_balancer::services::ServiceTable;
 use hotloop_balancer::spec::Balancer;
 use hotloop_cluster::settings::{Cluster, ClusterPeer, Security};
 use hotloop_cluster::sync::Sync;
+use hotloop_measure::cpu_time::Thread;
 use hotloop_ops::TURN;
 use ipip_lb::config::Config;
 use ipip_lb::control;
 use std::net::{SocketAddr, TcpListener};
+use std::process;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -73,16 +75,12 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-impl Shared {
-    fn table(&self) -> MutexGuard<'_, Arc<ServiceTable>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Control, on a core of its own. Ends when dropped.
 pub struct Control {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// Control's thread, and the one that talks to the peer.
+    threads: [Thread; 2],
 }
 
 impl Control {
@@ -116,12 +114,19 @@ impl Control {
         };
         let thread = named("control", work)?;
         starts.recv().map_err(|_| "control has panicked")??;
-        Ok(Self { shared, thread: Some(thread) })
+        let find = |name| Thread::find(process::id(), name);
+        Ok(Self { shared, thread: Some(thread), threads: [find("control")?, find("sync")?] })
+    }
+
+    /// CPU time of control's thread and of the one that talks to the peer, in nanoseconds.
+    pub fn cpu_ns(&self) -> Result<[u64; 2], String> {
+        let [control, sync] = &self.threads;
+        Ok([control.cpu_ns()?, sync.cpu_ns()?])
     }
 
     /// Publishes this table to the worker.
     pub fn publish(&self, table: Arc<ServiceTable>) {
-        *self.shared.table() = table;
+        *locked(&self.shared.table) = table;
     }
 
     /// The number of the table whose exceptions were all found and taken.
@@ -152,7 +157,7 @@ fn turn_after_turn(
 ) {
     let mut published = NONE;
     while !shared.is_over.load(Acquire) {
-        let table = Arc::clone(&shared.table());
+        let table = Arc::clone(&locked(&shared.table));
         if published != table.serial() {
             published = table.serial();
             publisher.publish(Arc::clone(&table));
@@ -174,7 +179,8 @@ fn turn_after_turn(
 /// The other node: it receives changes, and counts them.
 pub struct Peer {
     is_over: Arc<AtomicBool>,
-    thread: JoinHandle<Result<Heard, String>>,
+    heard: Arc<Mutex<Heard>>,
+    thread: JoinHandle<Result<(), String>>,
 }
 
 /// The changes that a peer has received.
@@ -187,32 +193,42 @@ pub struct Heard {
 impl Peer {
     /// Connects to the node.
     pub fn start(core: CoreId, nodes: &Nodes, balancer: &Balancer) -> Result<Self, String> {
-        let is_over = Arc::new(AtomicBool::new(false));
+        let (is_over, heard) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let work = {
-            let (is_over, cluster, balancer) =
-                (Arc::clone(&is_over), nodes.peer.clone(), balancer.clone());
+            let (is_over, heard) = (Arc::clone(&is_over), Arc::clone(&heard));
+            let (cluster, balancer) = (nodes.peer.clone(), balancer.clone());
             move || {
                 core_affinity::set_for_current(core);
                 let sync = Sync::start(&cluster, &balancer).map_err(|error| error.to_string())?;
-                Ok(listen(&sync, &is_over))
+                listen(&sync, &is_over, &heard);
+                Ok(())
             }
         };
-        Ok(Self { is_over, thread: named("peer", work)? })
+        Ok(Self { is_over, heard, thread: named("peer", work)? })
+    }
+
+    /// The changes received up to now.
+    pub fn heard(&self) -> Heard {
+        *locked(&self.heard)
     }
 
     /// Disconnects.
     pub fn finish(self) -> Result<Heard, String> {
         self.is_over.store(true, Release);
-        self.thread.join().map_err(|_| "the peer has panicked")?
+        self.thread.join().map_err(|_| "the peer has panicked")??;
+        Ok(*locked(&self.heard))
     }
 }
 
-fn listen(sync: &Sync, is_over: &AtomicBool) -> Heard {
-    let (mut heard, mut imports) = (Heard::default(), Vec::with_capacity(IMPORTS_MAX));
+fn listen(sync: &Sync, is_over: &AtomicBool, heard: &Mutex<Heard>) {
+    let mut imports = Vec::with_capacity(IMPORTS_MAX);
     while !is_over.load(Acquire) {
         sync.take_imports(&mut imports, IMPORTS_MAX);
         let claims = imports.iter().filter(|change| matches!(change, Change::Claim(_)));
+        let mut heard = locked(heard);
         heard.claim_count += claims.count() as u64;
+        heard.bytes = sync.status()[0].counts.received_bytes;
+        drop(heard);
         imports.clear();
         // The peer has no connections.
         if let Some(walk) = sync.snapshot_wanted() {
@@ -220,7 +236,10 @@ fn listen(sync: &Sync, is_over: &AtomicBool) -> Heard {
         }
         thread::sleep(TURN);
     }
-    Heard { bytes: sync.status()[0].counts.received_bytes, ..heard }
+}
+
+fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn named<T: Send + 'static>(

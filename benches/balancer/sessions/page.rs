@@ -1,7 +1,8 @@
-//! The page of the book: the cost of a walk, and of a snapshot.
+//! The page of the book: the cost of a walk, of a snapshot, and of exceptions at a steady rate.
 
 use super::rounds::{Measured, RATIO_MAX, Snapshot, Walks};
 use super::short;
+use super::steady::{Steady, Window};
 use hotloop_measure::figure::median;
 use hotloop_measure::table::Table;
 
@@ -23,7 +24,15 @@ pub fn notes(all: &[Measured]) -> Vec<String> {
         "slices of 0.4 ms in which a burst took 1.5 times as long in the mean as in the middle one don't count: the \
          thread was not on its CPU"
             .to_owned(),
-        "bytes are those of frames, without what TCP and IP add; there is no TLS".to_owned(),
+        "bytes are those of frames, without what TCP and IP add; there is no TLS; the peer takes claims, and enters them in \
+         no table"
+            .to_owned(),
+        "memory is that of the connections of a worker, for both IP versions, with room for one in 16 more".to_owned(),
+        "at the steady rate, a connection has a SYN, a packet 10 ms later, and a FIN after a second, and each of the three \
+         makes a claim to an exception; some exceptions are claimed once more until they are forgotten, also in the window \
+         after, which has none; 1M other connections are open; windows of 5 s, with the range of all; the \
+         instructions are those of a SYN at the worker, with its source and its sink, until it has journalled it"
+            .to_owned(),
     ];
     notes.extend(all.iter().map(kept));
     notes
@@ -41,14 +50,19 @@ fn kept(measured: &Measured) -> String {
 }
 
 /// The tables, with their notes.
-pub fn markdown(all: &[Measured], table: &Table) -> String {
-    let mut text = "| connections | walk | bursts without one: median, 99.9 % | with one | ratio of 99.9 % | limit | \
+pub fn markdown((all, steady): (&[Measured], Option<&[Steady; 2]>), table: &Table) -> String {
+    let mut text = "| connections | memory | walk | bursts without one: median, 99.9 % | with one | ratio of 99.9 % | limit | \
                     result | spread | rounds |\n\
-                    |---|---|---|---|---|---|---|---|---|\n"
+                    |---|---|---|---|---|---|---|---|---|---|\n"
         .to_owned();
     text.extend(all.iter().map(walk_row));
     text.push_str("\n| snapshot of | records | bytes | a record | time |\n|---|---|---|---|---|\n");
     text.extend(all.iter().map(snapshot_row));
+    text.push_str(
+        "\n| connections that begin, a second | exceptions | claims | bytes | CPU of control | of the thread for peers | \
+         instructions |\n|---|---|---|---|---|---|---|\n",
+    );
+    text.extend(steady.into_iter().flatten().map(steady_row));
     text + "\n" + &table.list()
 }
 
@@ -56,8 +70,9 @@ fn walk_row(measured: &Measured) -> String {
     let of = |get: fn(&Walks) -> f64| median(measured.walks.iter().map(get));
     let row = measured.row();
     format!(
-        "| {} | {:.2} s | {:.2} µs, {:.2} µs | {:.2} µs, {:.2} µs | {:.2} | {RATIO_MAX} | {} | {:.0} % | {} |\n",
+        "| {} | {:.2} GB | {:.2} s | {:.2} µs, {:.2} µs | {:.2} µs, {:.2} µs | {:.2} | {RATIO_MAX} | {} | {:.0} % | {} |\n",
         short(measured.flow_count),
+        measured.memory_bytes as f64 / 1e9,
         of(|walks| walks.took_s),
         of(|walks| walks.quiet.median_ns) / 1e3,
         of(|walks| walks.quiet.most_ns) / 1e3,
@@ -80,5 +95,26 @@ fn snapshot_row(measured: &Measured) -> String {
         bytes / 1e6,
         bytes / records,
         of(|snapshot| snapshot.took_s),
+    )
+}
+
+fn steady_row(steady: &Steady) -> String {
+    let all = |get: fn(&Window) -> f64| steady.windows.iter().map(get);
+    let of = |get| median(all(get));
+    let range = |get| {
+        let (least, most) = all(get).fold((f64::MAX, f64::MIN), |(least, most), figure| {
+            (least.min(figure), most.max(figure))
+        });
+        format!("{:.1} ms ({least:.1} to {most:.1})", of(get))
+    };
+    format!(
+        "| {:.0} | {} | {:.0} | {:.1} KB | {} | {} | {} |\n",
+        of(|window| window.begin_count),
+        if steady.is_apart { "a tenth" } else { "none" },
+        of(|window| window.claim_count),
+        of(|window| window.bytes) / 1e3,
+        range(|window| window.cpu_ms[0]),
+        range(|window| window.cpu_ms[1]),
+        steady.instructions.map_or_else(String::new, |count| format!("{count:.1}")),
     )
 }

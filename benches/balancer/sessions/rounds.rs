@@ -29,6 +29,8 @@ const DISTURBED: f64 = 1.5;
 /// The measurements of one size.
 pub struct Measured {
     pub flow_count: u32,
+    /// Memory of the worker's connections.
+    pub memory_bytes: usize,
     pub walks: Vec<Walks>,
     pub snapshots: Vec<Snapshot>,
 }

@@ -5,6 +5,7 @@ use core_affinity::CoreId;
 use hotloop_balancer::services::{ServiceTable, Standing};
 use hotloop_benches::bed::{Bed, Setup};
 use ipip_lb::config::Config;
+use ipip_lb::network_function::ControlHandles;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,13 +31,7 @@ impl Side {
         let nodes = Nodes::new(prepare_ms_max)?;
         let config = nodes.of_node(setup.configuration());
         let (bed, mut handles, asker) = Bed::sharing(setup, &config)?;
-        let mut drained = config.clone();
-        for service in &mut drained.services {
-            service.backends[0].weight = 0;
-        }
-        let drained = handles.builder.build(&drained.spec(), &Standing::default());
-        let drained = Arc::new(drained.map_err(|error| error.to_string())?);
-        let tables = [Arc::clone(&handles.services), drained];
+        let tables = tables(&config, &mut handles)?;
         let control =
             Control::start(core, &config, (handles.publisher, asker), Arc::clone(&tables[0]))?;
         let mut side = Self { bed, control, peer: None, core, nodes, config, tables };
@@ -65,6 +60,22 @@ impl Side {
         serial
     }
 
+    /// Publishes the table that connections begin by from now on: the second one if it `is_apart`, else
+    /// the first one, which is the reference table. Waits until the peer has entered everything.
+    pub fn begin_by(&mut self, is_apart: bool) -> Result<(), String> {
+        let table = apart(&self.tables, is_apart);
+        let serial = table.serial();
+        self.control.publish(table);
+        let is_entered =
+            |control: &Control| control.marked() == serial && control.entered() == serial;
+        self.play_until("the peer", is_entered)
+    }
+
+    /// The changes that the peer has received up to now.
+    pub fn heard(&self) -> Heard {
+        self.peer.as_ref().map_or_else(Heard::default, Peer::heard)
+    }
+
     /// Waits until the peer has entered everything.
     pub fn settle(&mut self) -> Result<(), String> {
         self.play_until("the peer", |control| control.entered() != NONE)
@@ -91,6 +102,28 @@ impl Side {
         drop(self.control);
         self.bed.finish()
     }
+}
+
+/// The first table, and the same with one backend of each service drained.
+pub fn tables(
+    config: &Config,
+    handles: &mut ControlHandles,
+) -> Result<[Arc<ServiceTable>; 2], String> {
+    let mut drained = config.clone();
+    for service in &mut drained.services {
+        service.backends[0].weight = 0;
+    }
+    let drained = handles.builder.build(&drained.spec(), &Standing::default());
+    let drained = drained.map_err(|error| error.to_string())?;
+    Ok([Arc::clone(&handles.services), Arc::new(drained)])
+}
+
+/// One of these tables for connections that begin: the second one if it `is_apart`. The first one is the
+/// reference table.
+pub fn apart(tables: &[Arc<ServiceTable>; 2], is_apart: bool) -> Arc<ServiceTable> {
+    let [first, drained] = tables;
+    let table = if is_apart { drained } else { first };
+    Arc::new(table.with_references([Some(first), None]))
 }
 
 /// The message if something took too long.

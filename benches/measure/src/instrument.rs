@@ -216,7 +216,8 @@ impl Instrument {
     }
 
     /// A side's instructions per operation, if counted.
-    pub(crate) fn instructions(&self, contest: &str, side: &str) -> Option<f64> {
+    #[must_use]
+    pub fn instructions(&self, contest: &str, side: &str) -> Option<f64> {
         let name = format!("{contest}/{side}");
         let counts = self.counted.iter().flatten().filter(|(side, _)| *side == name);
         counts.map(|(_, instructions)| *instructions).reduce(f64::min)
