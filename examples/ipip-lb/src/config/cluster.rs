@@ -20,10 +20,10 @@ const READY_TIMEOUT_S_MAX: u32 = 3_600;
 pub const PREPARE_MS_MAX: u32 = 1_000;
 
 /// The range of that time.
-const PREPARE_MS_RANGE: RangeInclusive<u32> = 10..=5_000;
+const PREPARE_MS_RANGE: RangeInclusive<u32> = 10..=60_000;
 
 /// Default time that all nodes must want the same backends before those become the reference table, in
-/// seconds. By then, claims to exceptions have cost about the bytes of a move.
+/// seconds. By then, claims to exceptions have cost about twice the bytes of a move.
 const SETTLE_S: u32 = 60;
 
 /// The range of that time.

@@ -24,7 +24,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-/// Maximum time to wait for changes of the service table under way.
+/// Maximum time to wait for changes of the service table under way, beside the time of a walk.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
 
 /// Maximum time for entering a predecessor's connections before the control socket is served in
@@ -184,7 +184,8 @@ impl Control {
     pub(super) fn hands_over(&mut self) -> bool {
         let Some(ready) = self.presence.handover.ready else { return false };
         if !self.is_settled() {
-            if ready.elapsed() > SETTLE_MAX {
+            let walk_ms = self.publisher.config.spec().prepare_ms_max;
+            if ready.elapsed() > SETTLE_MAX + Duration::from_millis(walk_ms.into()) {
                 self.presence
                     .handover
                     .cancel("changes of the configuration are under way: try again");
