@@ -30,6 +30,9 @@ pub struct Link {
     pub nodes: [usize; 2],
     pub delay_ms: u64,
     pub is_parted: bool,
+    /// Number of frames carried, and their bytes.
+    pub frame_count: u64,
+    pub frame_bytes: u64,
     connection: Option<Connection>,
     retry_ms: u64,
     /// Its own generator: the order of a node's simultaneous messages does not depend on the seed.
@@ -38,7 +41,16 @@ pub struct Link {
 
 impl Link {
     pub fn new(nodes: [usize; 2], rng: Rng) -> Self {
-        Self { nodes, delay_ms: 1, is_parted: false, connection: None, retry_ms: 0, rng }
+        Self {
+            nodes,
+            delay_ms: 1,
+            is_parted: false,
+            frame_count: 0,
+            frame_bytes: 0,
+            connection: None,
+            retry_ms: 0,
+            rng,
+        }
     }
 
     pub const fn is_connected(&self) -> bool {
@@ -130,6 +142,8 @@ impl Link {
                 _ => return None,
             }
             used += bytes;
+            self.frame_count += 1;
+            self.frame_bytes += bytes as u64;
         }
         directions[side].arrived.drain(..used);
         if let Some(hello) = answer {

@@ -14,6 +14,7 @@
 mod bounds;
 mod clients;
 mod link;
+mod many;
 mod met;
 mod model;
 mod node;
