@@ -14,7 +14,7 @@ pub const IMPORTS_MAX: usize = 1 << 15;
 /// How long a claim of a peer counts as one that others may not have had, in milliseconds.
 const RECENT_MS: u64 = 10_000;
 
-/// Maximum number of such claims of a peer to remember: about 3 MB.
+/// Maximum number of such claims of a peer to remember: about 4 MB.
 const RECENT_MAX: usize = 1 << 16;
 
 /// Counts of messages to and from a peer, since this node started.
