@@ -123,7 +123,8 @@ remove_round() {
     # A round begins with everything at rest, including ends of connections.
     wait_until 'both balancers to know all exceptions' are_in_sync
     order renew "backend-$drawn"
-    wait_until 'connections to begin again' are_open
+    wait_until 'connections to begin again' are_open_or_broken
+    ! are_broken || broken
 }
 
 can_apply() { true; }

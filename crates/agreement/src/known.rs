@@ -310,7 +310,8 @@ pub struct Circumstances {
     pub is_owed: bool,
     /// The node of the claim is gone, perhaps before others got the claim.
     pub is_orphaned: bool,
-    /// The claimed connection began so soon before or after the entry's that its SYN may be the same one.
+    /// The claimed connection began so soon before or after the entry's, and no later than packets of the
+    /// entry came, that its SYN may be the same one.
     pub is_syn_again: bool,
     /// Later than all births that the node has seen.
     pub now: Birth,

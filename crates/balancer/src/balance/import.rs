@@ -18,6 +18,10 @@ use std::net::IpAddr;
 /// with a margin: four seconds.
 const SYN_AGAIN_STEPS: u64 = 4_000_000_000 / STEP_NS;
 
+/// How much later a SYN may come than a packet that was sent after it: half a second. Ports are not used
+/// again within a second (Linux, `tcp_tw_reuse`).
+const LATE_STEPS: u64 = 500_000_000 / STEP_NS;
+
 /// The outcome of a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Imported {
@@ -84,11 +88,14 @@ impl<P> Worker<P> {
         let before = connection.birth(clock);
         let mut next = connection;
         next.begin(clock);
+        let (begun, seen) = (record.birth.number(), clock.earlier_by(silent_ns));
+        // A client that has had an answer sends its SYN no more.
+        let is_before_last = begun <= seen.as_ns() / STEP_NS + LATE_STEPS;
         let circumstances = Circumstances {
             // Claims are sent in order, and what a cut session loses follows in a snapshot.
             is_owed: false,
             is_orphaned: false,
-            is_syn_again: record.birth.number().abs_diff(before.number()) <= SYN_AGAIN_STEPS,
+            is_syn_again: is_before_last && begun.abs_diff(before.number()) <= SYN_AGAIN_STEPS,
             now: next.birth(clock),
         };
         let outcome = known.after_claim(record.claim(), circumstances);

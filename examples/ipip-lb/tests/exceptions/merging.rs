@@ -97,16 +97,24 @@ fn two_that_were_met_in_their_midst_are_decided_alike_everywhere() {
     assert_eq!(wins(&mut node, other, met), met.backend < here);
 }
 
-/// A client sends its SYN again, and by another balancer.
+/// A client sends its SYN again, and by another balancer, two seconds after the first one. It has had no
+/// answer until then: a SYN that came later than the last packet begins another connection.
 #[test]
 fn an_established_connection_does_not_yield_to_its_own_syn() {
-    let (mut node, other) = with_connection(&[SYN, ACK]);
-    let here = node.known(CLIENT, WEB).unwrap();
-    let its = begun(&mut node, other, Opening, 7);
-    assert!(!wins(&mut node, other, its));
-    let said = node.changes();
-    let [record] = said[..] else { panic!("{said:?}") };
-    assert!(record.backend == here && record.birth > its.birth, "the peer yields");
+    for (answered_ms, is_again) in [(2_200, true), (1_800, true), (1_200, false)] {
+        let mut node = Node::new();
+        node.advance(Duration::from_secs(1_000));
+        let here = node.backend(segment(SYN));
+        node.advance(Duration::from_millis(answered_ms));
+        node.backend(segment(ACK));
+        node.advance(Duration::from_secs(9) - Duration::from_millis(answered_ms));
+        let other = other_backend(&node);
+        let its = begun(&mut node, other, Opening, 7);
+        assert_eq!(wins(&mut node, other, its), !is_again, "{answered_ms} ms");
+        let said = node.changes();
+        let claims = said.iter().filter(|it| it.backend == here && it.birth > its.birth);
+        assert_eq!(claims.count(), usize::from(is_again), "the peer yields: {said:?}");
+    }
     let (mut node, other) = with_connection(&[SYN]);
     let its = begun(&mut node, other, Established, 7);
     assert!(wins(&mut node, other, its));

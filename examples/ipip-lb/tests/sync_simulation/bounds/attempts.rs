@@ -56,17 +56,17 @@ fn a_syn_at_two_nodes_with_one_table_gets_one_backend() {
 }
 
 /// A connection is where the reference table has it, so another node doesn't know it. There, a SYN comes
-/// `after_ms` later, where that backend is drained. Returns whether the nodes send the next packets to the
-/// SYN's backend.
-fn begins_another(after_ms: u64, is_end_seen: bool) -> bool {
+/// `after_ms` later, where that backend is drained, `silent_ms` after the connection's last packet. Returns
+/// whether the nodes send the next packets to the SYN's backend.
+fn begins_another(after_ms: u64, silent_ms: u64, is_end_seen: bool) -> bool {
     let mut cluster = Cluster::new(2);
     cluster.adopt(1, DRAINED);
     let client = CLIENTS.0[0];
     assert_eq!(cluster.open(0, client), backend(0));
-    if is_end_seen {
-        cluster.send(0, client, Packet::Fin);
-    }
-    cluster.pass(after_ms);
+    cluster.pass(after_ms - silent_ms);
+    let last = if is_end_seen { Packet::Fin } else { Packet::Data };
+    cluster.send(0, client, last);
+    cluster.pass(silent_ms);
     let second = cluster.send(1, client, Packet::Syn);
     assert_ne!(second, backend(0));
     cluster.settle();
@@ -77,9 +77,11 @@ fn begins_another(after_ms: u64, is_end_seen: bool) -> bool {
 
 /// It may be a late one, one of the next connection, or a forged one.
 #[test]
-fn a_syn_by_another_node_is_of_the_same_attempt_within_four_seconds_and_begins_a_connection_later()
-{
-    assert!(!begins_another(3_950, false));
-    assert!(begins_another(4_050, false));
-    assert!(begins_another(100, true), "the first node has seen the end");
+fn a_syn_by_another_node_is_of_the_same_attempt_soon_after_the_first_one_and_the_last_packet() {
+    for (after_ms, silent_ms, begins) in
+        [(3_950, 10, false), (4_050, 10, true), (3_950, 450, false), (3_950, 550, true)]
+    {
+        assert_eq!(begins_another(after_ms, silent_ms, false), begins, "{after_ms} {silent_ms}");
+    }
+    assert!(begins_another(100, 10, true), "the first node has seen the end");
 }
