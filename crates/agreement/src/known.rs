@@ -29,6 +29,13 @@ impl Birth {
         Self(self.0 | 1)
     }
 
+    /// The [adopted](Self::adopted) birth of a connection that a node met in its midst after the end of this
+    /// one. This one may have been adopted, too, and the next SYN comes a step later at least.
+    #[must_use]
+    pub const fn after_end(self) -> Self {
+        if self.is_adopted() { Self(self.0 + 2) } else { self.adopted() }
+    }
+
     /// Whether it is one that was [adopted](Self::adopted).
     #[must_use]
     pub const fn is_adopted(self) -> bool {
@@ -233,7 +240,7 @@ impl<B: Copy + Ord> Known<B> {
                 Self::Entry(Entry { is_established: true, is_used: true, ..entry }).into()
             }
             Self::Nothing => adopted(Birth::UNKNOWN, None),
-            Self::Ended(before) => adopted(before.adopted(), Some(Reason::Successor)),
+            Self::Ended(before) => adopted(before.after_end(), Some(Reason::Successor)),
         }
     }
 
@@ -258,7 +265,7 @@ impl<B: Copy + Ord> Known<B> {
             return match self {
                 // Met in its midst by a node that didn't know of the one before.
                 Self::Ended(before) if claim.birth == Birth::UNKNOWN => {
-                    let entry = Entry { birth: before.adopted(), ..claim.entry() };
+                    let entry = Entry { birth: before.after_end(), ..claim.entry() };
                     Outcome::entered(entry, Some(Reason::Successor))
                 }
                 Self::Ended(before) if claim.birth <= before => self.into(),

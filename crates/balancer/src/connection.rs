@@ -324,7 +324,7 @@ impl Connection {
             // Likewise, but its SYN came to another node: after its FIN, a client sends no more
             // data.
             self.set_state(State::Established);
-            self.progress |= ADOPTED;
+            self.set_birth(self.birth(now).after_end(), now);
             self.notes &= EXCEPTION;
         } else {
             self.follow_on(flags);

@@ -101,8 +101,18 @@ impl<P> Worker<P> {
         let outcome = known.after_claim(record.claim(), circumstances);
         let Known::Entry(after) = outcome.known else { return Imported::Stale };
         let is_over = connection.state() == State::Closing && record.state != State::Closing;
-        if after.backend != backend || is_over && record.birth > before {
+        if after.backend != backend {
             self.replace_by_remote(counts, position, &connection, claim, record, now);
+            return Imported::Taken;
+        }
+        // Both may be of one connection: the last packets of its client must find it for as long as here.
+        let left = |idle_ns| Record {
+            left_ms: record.left_ms.max(left_ms(idle_ns, silent_ns)),
+            ..*record
+        };
+        if is_over && record.birth > before {
+            let longer = left(self.connections.idle_ns(&connection));
+            self.replace_by_remote(counts, position, &connection, claim, &longer, now);
             return Imported::Taken;
         }
         let mut merged = connection;
@@ -118,7 +128,10 @@ impl<P> Worker<P> {
             self.connections.claim(&record.key, &mut merged, seen);
         }
         let is_longer = is_joined && !is_over && record.left_ms > left_ms(idle_ns, silent_ns);
-        if is_longer || is_over_there {
+        if is_over_there {
+            let longer = left(self.connections.idle_ns(&merged));
+            self.connections.set_claimed(position, merged, longer.left_ns(), now);
+        } else if is_longer {
             self.connections.set_claimed(position, merged, record.left_ns(), now);
         } else {
             self.connections.put(position, merged);

@@ -316,3 +316,33 @@ fn claims_that_find_no_room_are_refused() {
     };
     assert_eq!(remote_count, node.lb.connections());
 }
+
+/// The last packets of its client may still come here.
+#[test]
+fn an_end_elsewhere_leaves_a_connection_the_time_after_its_last_packet_here() {
+    let (mut node, _) = with_connection(&[SYN, ACK]);
+    let here = node.known(CLIENT, WEB).unwrap().to_string();
+    let its = Record { left_ms: 1_000, ..begun(&mut node, &here, Closing, 1) };
+    node.import(&[its]);
+    node.advance(Duration::from_secs(5));
+    assert_eq!(state(&node), Some(Closing));
+    node.advance(Duration::from_secs(30));
+    assert_eq!(node.live(Duration::from_secs(1)), []);
+    assert_eq!(state(&node), None);
+}
+
+#[test]
+fn data_after_an_end_is_of_a_later_connection_each_time() {
+    let (mut node, its) = with_claimed(Closing);
+    let mut birth = its.birth;
+    for _ in 0..2 {
+        node.backend(segment(PSH | ACK));
+        let said = node.changes();
+        let [record] = said[..] else { panic!("{said:?}") };
+        assert_eq!(record.state, Established);
+        assert!(record.birth > birth && record.birth.is_adopted());
+        birth = record.birth;
+        node.backend(segment(RST));
+        assert_eq!(node.changes()[0].birth, birth);
+    }
+}
