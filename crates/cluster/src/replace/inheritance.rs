@@ -1,7 +1,8 @@
 //! The state that a program passes to its successor.
 
+use super::end::Legacy;
 use super::machine_time::MachineTime;
-use hotloop_balancer::exceptions::{Change, Record};
+use hotloop_balancer::exceptions::Change;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -30,9 +31,8 @@ pub struct Inherited<S> {
     pub state: S,
     /// The files of the predecessor's TAP interfaces, by interface name.
     pub interfaces: HashMap<String, OwnedFd>,
-    /// Connections on another backend than the configuration chooses, each with the time of the
-    /// report.
-    connections: Vec<(Record, Instant)>,
+    /// Connections on another backend than the configuration chooses, and the start of their times.
+    legacy: (Legacy, Instant),
 }
 
 impl<S> Inherited<S> {
@@ -40,17 +40,16 @@ impl<S> Inherited<S> {
     pub(super) fn new(
         inheritance: Inheritance<S>,
         files: Vec<OwnedFd>,
-        connections: Vec<(Record, Instant)>,
+        legacy: (Legacy, Instant),
     ) -> Self {
         let Inheritance { closed, interfaces, state } = inheritance;
-        Self { closed, state, interfaces: interfaces.into_iter().zip(files).collect(), connections }
+        Self { closed, state, interfaces: interfaces.into_iter().zip(files).collect(), legacy }
     }
 
     /// The connections, with their times as of now.
     pub fn take_connections(&mut self) -> Vec<Change> {
-        let now = Instant::now();
-        let passed_ms = |since| now.saturating_duration_since(since).as_millis() as u64;
-        let taken = std::mem::take(&mut self.connections).into_iter();
-        taken.map(|(record, since)| Change::Claim(record.later(passed_ms(since)))).collect()
+        let (legacy, since) = &mut self.legacy;
+        legacy.end.set_now(since.elapsed().as_millis() as u64);
+        legacy.connections()
     }
 }

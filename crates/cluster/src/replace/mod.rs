@@ -19,6 +19,7 @@
 //!    workers, and opens its own gate.
 
 mod channel;
+mod end;
 mod gate;
 mod handed_over;
 mod inheritance;
@@ -27,6 +28,7 @@ mod machine_time;
 mod predecessor;
 mod successor;
 
+pub use end::{Bequest, Legacy};
 pub use gate::{Gate, Gated};
 pub use handed_over::HandedOver;
 pub use inheritance::Inherited;

@@ -1,13 +1,11 @@
 //! The successor's view of the running program.
 
 use super::channel::{Channel, Message};
+use super::end::Legacy;
 use super::inheritance::{Inheritance, Inherited};
 use super::link::Link;
 use hotloop::engine::Control;
-use hotloop::packet::flow_key::FlowKey;
-use hotloop_balancer::exceptions::{Change, Record};
 use serde::de::DeserializeOwned;
-use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -22,15 +20,11 @@ const HANDOVER_MAX: Duration = Duration::from_secs(60);
 /// Interval of polls of the link.
 const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 
-/// Number of changes to take at once.
-const IMPORTS_MAX: usize = 4096;
-
 /// The running program, and the connections that it has reported.
 #[derive(Debug)]
 pub struct Predecessor {
     link: Link,
-    known: HashMap<FlowKey, (Record, Instant)>,
-    taken: Vec<Change>,
+    legacy: Legacy,
 }
 
 impl Predecessor {
@@ -39,8 +33,10 @@ impl Predecessor {
     /// # Errors
     /// The system's error, or if the program is gone: nothing has changed.
     pub fn new(stream: UnixStream) -> io::Result<Self> {
-        let link = Link::to_predecessor(Channel::new(stream)?)?;
-        Ok(Self { link, known: HashMap::new(), taken: Vec::new() })
+        let mut predecessor =
+            Self { link: Link::new(Channel::new(stream)?), legacy: Legacy::default() };
+        predecessor.link.say(Message::Frames(predecessor.legacy.end.output()))?;
+        Ok(predecessor)
     }
 
     /// Waits for the snapshot of the program's exceptions, or for a signal.
@@ -49,7 +45,7 @@ impl Predecessor {
     /// If this fails, the program continues: nothing has changed.
     pub fn learn(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + SNAPSHOT_MAX;
-        while !self.link.status().has_its_snapshot {
+        while !self.legacy.end.status().has_its_snapshot {
             refused(self.turn()?.as_ref())?;
             if Control::signal_came() {
                 return Err("a signal came".into());
@@ -61,7 +57,7 @@ impl Predecessor {
         }
         tracing::info!(
             "replace: the program that runs has sent {} connections that are not where the configuration says",
-            self.known.len()
+            self.legacy.len()
         );
         Ok(())
     }
@@ -87,22 +83,13 @@ impl Predecessor {
             serde_json::from_slice(&known).map_err(|error| error.to_string())?;
         before_end();
         self.link.say(Message::Taken).map_err(|error| error.to_string())?;
-        let connections = self.known.into_values().collect();
-        Ok(Inherited::new(inheritance, files, connections))
+        Ok(Inherited::new(inheritance, files, (self.legacy, self.link.since())))
     }
 
     /// Receives and sends everything available, and records connections.
     fn turn(&mut self) -> Result<Option<Message>, String> {
-        let said = self.link.turn()?;
-        let now = Instant::now();
-        // Changes that were taken are recorded at once.
-        while self.link.peers.take_imports(&mut self.taken, IMPORTS_MAX) && !self.taken.is_empty() {
-            for change in self.taken.drain(..) {
-                if let Change::Claim(record) = change {
-                    self.known.insert(record.key, (record, now));
-                }
-            }
-        }
+        let said = self.link.turn(&mut self.legacy.end)?;
+        self.legacy.learn();
         if said.is_none() {
             std::thread::sleep(LOOK_INTERVAL);
         }

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use hotloop_balancer::exception_mover::{ExceptionMover, Pulled};
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::ServiceTable;
-use hotloop_cluster::replace::Successor;
+use hotloop_cluster::replace::Bequest;
 use hotloop_cluster::settings::Cluster;
 use hotloop_cluster::sync::wire::NodeState;
 use hotloop_cluster::sync::{Agreement, PeerState, PeerStatus, Sync, Tls, Walk};
@@ -85,7 +85,7 @@ impl Node {
 
     /// Moves changes in both directions, as far as possible without waiting. `table` is the service
     /// table in use. A successor, if there is one, gets the same changes.
-    pub fn turn(&mut self, table: &ServiceTable, mut successor: Option<&mut Successor>) {
+    pub fn turn(&mut self, table: &ServiceTable, mut successor: Option<&mut Bequest>) {
         self.follow_targets(table);
         self.follow_walk(successor.as_deref_mut());
         self.enter(table, successor.as_deref_mut());
@@ -105,8 +105,9 @@ impl Node {
             true
         });
         let has_lost = exceptions.take_has_lost();
-        if let Some(successor) = successor.filter(|_| walk.is_none()) {
-            successor.end_walk(exceptions.is_walking(), has_lost);
+        if let Some(successor) = successor {
+            // A walk for a peer is not for the successor.
+            successor.end_walk(exceptions.is_walking() || walk.is_some(), has_lost);
         }
         if has_lost {
             tracing::warn!(
@@ -144,7 +145,7 @@ impl Node {
     }
 
     /// Begins the next walk once the previous one is over. A walk waits for room at its peer.
-    fn follow_walk(&mut self, successor: Option<&mut Successor>) {
+    fn follow_walk(&mut self, successor: Option<&mut Bequest>) {
         if let Some(successor) = successor
             && (successor.is_walking() || self.walk.is_none())
         {
@@ -165,7 +166,7 @@ impl Node {
 
     /// Enters peers' changes into workers. Taking the next ones acknowledges all earlier ones, so
     /// workers must have entered those.
-    fn enter(&mut self, table: &ServiceTable, mut successor: Option<&mut Successor>) {
+    fn enter(&mut self, table: &ServiceTable, mut successor: Option<&mut Bequest>) {
         if self.imports.is_empty() && self.exceptions.has_entered_all() {
             self.sync.take_imports(&mut self.imports, IMPORTS_MAX);
         }

@@ -16,7 +16,7 @@ use crate::request::Candidate;
 use hotloop_balancer::exception_mover::ExceptionMover;
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::ServiceTable;
-use hotloop_cluster::replace::{Gate, MachineTime, Successor};
+use hotloop_cluster::replace::{Bequest, Gate, MachineTime, Successor};
 use hotloop_kernel::VipAnnouncer;
 use hotloop_ops::{Reply, Stream};
 use std::io::Write;
@@ -122,7 +122,7 @@ impl Handover {
 }
 
 /// Requests the exceptions for the successor from workers, and passes on those found.
-fn share_with(successor: &mut Successor, exceptions: &mut ExceptionMover) {
+fn share_with(successor: &mut Bequest, exceptions: &mut ExceptionMover) {
     successor.follow_walk(exceptions);
     exceptions.turn(|pulled| {
         successor.take(pulled);
@@ -158,11 +158,16 @@ impl Presence {
     /// Moves exceptions between workers, other nodes, and a program that takes over.
     pub(super) fn move_exceptions(&mut self, link: &mut ClusterLink, table: &ServiceTable) {
         let handover = &mut self.handover;
+        if handover.entering.is_some() {
+            // A walk for a peer would miss what workers have not entered yet.
+            return;
+        }
         if handover.successor.is_none() {
             handover.begin();
         }
-        match (&mut link.node, &mut handover.alone, &mut handover.successor) {
-            (Some(node), _, successor) => node.turn(table, successor.as_mut()),
+        let successor = handover.successor.as_mut().map(Successor::bequest);
+        match (&mut link.node, &mut handover.alone, successor) {
+            (Some(node), _, successor) => node.turn(table, successor),
             (None, Some(exceptions), Some(successor)) => share_with(successor, exceptions),
             // Workers must stop keeping journals.
             (None, Some(exceptions), None) if exceptions.has_journals() => {
@@ -300,10 +305,11 @@ impl Control {
     }
 
     /// Has workers enter the predecessor's exceptions, if there was one, for a turn, and opens the
-    /// gate if they are done or the run `ends`.
+    /// gate if they are done and use its reference tables, or the run `ends`.
     pub(super) fn continue_entering(&mut self, ends: bool) {
         let Some(closed) = self.presence.handover.entering else { return };
-        if ends || self.enter() {
+        let awaits = |node: &super::Node| node.agreement.is_awaiting();
+        if ends || self.enter() && !self.link.node.as_ref().is_some_and(awaits) {
             self.open(closed);
             self.presence.handover.entering = None;
         }

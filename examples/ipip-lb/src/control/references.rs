@@ -134,7 +134,7 @@ impl ClusterLink {
     ) {
         let now = Instant::now();
         if let Some(node) = &mut self.node
-            && node.references.due <= now
+            && (node.references.due <= now || node.agreement.is_awaiting())
         {
             node.references.due = now + LOOK_INTERVAL;
             node.follow_references(publisher, members, is_in_force);
