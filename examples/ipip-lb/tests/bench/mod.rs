@@ -1,7 +1,7 @@
-//! A balancer of one worker on the bench, with a configuration for tests.
+//! A balancer on the bench, as a rule of one worker, with a configuration for tests.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use hotloop::engine::{Asker, Publisher, Routed, mailbox, publish};
+use hotloop::engine::{Asker, Publisher, Routed, Shard, mailbox, publish};
 use hotloop::packet::build::tcp;
 use hotloop::packet::classify::{Depth, classify_packet};
 use hotloop::packet::ethernet::MacAddress;
@@ -14,6 +14,7 @@ use hotloop_balancer::balance::{
     Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Exchange, QueryPage, Route, SEED,
     Sharing,
 };
+use hotloop_balancer::classify;
 use hotloop_balancer::counts::WorkerCounts;
 use hotloop_balancer::services::{Builder, ServiceTable, Standing};
 use ipip_lb::config::Config;
@@ -25,6 +26,9 @@ pub const NEXT_HOP_MAC: [u8; 6] = [2, 0, 0, 0, 9, 2];
 pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 9, 3];
 
 pub const CONFIG: &str = include_str!("lb.toml");
+
+/// The part of a shard that packets carry.
+const SHARD: u32 = 0xFFFF_0000;
 
 pub fn egresses() -> Egresses {
     let egress = |destination| Egress {
@@ -54,7 +58,7 @@ pub fn reply(sent: &MemPacket, client: &str, vip: &str) -> Vec<u8> {
 pub type Sent = Outcome<Routed<MemPacket, Route>, BalanceDrop>;
 
 pub struct Lb {
-    bench: Bench<Balance<MemPacket>>,
+    workers: Vec<Bench<Balance<MemPacket>>>,
     counts: Arc<[WorkerCounts]>,
     builder: Builder,
     publisher: Publisher<ServiceTable>,
@@ -82,40 +86,59 @@ impl Lb {
     }
 
     pub fn of_config(config: Config) -> Self {
-        Self::made(config, None)
+        Self::made(config, 1, |_| None)
     }
 
     /// A balancer that shares its exceptions, with a journal of this many connections, and
     /// control's side of the sharing.
     pub fn sharing(config: Config, journal_max: usize) -> (Self, Asker<Exchange, Exchange>) {
-        let (asker, mailboxes) = mailbox(1);
-        let mailbox = mailboxes.open(&Core::new(0, 1)).unwrap();
-        (Self::made(config, Some(Sharing { mailbox, journal_max })), asker)
+        Self::sharing_by(config, journal_max, 1)
     }
 
-    fn made(config: Config, sharing: Option<Sharing>) -> Self {
+    /// Like [`sharing`](Self::sharing), with several workers, each with such a journal.
+    pub fn sharing_by(
+        config: Config,
+        journal_max: usize,
+        worker_count: usize,
+    ) -> (Self, Asker<Exchange, Exchange>) {
+        let (asker, mailboxes) = mailbox(1);
+        let sharing =
+            |core: &Core| Some(Sharing { mailbox: mailboxes.open(core).unwrap(), journal_max });
+        (Self::made(config, worker_count, sharing), asker)
+    }
+
+    fn made(
+        config: Config,
+        worker_count: usize,
+        sharing: impl Fn(&Core) -> Option<Sharing>,
+    ) -> Self {
         let mut builder = Builder::new(&config.services);
         let services = Arc::new(builder.build(&config.spec(), &Standing::default()).unwrap());
         let slot_capacity = builder.slot_capacity();
-        let counts: Arc<[_]> = [WorkerCounts::new(slot_capacity)].into();
+        let counts: Arc<[_]> =
+            (0..worker_count).map(|_| WorkerCounts::new(slot_capacity)).collect();
         let (publisher, subscribers) = publish(services);
         let (asker, mailboxes) = mailbox(1);
-        let balance = Balance::new(BalancerConfig {
-            services: subscribers.subscribe(),
-            egresses: egresses(),
-            counts: Arc::clone(&counts),
-            worker: 0,
-            connections_max: config.balancer.connections_max,
-            slot_capacity,
-            node: None,
-            mailbox: Some(mailboxes.open(&Core::new(0, 1)).unwrap()),
-            sharing,
-            table_seed: Some(1),
-        });
-        // As with one core for everything; the deployed tests cover the rest.
-        let bench = bench_burst(balance.unwrap().classifying());
+        let worker = |worker| {
+            let core = Core::new(worker, worker_count);
+            let balance = Balance::new(BalancerConfig {
+                services: subscribers.subscribe(),
+                egresses: egresses(),
+                counts: Arc::clone(&counts),
+                worker,
+                connections_max: config.balancer.connections_max,
+                slot_capacity,
+                node: None,
+                mailbox: Some(mailboxes.open(&core).unwrap()),
+                sharing: sharing(&core),
+                table_seed: Some(1),
+            });
+            // As with one core for everything; the deployed tests cover the rest.
+            bench_burst(balance.unwrap().classifying())
+        };
+        let workers = (0..worker_count).map(worker).collect();
         let (standing, references) = (Standing::default(), [None, None]);
-        Self { bench, counts, builder, publisher, asker, config, standing, references }
+        Self { workers, counts, builder, publisher, asker, config, standing, references }
     }
 
     /// Switches the balancer to the current configuration and standing.
@@ -126,7 +149,7 @@ impl Lb {
         self.tick();
         assert!(self.publisher.collect());
         for slot in self.builder.settle() {
-            self.counts[0].clear(slot as usize);
+            self.counts.iter().for_each(|counts| counts.clear(slot as usize));
         }
     }
 
@@ -155,7 +178,16 @@ impl Lb {
     }
 
     pub fn feed_packets(&mut self, packets: impl IntoIterator<Item = MemPacket>) -> Sent {
-        self.bench.feed_items(packets.into_iter().map(classified))
+        self.workers[0].feed_items(packets.into_iter().map(classified))
+    }
+
+    /// Feeds a frame to the worker that owns its flow.
+    pub fn feed_sharded(&mut self, frame: &[u8]) -> Sent {
+        let packet = classified(MemPacket::new(frame));
+        let seed = self.services().settings.hashes.seed();
+        let shard = classify::shard(frame, packet.tag(), &seed) & SHARD;
+        let worker = Shard::from(shard).worker(self.workers.len());
+        self.workers[worker].feed_items([packet])
     }
 
     pub fn feed(&mut self, frames: &[Vec<u8>]) -> Sent {
@@ -175,28 +207,37 @@ impl Lb {
     }
 
     pub fn advance(&mut self, duration: Duration) {
-        self.bench.advance(duration);
+        self.workers.iter_mut().for_each(|worker| _ = worker.advance(duration));
     }
 
+    /// Lets all workers do their work between bursts. Returns what the first one sends.
     pub fn tick(&mut self) -> Sent {
-        self.bench.tick::<Classified<MemPacket>>()
+        let mut sent = self.workers.iter_mut().map(|it| it.tick::<Classified<MemPacket>>());
+        let first = sent.next().expect("there is a worker");
+        sent.for_each(drop);
+        first
     }
 
     pub fn services(&self) -> &ServiceTable {
-        self.bench.stage().services()
+        self.workers[0].stage().services()
     }
 
     pub fn finish(&mut self) -> Sent {
-        self.bench.finish::<Classified<MemPacket>>()
+        self.workers[0].finish::<Classified<MemPacket>>()
     }
 
     pub fn balance(&self) -> &Balance<MemPacket> {
-        self.bench.stage()
+        self.workers[0].stage()
+    }
+
+    /// All workers.
+    pub fn balances(&self) -> impl Iterator<Item = &Balance<MemPacket>> {
+        self.workers.iter().map(Bench::stage)
     }
 
     pub fn connections(&self) -> usize {
-        let count = self.bench.stage().connections().len();
-        assert_eq!(count, self.bench.stage().connections().iter().count());
+        let count = self.workers[0].stage().connections().len();
+        assert_eq!(count, self.workers[0].stage().connections().iter().count());
         count
     }
 

@@ -93,6 +93,7 @@ impl World {
         }
         self.now_ms += 5 + self.rng.below(10);
         self.turn();
+        self.end_takeover();
         if self.is_in_sync() {
             self.fresh.clear();
             self.ended.clear();
@@ -136,7 +137,7 @@ impl World {
             return false;
         }
         let nodes = self.nodes.iter().flatten();
-        let known: Vec<_> = nodes.filter_map(|it| it.worker.knows(client)).collect();
+        let known: Vec<_> = nodes.filter_map(|it| it.workers.knows(client)).collect();
         let may = match self.lingering.contains(&client) {
             // Nor is a claim to it under way.
             true => known.is_empty() && self.is_in_sync(),
@@ -159,11 +160,12 @@ impl World {
     pub fn send(&mut self, client: u32, packet: Packet) -> Result<(), String> {
         let number = routed(client, self.salt, &self.announced);
         let node = self.nodes[number].as_mut().expect("a node that is announced is up");
-        let before = node.worker.knows(client);
-        let backend = node.worker.packet(client, packet);
+        let before = node.workers.knows(client);
+        let backend = node.workers.packet(client, packet);
         self.met.packets += 1;
         let was_remote = before.is_some_and(|it| !it.is_own);
         self.met.moved_exceptions += u64::from(was_remote);
+        self.met.moved_to_workers += u64::from(was_remote && node.workers.owner(client) > 0);
         let is_new = packet == Packet::Syn;
         let Some(backend) = backend else {
             return Err(self.failure(client, format!("{} drops {packet:?}", name(number))));
@@ -231,14 +233,14 @@ impl World {
         if let Some(node) = &mut self.nodes[number]
             && !is_lost
         {
-            node.worker.answer(client, packet, it.backend);
+            node.workers.answer(client, packet, it.backend);
         }
     }
 
     /// Updates the connection's phase with that packet.
     fn follow(&mut self, client: u32, packet: Packet, (number, was_remote): (usize, bool)) {
         let is_whole = self.is_in_sync();
-        let known = self.nodes[number].as_ref().and_then(|node| node.worker.knows(client));
+        let known = self.nodes[number].as_ref().and_then(|node| node.workers.knows(client));
         let it = self.clients.get_mut(&client).expect("it is there");
         it.phase = match (it.phase, packet) {
             (Phase::Opening, Packet::Data) => {
@@ -285,18 +287,18 @@ impl World {
         let clients: Vec<u32> = old.map(|(client, _)| *client).collect();
         for client in clients {
             let right = routed(client, self.salt, &self.announced);
-            let other = self.rng.index(self.nodes.len());
-            let knows = |node: usize| self.nodes[node].as_ref().map(|it| it.worker.knows(client));
+            let knows = |node: usize| self.nodes[node].as_ref().map(|it| it.workers.knows(client));
+            let unaware = (0..self.nodes.len()).find(|it| matches!(knows(*it), Some(None)));
             let is_exception = knows(right).flatten().is_some_and(|it| {
                 it.is_own
                     && it.is_exception
                     && it.state == hotloop_balancer::connection::State::Established
             });
-            if is_exception && other != right && matches!(knows(other), Some(None)) {
+            if is_exception && let Some(other) = unaware {
                 self.met.strays += 1;
                 self.strayed.insert(client);
                 let node = self.nodes[other].as_mut().expect("it was asked");
-                node.worker.packet(client, Packet::Data);
+                node.workers.packet(client, Packet::Data);
                 if node.compares()
                     && let Some(it) = self.clients.get_mut(&client)
                 {
@@ -314,7 +316,7 @@ impl World {
                 continue;
             }
             for (number, node) in self.nodes.iter().enumerate() {
-                let Some(known) = node.as_ref().and_then(|node| node.worker.knows(*client)) else {
+                let Some(known) = node.as_ref().and_then(|node| node.workers.knows(*client)) else {
                     continue;
                 };
                 self.met.ends_heard += 1;

@@ -1,4 +1,4 @@
-//! A simulated cluster: two to five nodes with the balancer's own workers, which talk through the
+//! A simulated cluster: two to five nodes, each with up to three of the balancer's own workers, which talk through the
 //! code of [`hotloop_cluster::sync`], without sockets and clocks. Messages are late, connections
 //! are cut, nodes can't reach each other or read slowly, tables change at different times on each
 //! node, and nodes are killed and come back. Connections end by FIN or RST on any node, send a last
@@ -18,6 +18,7 @@ mod many;
 mod met;
 mod model;
 mod node;
+mod takeover;
 mod worker;
 mod world;
 
@@ -55,6 +56,16 @@ pub enum Mutant {
     ClosingNotNamed,
     /// A node that comes back is announced before it has what its peers know.
     AnnouncedEarly,
+    /// A program that takes a node's place knows nothing.
+    NothingHandedOver,
+}
+
+/// What is the same for all nodes of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    pub mutant: Mutant,
+    /// Number of workers of each node.
+    pub worker_count: usize,
 }
 
 /// Whether a failure is about a wrong connection.
@@ -130,6 +141,7 @@ fn every_packet_reaches_its_backend() {
             (cuts, "connections cut"),
             (configurations, "configurations"),
             (reused, "ports used again"),
+            (met.moved_to_workers, "exceptions on another node's second worker, or a later one"),
             (met.late_packets, "packets of connections that have ended"),
             (met.taken_over_by_end, "connections that their ends take to another node"),
             (met.ends_heard, "ends that other nodes must know"),
@@ -139,10 +151,13 @@ fn every_packet_reaches_its_backend() {
             (met.sleeps, "long times without packets"),
             (met.ended_away, "ends while nodes can't talk"),
             (met.moves, "moves of the reference table"),
+            (met.takeovers, "nodes with another program in their place"),
+            (met.handed_over, "connections handed over"),
             (met.killed_between, "nodes killed before all had adopted a change"),
         ] {
             assert!(count >= 5, "{count} {what}: {met:?}");
         }
+        assert!(met.takeovers_in_moves >= 1, "{met:?}");
         assert!(strays >= 1, "packets of exceptions by a node that has not heard of them: {met:?}");
         assert!(met.unpromised * 20 < met.packets, "{met:?}");
     }
@@ -162,6 +177,7 @@ fn planted_mutants_are_found() {
         Mutant::ClosingNotSent,
         Mutant::ClosingNotNamed,
         Mutant::AnnouncedEarly,
+        Mutant::NothingHandedOver,
     ] {
         let (_, failures) = run(MUTANT_SEEDS, mutant);
         let found = failures.iter().find(|(_, why)| is_found(why));

@@ -1,14 +1,16 @@
-//! A node: its worker, and control's exchanges with the peers.
+//! A node: its workers, and control's exchanges with the peers.
 
-use super::Mutant;
 use super::model::{Configuration, ESTABLISHED_MS, client};
-use super::worker::{Known, Worker};
+use super::worker::{Known, Workers};
+use super::{Mutant, Setup};
 use hotloop_agreement::Birth;
 use hotloop_balancer::connection::State;
 use hotloop_balancer::exception_mover::Pulled;
 use hotloop_balancer::exceptions::{Change, Record};
+use hotloop_cluster::replace::Bequest;
 use hotloop_cluster::sync::wire::NodeState;
-use hotloop_cluster::sync::{Agreement, Local, PeerState, Peers, Turn, Walk, Watermark};
+use hotloop_cluster::sync::{Agreement, Local, PeerState, Peers, Reference, Turn, Walk, Watermark};
+use ipip_lb::replace::SavedReferences;
 
 /// Maximum number of control's turns in a step with much to do.
 const TURNS_MAX: usize = 6;
@@ -25,7 +27,7 @@ const WAIT_MS: u64 = 10_000;
 pub struct Node {
     pub name: String,
     pub peers: Peers,
-    pub worker: Worker,
+    pub workers: Workers,
     pub configuration: Configuration,
     pub agreement: Agreement,
     began_ms: u64,
@@ -33,6 +35,8 @@ pub struct Node {
     /// The snapshot being collected.
     walk: Option<Walk>,
     imports: Vec<Change>,
+    /// What a program gets that is about to take the node's place.
+    pub bequest: Option<Bequest>,
 }
 
 pub fn name(node: usize) -> String {
@@ -44,8 +48,9 @@ impl Node {
         (node, count): (usize, usize),
         incarnation: u64,
         (configuration, now_ms): (Configuration, u64),
-        mutant: Mutant,
+        setup: Setup,
     ) -> Self {
+        let mutant = setup.mutant;
         let local = Local { node: name(node), digest: [0; 16] };
         let others = (0..count).filter(|other| *other != node);
         let peers = Peers::new(local, others.map(|other| (name(other), String::new())));
@@ -56,13 +61,29 @@ impl Node {
         Self {
             name: name(node),
             peers,
-            worker: Worker::new(configuration, now_ms),
+            workers: Workers::new(setup, configuration, now_ms),
             configuration,
             agreement,
             began_ms: now_ms,
             mutant,
             walk: None,
             imports: Vec::new(),
+            bequest: None,
+        }
+    }
+
+    /// Continues in the place of this node, whose connections are those of `changes`, as control does. Nothing
+    /// is received meanwhile.
+    pub fn take_over(&mut self, before: &Agreement, mut changes: Vec<Change>) {
+        if let Some((phase, tables)) = SavedReferences::of(before).tables() {
+            self.agreement.inherit(phase, tables.clone());
+            self.refer_to(&tables);
+        }
+        while !(changes.is_empty() && self.workers.is_heard()) {
+            let taken = self.workers.import(&changes);
+            changes.drain(..taken);
+            self.workers.exceptions.turn(|_| true);
+            self.workers.tick();
         }
     }
 
@@ -79,7 +100,8 @@ impl Node {
     /// Its entry for a client's connection, as text.
     pub fn shown(&self, client: u32) -> String {
         let Self { name, configuration, .. } = self;
-        let known = self.worker.knows(client).map_or_else(|| "nothing".into(), |it| it.to_string());
+        let known =
+            self.workers.knows(client).map_or_else(|| "nothing".into(), |it| it.to_string());
         let tables: Vec<_> = self.agreement.tables().iter().map(|it| it.number).collect();
         format!("{name} by {}, {tables:?}: {known}", configuration.revision)
     }
@@ -88,91 +110,128 @@ impl Node {
     pub fn adopt(&mut self, configuration: Configuration) {
         self.configuration = configuration;
         self.agreement.want(configuration.text());
-        self.worker.go_by(configuration);
+        self.workers.go_by(configuration);
     }
 
     /// Takes the next step of the agreement on reference tables.
     fn agree(&mut self, now_ms: u64) {
-        let Self { peers, agreement, worker, mutant, .. } = self;
+        let Self { peers, agreement, workers, .. } = self;
         let turn = Turn {
             now_ms,
             has_waited: now_ms >= self.began_ms + WAIT_MS,
-            is_marked: worker.is_heard(),
+            is_marked: workers.is_heard(),
             settle_ms: SETTLE_MS,
             lost_ms: LOST_MS,
         };
         let entered = |mark: &Watermark| peers.entered(mark);
         let (status, watermark) = (peers.status(now_ms), || peers.watermark());
         let Some((_, tables)) = agreement.turn(&status, turn, watermark, entered) else { return };
+        self.refer_to(&tables);
+    }
+
+    /// Goes by these reference tables from now on.
+    fn refer_to(&mut self, tables: &[Reference]) {
         let references: Vec<_> =
             tables.iter().map(|table| Configuration::of_text(&table.text)).collect();
-        if *mutant != Mutant::NoReference {
-            worker.refer_to(&references, self.configuration);
+        if self.mutant != Mutant::NoReference {
+            self.workers.refer_to(&references, self.configuration);
         }
-        peers.set_references(agreement.use_awaited().to_vec());
+        self.peers.set_references(self.agreement.use_awaited().to_vec());
     }
 
     /// A turn of the node.
     pub fn turn(&mut self, now_ms: u64) {
-        self.worker.advance(now_ms);
+        self.workers.advance(now_ms);
         for _ in 0..TURNS_MAX {
             self.control(now_ms);
-            self.worker.tick();
+            self.workers.tick();
             if self.is_quiet() {
                 break;
             }
         }
         self.agree(now_ms);
         let standing = self.agreement.standing(now_ms);
-        let clock = self.worker.exceptions.clock();
-        self.worker.exceptions.hear_clock(self.peers.clock());
+        let clock = self.workers.exceptions.clock();
+        self.workers.exceptions.hear_clock(self.peers.clock());
         self.peers.say(NodeState { tables: 0, is_ready: self.is_ready(), clock, standing });
     }
 
     /// Moves everything available in both directions, in control's order.
     fn control(&mut self, now_ms: u64) {
-        let room = self.walk.and_then(|walk| self.peers.has_room_for(walk));
-        if room.is_none() {
-            self.walk = self.peers.snapshot_wanted(now_ms);
-            if self.walk.is_some() {
-                self.worker.exceptions.begin_walk();
-            }
-        }
-        self.worker.exceptions.hold_walk(room == Some(false));
+        self.follow_walk(now_ms);
         self.enter();
-        let Self { peers, worker, walk, mutant, .. } = self;
-        worker.exceptions.turn(|pulled| {
+        let Self { peers, workers, walk, mutant, bequest, .. } = self;
+        workers.exceptions.turn(|pulled| {
             match (pulled, *walk) {
-                (Pulled::Changes(claims), _) => peers.offer(&mutant.said(claims), now_ms),
+                (Pulled::Changes(claims), _) => {
+                    let said = mutant.said(claims);
+                    peers.offer(&said, now_ms);
+                    bequest.iter_mut().for_each(|it| it.offer(&said));
+                }
                 (Pulled::Exceptions(claims), Some(walk)) => {
                     peers.give_page(walk, &mutant.named(claims), false, now_ms);
                 }
-                (Pulled::Exceptions(_), None) => {}
+                (Pulled::Exceptions(_), None) => {
+                    bequest.iter_mut().for_each(|it| it.take(pulled));
+                }
             }
             true
         });
-        assert!(!worker.exceptions.take_has_lost(), "the journal has room for all");
-        if !worker.exceptions.is_walking()
+        assert!(!workers.exceptions.take_has_lost(), "the journal has room for all");
+        if let Some(bequest) = bequest {
+            bequest.end_walk(workers.exceptions.is_walking() || walk.is_some(), false);
+        }
+        if !workers.exceptions.is_walking()
             && let Some(walk) = walk.take()
         {
             peers.give_page(walk, &[], true, now_ms);
         }
     }
 
-    /// Enters the peers' changes.
-    fn enter(&mut self) {
-        if self.imports.is_empty() && self.worker.exceptions.has_entered_all() {
-            self.peers.take_imports(&mut self.imports, 4096);
-            let Self { imports, mutant, worker, .. } = self;
-            imports.retain_mut(|change| mutant.hears(change, worker));
+    /// Begins the next walk once the previous one is over.
+    fn follow_walk(&mut self, now_ms: u64) {
+        let Self { peers, workers, walk, bequest, .. } = self;
+        if let Some(bequest) = bequest
+            && (bequest.is_walking() || walk.is_none())
+        {
+            bequest.follow_walk(&mut workers.exceptions);
+            if bequest.is_walking() {
+                return;
+            }
         }
-        let taken = self.worker.import(&self.imports);
-        self.imports.drain(..taken);
+        let room = walk.and_then(|walk| peers.has_room_for(walk));
+        if room.is_none() {
+            *walk = peers.snapshot_wanted(now_ms);
+            if walk.is_some() {
+                workers.exceptions.begin_walk();
+            }
+        }
+        workers.exceptions.hold_walk(room == Some(false));
     }
 
-    /// Whether nothing is under way between its worker and its peers.
+    /// Enters the peers' changes.
+    fn enter(&mut self) {
+        if self.imports.is_empty() && self.workers.exceptions.has_entered_all() {
+            self.peers.take_imports(&mut self.imports, 4096);
+            let Self { imports, mutant, workers, .. } = self;
+            imports.retain_mut(|change| mutant.hears(change, workers));
+        }
+        let taken = self.workers.import(&self.imports);
+        for change in self.imports.drain(..taken) {
+            if let (Change::Claim(record), Some(bequest)) = (change, &mut self.bequest) {
+                bequest.offer(&[record]);
+            }
+        }
+    }
+
+    /// Number of times that its workers were asked for changes.
+    pub fn rounds(&self) -> u64 {
+        self.workers.exceptions.round_count()
+    }
+
+    /// Whether nothing is under way between its workers and its peers.
     fn is_quiet(&self) -> bool {
-        self.worker.is_heard() && self.imports.is_empty()
+        self.workers.is_heard() && self.imports.is_empty()
     }
 
     /// Whether it is in contact with all peers except those that are down.
@@ -214,16 +273,16 @@ impl Mutant {
     }
 
     /// Whether a node with this mutant enters a peer's claim.
-    fn hears(self, change: &mut Change, worker: &Worker) -> bool {
+    fn hears(self, change: &mut Change, workers: &Workers) -> bool {
         match (self, change) {
             (Self::NotInherited, Change::Inherit(_)) => false,
             (Self::EarlierClaimWins, Change::Claim(record)) => {
-                let other = worker
+                let other = workers
                     .knows(client(&record.key))
                     .filter(|it| it.backend != Some(record.backend));
                 let Some(Known { birth, .. }) = other else { return true };
                 let is_earlier = record.birth < birth;
-                // The worker treats it as the later one.
+                // The workers treat it as the later one.
                 record.birth = Birth::new(birth.number() + 1);
                 is_earlier
             }

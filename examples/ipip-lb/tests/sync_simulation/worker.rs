@@ -1,6 +1,7 @@
-//! A node's worker, which is the balancer's own code: packets go in as frames, and control requests
-//! its exceptions.
+//! A node's workers, which are the balancer's own code: packets go in as frames, and control requests
+//! their exceptions.
 
+use super::Setup;
 use super::model::{
     BACKENDS, CLOSING_MS, Configuration, ESTABLISHED_MS, OPENING_MS, Packet, VIP, address, backend,
     key,
@@ -10,6 +11,7 @@ use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 use hotloop::stage::Instant;
 use hotloop_agreement::Birth;
+use hotloop_balancer::classify::worker_of;
 use hotloop_balancer::connection::{Connection, State};
 use hotloop_balancer::exception_mover::ExceptionMover;
 use hotloop_balancer::exceptions::Change;
@@ -91,23 +93,30 @@ impl Known {
     }
 }
 
-pub struct Worker {
+pub struct Workers {
     lb: Lb,
+    count: usize,
     pub exceptions: ExceptionMover,
     now_ms: u64,
     /// The round after which control has all of its changes.
     heard_round: u64,
 }
 
-impl Worker {
-    /// A worker that begins now, with a configuration.
-    pub fn new(configuration: Configuration, now_ms: u64) -> Self {
-        let (lb, asker) = Lb::sharing(CONFIG.clone(), 4096);
-        let exceptions = ExceptionMover::new(asker, 1);
-        let mut worker = Self { lb, exceptions, now_ms: 0, heard_round: 0 };
-        worker.advance(now_ms);
-        worker.go_by(configuration);
-        worker
+impl Workers {
+    /// Workers that begin now, with a configuration.
+    pub fn new(setup: Setup, configuration: Configuration, now_ms: u64) -> Self {
+        let count = setup.worker_count;
+        let (lb, asker) = Lb::sharing_by(CONFIG.clone(), 4096, count);
+        let exceptions = ExceptionMover::new(asker, count);
+        let mut workers = Self { lb, count, exceptions, now_ms: 0, heard_round: 0 };
+        workers.advance(now_ms);
+        workers.go_by(configuration);
+        workers
+    }
+
+    /// The worker that owns a client's connection.
+    pub fn owner(&self, client: u32) -> usize {
+        worker_of(&key(client), &self.lb.services().settings.hashes, self.count)
     }
 
     /// Lets time pass.
@@ -136,7 +145,7 @@ impl Worker {
         };
         let frame = tcp().from(address(client)).to(VIP).tcp_flags(flags).build();
         self.has_news();
-        let sent = self.lb.feed(&[frame]);
+        let sent = self.lb.feed_sharded(&frame);
         sent.packets().first().map(|it| tunnel_of(&it.packet).destination)
     }
 
@@ -150,19 +159,20 @@ impl Worker {
         };
         let answer = tcp().from(VIP).to(address(client)).ttl(64).tcp_flags(flags);
         self.has_news();
-        let sent = self.lb.feed(&[answer.tunnelled(from, OWN).build()]);
+        let sent = self.lb.feed_sharded(&answer.tunnelled(from, OWN).build());
         assert_eq!(sent.packets().len(), 1, "an answer of {from} is dropped");
     }
 
     /// Its entry for a client's connection.
     pub fn knows(&self, client: u32) -> Option<Known> {
         let now = Instant::from_ns(self.now_ms * 1_000_000);
-        let it: Connection = self.lb.balance().connections().peek(&key(client), now)?;
+        let connections = self.lb.balances().nth(self.owner(client))?.connections();
+        let it: Connection = connections.peek(&key(client), now)?;
         let target = self.lb.services().active(it.target);
         Some(Known {
             backend: target.map(|target| target.address()),
             state: it.state(),
-            birth: it.birth(self.lb.balance().connections().clock(now)),
+            birth: it.birth(connections.clock(now)),
             is_own: !it.is_remote(),
             is_exception: it.is_exception(),
             is_shared: it.is_shared(),

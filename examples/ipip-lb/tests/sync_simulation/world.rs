@@ -1,11 +1,12 @@
 //! The events in a cluster, drawn by a seed.
 
-use super::Mutant;
 use super::clients::Client;
 use super::link::Link;
 use super::met::Met;
 use super::model::{BACKENDS, Configuration};
 use super::node::{Node, SETTLE_MS, name};
+use super::takeover::Takeover;
+use super::{Mutant, Setup};
 use hotloop::testing::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ const SETTLED_MS: u64 = 60_000;
 
 pub struct World {
     pub rng: Rng,
-    pub mutant: Mutant,
+    pub setup: Setup,
     /// Whether no node is killed: after that, the reference table does not move for long.
     is_spared: bool,
     pub now_ms: u64,
@@ -49,6 +50,7 @@ pub struct World {
     /// documentation.
     pub lingering: BTreeSet<u32>,
     starts: u64,
+    pub takeover: Option<Takeover>,
     /// The events, and the client of each.
     log: Vec<(u64, Option<u32>, String)>,
     pub met: Met,
@@ -58,13 +60,14 @@ impl World {
     pub fn new(seed: u64, mutant: Mutant) -> Self {
         let mut rng = Rng::seeded(seed);
         let is_spared = rng.permille(500);
+        let setup = Setup { mutant, worker_count: 1 + rng.index(3) };
         let count = 2 + rng.index(4);
         let configuration = Configuration { revision: 1, active: [true; BACKENDS as usize] };
         let node =
-            |node| Some(Node::new((node, count), node as u64 + 1, (configuration, 0), mutant));
+            |node| Some(Node::new((node, count), node as u64 + 1, (configuration, 0), setup));
         let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| [one, other]));
         Self {
-            mutant,
+            setup,
             is_spared,
             now_ms: 0,
             nodes: (0..count).map(node).collect(),
@@ -82,6 +85,7 @@ impl World {
             due: BTreeSet::new(),
             lingering: BTreeSet::new(),
             starts: count as u64,
+            takeover: None,
             log: Vec::new(),
             met: Met::default(),
         }
@@ -134,6 +138,7 @@ impl World {
                     self.adopt(node);
                 }
                 10 => self.stray(),
+                11 if !self.is_spared && self.rng.permille(300) => self.begin_takeover(),
                 _ => {}
             }
         }
@@ -183,10 +188,15 @@ impl World {
     fn agree(&mut self) -> Result<(), String> {
         (0..self.nodes.len()).for_each(|node| self.adopt(node));
         let end_ms = self.now_ms + SETTLE_MS + self.rng.below(1_000);
+        let has_takeover = self.rng.permille(200);
         while self.now_ms < end_ms {
             self.traffic()?;
+            if has_takeover && self.nodes.iter().flatten().any(Node::compares) {
+                self.begin_takeover();
+            }
         }
-        Ok(())
+        // Routers move flows next.
+        self.settle()
     }
 
     /// Continues with at most this many packets.
@@ -240,6 +250,7 @@ impl World {
             link.turn(&mut self.nodes, self.now_ms);
         }
         self.nodes.iter_mut().flatten().for_each(|node| node.turn(self.now_ms));
+        self.carry_to_successor();
     }
 
     /// Lets nodes communicate until they are in sync, while packets continue.
@@ -283,7 +294,7 @@ impl World {
             self.restart(node);
             self.salt = self.rng.next_u64();
             // It is not announced before it knows the others' connections, and the reference table.
-            if self.mutant != Mutant::AnnouncedEarly {
+            if self.setup.mutant != Mutant::AnnouncedEarly {
                 self.settle()?;
             }
             self.announced.push(node);
@@ -297,11 +308,15 @@ impl World {
     /// Brings a node back, with empty tables.
     fn restart(&mut self, node: usize) {
         self.met.restarts += 1;
-        self.starts += 1;
-        let id = (node, self.nodes.len());
-        let begin = (self.configuration, self.now_ms);
         self.note(None, format!("{} comes back", name(node)));
-        self.nodes[node] = Some(Node::new(id, self.starts, begin, self.mutant));
+        self.nodes[node] = Some(self.started(node, self.configuration));
+    }
+
+    /// A node that starts now.
+    pub fn started(&mut self, node: usize, configuration: Configuration) -> Node {
+        self.starts += 1;
+        let begin = (configuration, self.now_ms);
+        Node::new((node, self.nodes.len()), self.starts, begin, self.setup)
     }
 
     /// Kills some node.
@@ -317,7 +332,7 @@ impl World {
         self.announced.retain(|it| *it != node);
         let Some(killed) = self.nodes[node].take() else { return };
         let is_lost = |client: &u32| {
-            let is_exception = killed.worker.knows(*client).is_some_and(|it| it.is_exception);
+            let is_exception = killed.workers.knows(*client).is_some_and(|it| it.is_exception);
             is_exception || self.replacing.contains(client)
         };
         let (lost, fresh) = std::mem::take(&mut self.fresh).into_iter().partition(is_lost);
