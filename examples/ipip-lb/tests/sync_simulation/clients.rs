@@ -2,7 +2,8 @@
 //! or two.
 
 use super::model::{
-    CLOSING_MS, ESTABLISHED_MS, OPENING_MS, Packet, Phase, SAID_MS, SILENCE_MS, known_ms, routed,
+    CLOSING_MS, ESTABLISHED_MS, OPENING_MS, Packet, Phase, SAID_MS, SILENCE_MS, is_udp, known_ms,
+    routed,
 };
 use super::node::name;
 use super::worker::Known;
@@ -82,13 +83,18 @@ impl World {
         match self.clients.get(&client).map(|it| it.phase) {
             // After a stray packet, the owner's claim corrects peers, but the claim of an end does
             // not.
-            Some(Phase::Open) if !self.strayed.contains(&client) && self.rng.permille(60) => {
+            Some(Phase::Open) if self.rng.permille(50) => self.complain(client)?,
+            Some(Phase::Open)
+                if !self.strayed.contains(&client) && !is_udp(client) && self.rng.permille(60) =>
+            {
                 let reset = self.rng.permille(250);
                 self.send(client, if reset { Packet::Rst } else { Packet::Fin })?;
             }
             Some(Phase::Open) => self.send(client, Packet::Data)?,
             Some(Phase::Opening | Phase::Closing(_)) => {}
-            None if self.may_begin(client) => self.send(client, Packet::Syn)?,
+            None if self.may_begin(client) => {
+                self.send(client, if is_udp(client) { Packet::Data } else { Packet::Syn })?;
+            }
             None => {}
         }
         self.now_ms += 5 + self.rng.below(10);
@@ -138,7 +144,8 @@ impl World {
         }
         let nodes = self.nodes.iter().flatten();
         let known: Vec<_> = nodes.filter_map(|it| it.workers.knows(client)).collect();
-        let may = match self.lingering.contains(&client) {
+        // A flow without a beginning is the one before, if any node knows that.
+        let may = match self.lingering.contains(&client) || is_udp(client) {
             // Nor is a claim to it under way.
             true => known.is_empty() && self.is_in_sync(),
             false => {
@@ -165,8 +172,9 @@ impl World {
         self.met.packets += 1;
         let was_remote = before.is_some_and(|it| !it.is_own);
         self.met.moved_exceptions += u64::from(was_remote);
+        self.met.moved_udp += u64::from(was_remote && is_udp(client));
         self.met.moved_to_workers += u64::from(was_remote && node.workers.owner(client) > 0);
-        let is_new = packet == Packet::Syn;
+        let is_new = !self.clients.contains_key(&client);
         let Some(backend) = backend else {
             return Err(self.failure(client, format!("{} drops {packet:?}", name(number))));
         };
@@ -176,7 +184,7 @@ impl World {
         let known = self.clients.entry(client).or_insert(Client {
             backend,
             began_ms: now_ms,
-            phase: Phase::Opening,
+            phase: if is_udp(client) { Phase::Open } else { Phase::Opening },
             seen_ms: now_ms,
             woken: None,
             known_no_longer_than_ms: None,
@@ -213,6 +221,24 @@ impl World {
         self.answer(client, packet, number);
         self.follow(client, packet, (number, was_remote));
         Ok(())
+    }
+
+    /// Sends a router's error about a connection to the node that routers select. It is no packet of the
+    /// connection.
+    fn complain(&mut self, client: u32) -> Result<(), String> {
+        let Client { backend: expected, .. } = self.clients[&client];
+        let number = routed(client, self.salt, &self.announced);
+        let node = self.nodes[number].as_mut().expect("a node that is announced is up");
+        let (before, backend) = (node.workers.knows(client), node.workers.error(client));
+        self.met.errors += 1;
+        self.met.errors_elsewhere += u64::from(before.is_some_and(|it| !it.is_own));
+        if backend == Some(expected) || self.clients[&client].known_until_ms() < self.now_ms {
+            return Ok(());
+        }
+        let by = name(number);
+        let why =
+            format!("client {client}: an error by {by} went to {backend:?}, not to {expected}");
+        Err(self.failure(client, why))
     }
 
     /// Sends the backend's answer to a packet through the same node, or another one.

@@ -27,8 +27,8 @@ pub const fn known_ms(idle_ms: u64) -> u64 {
 
 pub const BACKENDS: u8 = 5;
 
-/// The destination of all connections.
-pub const VIP: &str = "203.0.113.10:80";
+/// The services: of TCP, and of UDP.
+pub const SERVICES: [&str; 2] = ["web", "names"];
 
 /// The backends that take new connections: at least one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -92,8 +92,19 @@ pub fn address(client: u32) -> String {
     format!("198.51.{}.{}:4000", client / 250, client % 250 + 1)
 }
 
+/// Whether a client's flow is UDP's, which has neither a beginning nor an end.
+pub const fn is_udp(client: u32) -> bool {
+    client % 5 == 4
+}
+
+/// The destination of a client's packets.
+pub const fn vip(client: u32) -> &'static str {
+    if is_udp(client) { "203.0.113.10:53" } else { "203.0.113.10:80" }
+}
+
 pub fn key(client: u32) -> FlowKey {
-    FlowKey::new(address(client).parse().unwrap(), VIP.parse().unwrap(), 6).unwrap()
+    let protocol = if is_udp(client) { 17 } else { 6 };
+    FlowKey::new(address(client).parse().unwrap(), vip(client).parse().unwrap(), protocol).unwrap()
 }
 
 pub fn client(key: &FlowKey) -> u32 {

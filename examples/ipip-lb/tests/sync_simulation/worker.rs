@@ -3,11 +3,11 @@
 
 use super::Setup;
 use super::model::{
-    BACKENDS, CLOSING_MS, Configuration, ESTABLISHED_MS, OPENING_MS, Packet, VIP, address, backend,
-    key,
+    BACKENDS, CLOSING_MS, Configuration, ESTABLISHED_MS, OPENING_MS, Packet, SERVICES, address,
+    backend, is_udp, key, vip,
 };
 use crate::bench::{Lb, tunnel_of};
-use hotloop::packet::build::tcp;
+use hotloop::packet::build::{PacketBuilder, tcp, udp, unreachable};
 use hotloop::packet::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 use hotloop::stage::Instant;
 use hotloop_agreement::Birth;
@@ -38,6 +38,7 @@ maglev_slots = 251
 tcp_opening = {}
 tcp_established = {}
 tcp_closing = {}
+udp = {}
 [cluster]
 node = "this"
 listen = "{OWN}:4790"
@@ -48,18 +49,22 @@ prepare_ms_max = 10
 name = "uplink"
 device = "net_null0"
 next_hop_mac = "02:00:00:00:09:02"
-[[service]]
-name = "web"
-address = "203.0.113.10"
-protocol = "tcp"
-ports = "80"
 "#,
         OPENING_MS / 1000,
         ESTABLISHED_MS / 1000,
-        CLOSING_MS / 1000
+        CLOSING_MS / 1000,
+        ESTABLISHED_MS / 1000
     );
-    for number in 0..BACKENDS {
-        text += &format!("[[service.backend]]\naddress = \"{}\"\n", backend(number));
+    for (name, protocol_and_ports) in SERVICES
+        .into_iter()
+        .zip(["protocol = \"tcp\"\nports = \"80\"", "protocol = \"udp\"\nports = \"53\""])
+    {
+        text += &format!(
+            "[[service]]\nname = \"{name}\"\naddress = \"203.0.113.10\"\n{protocol_and_ports}\n"
+        );
+        for number in 0..BACKENDS {
+            text += &format!("[[service.backend]]\naddress = \"{}\"\n", backend(number));
+        }
     }
     Config::parse("lb.toml", &text).unwrap()
 });
@@ -143,9 +148,19 @@ impl Workers {
             Packet::Fin => FIN | ACK,
             Packet::Rst => RST,
         };
-        let frame = tcp().from(address(client)).to(VIP).tcp_flags(flags).build();
+        let message = if is_udp(client) { udp() } else { tcp().tcp_flags(flags) };
+        self.backend_of(message.from(address(client)).to(vip(client)))
+    }
+
+    /// The backend of a router's error about an answer to a client.
+    pub fn error(&mut self, client: u32) -> Option<IpAddr> {
+        let about = answer(client, ACK).payload([7; 100]).build();
+        self.backend_of(unreachable(&about).from("192.88.99.1"))
+    }
+
+    fn backend_of(&mut self, packet: PacketBuilder) -> Option<IpAddr> {
         self.has_news();
-        let sent = self.lb.feed_sharded(&frame);
+        let sent = self.lb.feed_sharded(&packet.build());
         sent.packets().first().map(|it| tunnel_of(&it.packet).destination)
     }
 
@@ -157,9 +172,8 @@ impl Workers {
             Packet::Fin => FIN | ACK,
             Packet::Rst => RST,
         };
-        let answer = tcp().from(VIP).to(address(client)).ttl(64).tcp_flags(flags);
         self.has_news();
-        let sent = self.lb.feed_sharded(&answer.tunnelled(from, OWN).build());
+        let sent = self.lb.feed_sharded(&answer(client, flags).tunnelled(from, OWN).build());
         assert_eq!(sent.packets().len(), 1, "an answer of {from} is dropped");
     }
 
@@ -182,8 +196,10 @@ impl Workers {
     fn weigh(&mut self, configuration: Configuration) {
         for number in 0..BACKENDS {
             let weight = u32::from(configuration.active[usize::from(number)]);
-            let name = TargetName::new("web", backend(number));
-            self.lb.standing.weights.insert(name, weight);
+            for service in SERVICES {
+                let name = TargetName::new(service, backend(number));
+                self.lb.standing.weights.insert(name, weight);
+            }
         }
     }
 
@@ -227,4 +243,10 @@ impl Workers {
         let rounds = self.exceptions.round_count();
         rounds >= self.heard_round && self.exceptions.has_entered_all() && self.is_marked()
     }
+}
+
+/// An answer to a client.
+fn answer(client: u32, flags: u8) -> PacketBuilder {
+    let message = if is_udp(client) { udp() } else { tcp().tcp_flags(flags) };
+    message.from(vip(client)).to(address(client)).ttl(64)
 }
