@@ -156,10 +156,10 @@ impl Peer {
         }
     }
 
-    /// Begins a session.
-    pub fn begin(&mut self, now_ms: u64) {
+    /// Begins a session with a queue of this size.
+    pub fn begin(&mut self, now_ms: u64, queue_max: usize) {
         self.end();
-        self.session = Some(Session::new(now_ms));
+        self.session = Some(Session::new(now_ms, queue_max));
         self.session_number += 1;
         (self.received_sequence, self.entered_sequence, self.acknowledged_sequence) = (0, 0, 0);
         self.received.clear();

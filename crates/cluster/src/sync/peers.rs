@@ -13,6 +13,7 @@ use super::wire::{
 };
 use hotloop_balancer::exceptions::Change;
 use receiving::Imports;
+use sending::QUEUE_MAX;
 pub use watermark::{Entered, Watermark};
 
 /// A node's identity for its peers.
@@ -55,6 +56,7 @@ pub struct Peers {
     /// The number of the walk for each peer.
     walks: Vec<u64>,
     imports: Imports,
+    queue_max: usize,
 }
 
 impl Peers {
@@ -72,7 +74,14 @@ impl Peers {
             revision: 0,
             walk_count: 0,
             imports: Imports::default(),
+            queue_max: QUEUE_MAX,
         }
+    }
+
+    /// Limits the number of items that wait for each peer, from its next session on: at first it is
+    /// [`QUEUE_MAX`].
+    pub const fn limit_queues(&mut self, queue_max: usize) {
+        self.queue_max = queue_max;
     }
 
     /// Appends the frame that begins a connection.
@@ -155,7 +164,7 @@ impl Peers {
     fn begin(&mut self, id: PeerId, now_ms: u64) {
         self.inherit(id, now_ms);
         let peer = &mut self.peers[id.0];
-        peer.begin(now_ms);
+        peer.begin(now_ms, self.queue_max);
         peer.last_error = None;
     }
 

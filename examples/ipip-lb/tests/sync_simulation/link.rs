@@ -33,6 +33,8 @@ pub struct Link {
     /// Number of frames carried, and their bytes.
     pub frame_count: u64,
     pub frame_bytes: u64,
+    /// Whether neither node reads, though they are connected.
+    pub is_stalled: bool,
     connection: Option<Connection>,
     retry_ms: u64,
     /// Its own generator: the order of a node's simultaneous messages does not depend on the seed.
@@ -47,6 +49,7 @@ impl Link {
             is_parted: false,
             frame_count: 0,
             frame_bytes: 0,
+            is_stalled: false,
             connection: None,
             retry_ms: 0,
             rng,
@@ -81,6 +84,9 @@ impl Link {
             nodes[self.nodes[0]].as_ref().expect("it is up").peers.hello(&mut hello);
             connection.directions[1].under_way.push_back((now_ms + self.delay_ms, hello));
             self.connection = Some(connection);
+        }
+        if self.is_stalled {
+            return;
         }
         for side in [0, 1] {
             if self.carry(side, nodes, now_ms).is_none() {

@@ -40,6 +40,8 @@ met! {
     answers_by_others,
     unpromised,
     killed_between,
+    losses,
+    overflows,
     takeovers,
     takeovers_in_moves,
     handed_over,

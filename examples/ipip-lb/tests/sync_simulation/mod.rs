@@ -56,6 +56,8 @@ pub enum Mutant {
     ClosingNotNamed,
     /// A node that comes back is announced before it has what its peers know.
     AnnouncedEarly,
+    /// Changes for which a worker had no room are forgotten.
+    LossIgnored,
     /// A program that takes a node's place knows nothing.
     NothingHandedOver,
 }
@@ -66,6 +68,10 @@ pub struct Setup {
     pub mutant: Mutant,
     /// Number of workers of each node.
     pub worker_count: usize,
+    /// Maximum number of changes that wait in a worker until control takes them.
+    pub journal_max: usize,
+    /// Maximum number of claims that wait for a peer.
+    pub queue_max: usize,
 }
 
 /// Whether a failure is about a wrong connection.
@@ -154,6 +160,8 @@ fn every_packet_reaches_its_backend() {
             (met.sleeps, "long times without packets"),
             (met.ended_away, "ends while nodes can't talk"),
             (met.moves, "moves of the reference table"),
+            (met.losses, "times that workers had no room for changes"),
+            (met.overflows, "times that claims for a peer had no room"),
             (met.takeovers, "nodes with another program in their place"),
             (met.handed_over, "connections handed over"),
             (met.killed_between, "nodes killed before all had adopted a change"),
@@ -181,6 +189,7 @@ fn planted_mutants_are_found() {
         Mutant::ClosingNotNamed,
         Mutant::AnnouncedEarly,
         Mutant::NothingHandedOver,
+        Mutant::LossIgnored,
     ] {
         let (_, failures) = run(MUTANT_SEEDS, mutant);
         let found = failures.iter().find(|(_, why)| is_found(why));

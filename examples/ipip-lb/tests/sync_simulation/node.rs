@@ -37,6 +37,8 @@ pub struct Node {
     imports: Vec<Change>,
     /// What a program gets that is about to take the node's place.
     pub bequest: Option<Bequest>,
+    /// Number of times that its workers had no room for changes.
+    pub loss_count: u64,
 }
 
 pub fn name(node: usize) -> String {
@@ -53,7 +55,8 @@ impl Node {
         let mutant = setup.mutant;
         let local = Local { node: name(node), digest: [0; 16] };
         let others = (0..count).filter(|other| *other != node);
-        let peers = Peers::new(local, others.map(|other| (name(other), String::new())));
+        let mut peers = Peers::new(local, others.map(|other| (name(other), String::new())));
+        peers.limit_queues(setup.queue_max);
         let is_lost = now_ms > 0 && mutant != Mutant::MovesWithoutWaiting;
         let lost_until_ms = if is_lost { now_ms + LOST_MS } else { 0 };
         let mut agreement = Agreement::new(&name(node), incarnation << 32, lost_until_ms);
@@ -69,6 +72,7 @@ impl Node {
             walk: None,
             imports: Vec::new(),
             bequest: None,
+            loss_count: 0,
         }
     }
 
@@ -160,7 +164,7 @@ impl Node {
     fn control(&mut self, now_ms: u64) {
         self.follow_walk(now_ms);
         self.enter();
-        let Self { peers, workers, walk, mutant, bequest, .. } = self;
+        let Self { peers, workers, walk, mutant, bequest, loss_count, .. } = self;
         workers.exceptions.turn(|pulled| {
             match (pulled, *walk) {
                 (Pulled::Changes(claims), _) => {
@@ -177,11 +181,14 @@ impl Node {
             }
             true
         });
-        assert!(!workers.exceptions.take_has_lost(), "the journal has room for all");
+        let has_lost = workers.exceptions.take_has_lost() && *mutant != Mutant::LossIgnored;
         if let Some(bequest) = bequest {
-            bequest.end_walk(workers.exceptions.is_walking() || walk.is_some(), false);
+            bequest.end_walk(workers.exceptions.is_walking() || walk.is_some(), has_lost);
         }
-        if !workers.exceptions.is_walking()
+        if has_lost {
+            *loss_count += 1;
+            peers.resync();
+        } else if !workers.exceptions.is_walking()
             && let Some(walk) = walk.take()
         {
             peers.give_page(walk, &[], true, now_ms);

@@ -111,7 +111,7 @@ impl Workers {
     /// Workers that begin now, with a configuration.
     pub fn new(setup: Setup, configuration: Configuration, now_ms: u64) -> Self {
         let count = setup.worker_count;
-        let (lb, asker) = Lb::sharing_by(CONFIG.clone(), 4096, count);
+        let (lb, asker) = Lb::sharing_by(CONFIG.clone(), setup.journal_max, count);
         let exceptions = ExceptionMover::new(asker, count);
         let mut workers = Self { lb, count, exceptions, now_ms: 0, heard_round: 0 };
         workers.advance(now_ms);

@@ -8,6 +8,7 @@ use super::node::{Node, SETTLE_MS, name};
 use super::takeover::Takeover;
 use super::{Mutant, Setup};
 use hotloop::testing::Rng;
+use hotloop_cluster::sync::QUEUE_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of events that a failure shows.
@@ -60,7 +61,12 @@ impl World {
     pub fn new(seed: u64, mutant: Mutant) -> Self {
         let mut rng = Rng::seeded(seed);
         let is_spared = rng.permille(500);
-        let setup = Setup { mutant, worker_count: 1 + rng.index(3) };
+        let setup = Setup {
+            mutant,
+            worker_count: 1 + rng.index(3),
+            journal_max: [4096, 4096, 6][rng.index(3)],
+            queue_max: [QUEUE_MAX, 256][rng.index(2)],
+        };
         let count = 2 + rng.index(4);
         let configuration = Configuration { revision: 1, active: [true; BACKENDS as usize] };
         let node =
@@ -110,6 +116,9 @@ impl World {
             }
         }
         let last = |node: &Node| node.agreement.tables().iter().map(|it| it.number).max();
+        self.met.losses = self.nodes.iter().flatten().map(|it| it.loss_count).sum();
+        let status = self.nodes.iter().flatten().flat_map(|it| it.peers.status(self.now_ms));
+        self.met.overflows = status.map(|peer| peer.counts.overflows).sum();
         self.met.moves = self.nodes.iter().flatten().filter_map(last).max().unwrap_or(0).into();
         Ok(self.met)
     }
@@ -138,6 +147,10 @@ impl World {
                     self.adopt(node);
                 }
                 10 => self.stray(),
+                12 => {
+                    let link = self.rng.index(self.links.len());
+                    self.links[link].is_stalled = self.rng.permille(700);
+                }
                 11 if !self.is_spared && self.rng.permille(300) => self.begin_takeover(),
                 _ => {}
             }
@@ -256,7 +269,8 @@ impl World {
     /// Lets nodes communicate until they are in sync, while packets continue.
     pub fn settle(&mut self) -> Result<(), String> {
         for link in &mut self.links {
-            (link.is_parted, link.delay_ms) = (false, 1 + self.rng.below(5));
+            (link.is_parted, link.is_stalled) = (false, false);
+            link.delay_ms = 1 + self.rng.below(5);
         }
         let end_ms = self.now_ms + SETTLED_MS;
         while self.now_ms < end_ms {

@@ -15,9 +15,6 @@ use std::collections::VecDeque;
 /// Maximum number of changes and snapshot claims that wait for one peer: about 5 MB.
 pub const QUEUE_MAX: usize = 1 << 16;
 
-/// Maximum number of items that a snapshot may fill the queue to. The rest is for changes.
-const SNAPSHOT_QUEUE_MAX: usize = QUEUE_MAX / 2;
-
 /// Maximum number of frames that wait for acknowledgement.
 const WINDOW_FRAMES: usize = 16;
 
@@ -58,6 +55,8 @@ struct Sent {
 #[derive(Debug)]
 pub struct Session {
     queue: VecDeque<(u64, Item)>,
+    /// See [`Peers::limit_queues`].
+    queue_max: usize,
     snapshot: SnapshotStage,
     /// Number of items queued since the session began, including those that an overflow removed.
     queued_count: u64,
@@ -83,10 +82,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that begins with a snapshot.
-    pub fn new(now_ms: u64) -> Self {
+    /// A session that begins with a snapshot, with a queue of this size.
+    pub fn new(now_ms: u64, queue_max: usize) -> Self {
         Self {
             queue: VecDeque::new(),
+            queue_max,
             snapshot: SnapshotStage::Due,
             queued_count: 0,
             snapshot_end: 0,
@@ -112,7 +112,7 @@ impl Session {
     }
 
     fn push(&mut self, item: Item, now_ms: u64) -> bool {
-        let has_room = self.queue.len() < QUEUE_MAX;
+        let has_room = self.queue.len() < self.queue_max;
         if has_room {
             self.queue.push_back((now_ms, item));
             self.queued_count += 1;
@@ -136,7 +136,8 @@ impl Session {
 
     /// Whether there is room for the next page of a snapshot.
     pub fn has_room_for_page(&self) -> bool {
-        self.snapshot != SnapshotStage::Gathered && self.queue.len() < SNAPSHOT_QUEUE_MAX
+        // Half of the queue is for changes.
+        self.snapshot != SnapshotStage::Gathered && self.queue.len() < self.queue_max / 2
     }
 
     /// Begins the snapshot: changes from now on follow it.

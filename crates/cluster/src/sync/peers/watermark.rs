@@ -60,7 +60,7 @@ mod tests {
 
     /// A session that has reported the node's state: such frames have no numbers.
     fn session() -> Session {
-        let mut session = Session::new(0);
+        let mut session = Session::new(0, QUEUE_MAX);
         assert!(session.next_frame(&mut Vec::new(), 0, 0));
         session
     }
