@@ -1,23 +1,18 @@
 //! The connections from their clients' view: they begin, send packets, end, and send a last packet
 //! or two.
 
-use super::model::{
-    CLOSING_MS, ESTABLISHED_MS, OPENING_MS, Packet, Phase, SAID_MS, SILENCE_MS, is_udp, known_ms,
-    routed,
-};
+use super::model::{CLOSING_MS, Clocks, ESTABLISHED_MS, OPENING_MS, Packet, Phase, is_udp, routed};
 use super::node::name;
 use super::worker::Known;
 use super::world::World;
 use std::net::IpAddr;
-
-/// How soon after a SYN another one may be the same, sent again, in milliseconds.
-const SYN_AGAIN_MS: u64 = 5_000;
 
 /// Number of clients, with one port each.
 const CLIENTS: u64 = 200;
 
 /// A connection from its client's view.
 pub struct Client {
+    clocks: Clocks,
     pub backend: IpAddr,
     pub began_ms: u64,
     pub phase: Phase,
@@ -50,16 +45,16 @@ impl Client {
             Phase::Open => ESTABLISHED_MS,
             Phase::Closing(_) => CLOSING_MS,
         };
-        let until_ms = self.seen_ms + known_ms(idle_ms);
+        let until_ms = self.seen_ms + self.clocks.known_ms(idle_ms);
         self.known_no_longer_than_ms.map_or(until_ms, |it| it.min(until_ms))
     }
 
     /// Records a packet.
     fn see(&mut self, now_ms: u64) {
-        if self.woken.is_some_and(|(woken_ms, _)| woken_ms + SAID_MS <= now_ms) {
+        if self.woken.is_some_and(|(woken_ms, _)| woken_ms + self.clocks.said_ms() <= now_ms) {
             (self.woken, self.known_no_longer_than_ms) = (None, None);
         }
-        if self.seen_ms + SILENCE_MS < now_ms {
+        if self.seen_ms + self.clocks.silence_ms() < now_ms {
             self.woken = Some((now_ms, self.known_until_ms()));
         }
         self.seen_ms = now_ms;
@@ -68,7 +63,7 @@ impl Client {
     /// Records that a node is killed, which may be its own.
     pub fn lose_node(&mut self, now_ms: u64) {
         self.has_lost_node = true;
-        let unsaid = self.woken.filter(|(woken_ms, _)| now_ms < woken_ms + SAID_MS);
+        let unsaid = self.woken.filter(|(woken_ms, _)| now_ms < woken_ms + self.clocks.said_ms());
         if let Some((_, until_ms)) = unsaid {
             self.known_no_longer_than_ms = Some(until_ms);
         }
@@ -139,7 +134,11 @@ impl World {
     /// and no node has an exception that it believes to continue; and
     /// if any node still knows the earlier connection, all nodes are in contact.
     fn may_begin(&mut self, client: u32) -> bool {
-        if self.began_ms.get(&client).is_some_and(|ms| ms + SYN_AGAIN_MS > self.now_ms) {
+        if self
+            .began_ms
+            .get(&client)
+            .is_some_and(|ms| ms + self.setup.clocks.syn_again_ms() > self.now_ms)
+        {
             return false;
         }
         let nodes = self.nodes.iter().flatten();
@@ -182,6 +181,7 @@ impl World {
         self.note(Some(client), what);
         let now_ms = self.now_ms;
         let known = self.clients.entry(client).or_insert(Client {
+            clocks: self.setup.clocks,
             backend,
             began_ms: now_ms,
             phase: if is_udp(client) { Phase::Open } else { Phase::Opening },
@@ -290,7 +290,8 @@ impl World {
             it.lingers |= it.has_lost_node || it.has_moved && !is_whole;
             it.is_end_said =
                 known.is_some_and(|it| it.is_own && it.is_exception && it.is_closing());
-            let gap_ms = [500, 3_000, known_ms(CLOSING_MS)][self.rng.index(3)];
+            let gap_max_ms = self.setup.clocks.known_ms(CLOSING_MS);
+            let gap_ms = [500, 3_000, gap_max_ms][self.rng.index(3)].min(gap_max_ms);
             let gap_ms = self.rng.below(gap_ms - 200);
             self.due.insert((self.now_ms + gap_ms, client));
         }
@@ -385,9 +386,11 @@ impl World {
             self.now_ms += STEP_MS;
             let clients: Vec<_> = self.clients.keys().copied().collect();
             for client in clients {
-                // Half of the connections are silent; all others send a packet every five minutes.
+                // Half of the connections are silent; all others send a packet every five minutes, or every
+                // minute if that is too seldom.
                 let is_kept = client.is_multiple_of(2);
-                if is_kept && self.rng.permille((STEP_MS / 300) as u32) {
+                let every_s = if self.setup.clocks == Clocks::Right { 300 } else { 60 };
+                if is_kept && self.rng.permille((STEP_MS / every_s) as u32) {
                     self.send(client, Packet::Data)?;
                 }
             }

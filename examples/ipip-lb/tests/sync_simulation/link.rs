@@ -66,7 +66,7 @@ impl Link {
         let Some(connection) = self.connection.take() else { return };
         for (side, direction) in connection.directions.iter().enumerate() {
             if let (Some(session), Some(node)) = (direction.session, &mut nodes[self.nodes[side]]) {
-                node.peers.end(session, "cut", now_ms);
+                node.peers.end(session, "cut", node.clock.now_ms());
             }
         }
     }
@@ -110,7 +110,7 @@ impl Link {
             let from = peer_of(nodes, 1 - side);
             let node = nodes[self.nodes[1 - side]].as_mut()?;
             let mut out = Vec::new();
-            node.peers.output(from, &mut out, 1 + rng.index(4000), now_ms);
+            node.peers.output(from, &mut out, 1 + rng.index(4000), node.clock.now_ms());
             if !out.is_empty() {
                 let last_ms = directions[side].under_way.back().map_or(0, |it| it.0);
                 let at_ms = (now_ms + rng.below(2 * self.delay_ms + 1)).max(last_ms);
@@ -131,7 +131,7 @@ impl Link {
                 (Message::Hello(hello), None) => {
                     let expected = (side == 0).then_some(peer);
                     directions[side].session =
-                        Some(node.peers.greet(hello, expected, now_ms).ok()?);
+                        Some(node.peers.greet(hello, expected, node.clock.now_ms()).ok()?);
                     if side == 1 {
                         let mut hello = Vec::new();
                         node.peers.hello(&mut hello);
@@ -142,7 +142,7 @@ impl Link {
                     if !node.peers.can_receive(peer) {
                         break;
                     }
-                    let done = node.peers.input(peer, &frame, now_ms);
+                    let done = node.peers.input(peer, &frame, node.clock.now_ms());
                     done.unwrap_or_else(|error| panic!("a node broke the protocol: {error}"));
                 }
                 _ => return None,

@@ -42,6 +42,7 @@ met! {
     killed_between,
     losses,
     overflows,
+    wrong_clocks,
     takeovers,
     takeovers_in_moves,
     handed_over,

@@ -13,6 +13,7 @@
 
 mod bounds;
 mod clients;
+mod clock;
 mod link;
 mod many;
 mod met;
@@ -23,6 +24,7 @@ mod worker;
 mod world;
 
 use met::Met;
+use model::Clocks;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -72,6 +74,7 @@ pub struct Setup {
     pub journal_max: usize,
     /// Maximum number of claims that wait for a peer.
     pub queue_max: usize,
+    pub clocks: Clocks,
 }
 
 /// Whether a failure is about a wrong connection.
@@ -161,14 +164,15 @@ fn every_packet_reaches_its_backend() {
             (met.ended_away, "ends while nodes can't talk"),
             (met.moves, "moves of the reference table"),
             (met.losses, "times that workers had no room for changes"),
-            (met.overflows, "times that claims for a peer had no room"),
+            (met.wrong_clocks, "times that clocks jump or stop"),
             (met.takeovers, "nodes with another program in their place"),
+            (met.takeovers_in_moves, "of these while the reference table moves"),
             (met.handed_over, "connections handed over"),
             (met.killed_between, "nodes killed before all had adopted a change"),
         ] {
             assert!(count >= 5, "{count} {what}: {met:?}");
         }
-        assert!(met.takeovers_in_moves >= 1, "{met:?}");
+        assert!(met.overflows >= 1, "claims for a peer that had no room: {met:?}");
         assert!(strays >= 1, "packets of exceptions by a node that has not heard of them: {met:?}");
         assert!(met.unpromised * 20 < met.packets, "{met:?}");
     }

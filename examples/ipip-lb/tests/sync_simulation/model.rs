@@ -10,19 +10,55 @@ pub const OPENING_MS: u64 = 10_000;
 pub const ESTABLISHED_MS: u64 = 900_000;
 pub const CLOSING_MS: u64 = 20_000;
 
-/// The time from a packet to its node's claim, in milliseconds, if peers know of none in a third of
-/// the idle timeout: the node's walk takes a twelfth of that, and the claim is under way for a
-/// moment.
-pub const SAID_MS: u64 = ESTABLISHED_MS / 10;
+/// Whether the nodes' clocks are right, which decides how long nodes know connections at least.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Clocks {
+    Right,
+    /// They go three quarters as fast to one and a half times as fast, and may jump and stop for a second
+    /// in all.
+    Wrong,
+}
 
-/// A longer silence than this, in milliseconds, ends with a packet that peers must learn of.
-pub const SILENCE_MS: u64 = ESTABLISHED_MS / 3;
+impl Clocks {
+    /// The time from a packet to its node's claim, in milliseconds, if peers know of none in a third of
+    /// the idle timeout: the node's walk takes a twelfth of that, and the claim is under way for a
+    /// moment.
+    pub const fn said_ms(self) -> u64 {
+        match self {
+            Self::Right => ESTABLISHED_MS / 10,
+            Self::Wrong => ESTABLISHED_MS * 2 / 15 + 1_000,
+        }
+    }
 
-/// How long all nodes know a connection after a packet that did not come after such a silence,
-/// whichever node is killed: the latest packet that peers know of came a third of the idle timeout
-/// before, or a twelfth more.
-pub const fn known_ms(idle_ms: u64) -> u64 {
-    idle_ms * 7 / 12 - 1_000
+    /// A longer silence than this, in milliseconds, ends with a packet that peers must learn of.
+    pub const fn silence_ms(self) -> u64 {
+        match self {
+            Self::Right => ESTABLISHED_MS / 3,
+            Self::Wrong => ESTABLISHED_MS * 2 / 9 - 1_000,
+        }
+    }
+
+    /// How long all nodes know a connection after a packet that did not come after such a silence,
+    /// whichever node is killed: the latest packet that peers know of came a third of the idle timeout
+    /// before, or a twelfth more.
+    pub const fn known_ms(self, idle_ms: u64) -> u64 {
+        match (self, idle_ms) {
+            (Self::Right, _) => idle_ms * 7 / 12 - 1_000,
+            // By the slowest clock before, and by the fastest one after.
+            (Self::Wrong, ESTABLISHED_MS) => idle_ms * 2 / 3 - idle_ms * 5 / 9 - 2_000,
+            // Its only claim is of its SYN.
+            (Self::Wrong, OPENING_MS) => idle_ms * 2 / 3 - 1_000,
+            (Self::Wrong, _) => 500,
+        }
+    }
+
+    /// How soon after a SYN another one may be the same, sent again, in milliseconds.
+    pub const fn syn_again_ms(self) -> u64 {
+        match self {
+            Self::Right => 5_000,
+            Self::Wrong => 7_000,
+        }
+    }
 }
 
 pub const BACKENDS: u8 = 5;

@@ -1,5 +1,6 @@
 //! A node: its workers, and control's exchanges with the peers.
 
+use super::clock::Clock;
 use super::model::{Configuration, ESTABLISHED_MS, client};
 use super::worker::{Known, Workers};
 use super::{Mutant, Setup};
@@ -26,6 +27,7 @@ const WAIT_MS: u64 = 10_000;
 
 pub struct Node {
     pub name: String,
+    pub clock: Clock,
     pub peers: Peers,
     pub workers: Workers,
     pub configuration: Configuration,
@@ -49,20 +51,21 @@ impl Node {
     pub fn new(
         (node, count): (usize, usize),
         incarnation: u64,
-        (configuration, now_ms): (Configuration, u64),
+        (configuration, clock): (Configuration, Clock),
         setup: Setup,
     ) -> Self {
-        let mutant = setup.mutant;
+        let (mutant, now_ms) = (setup.mutant, clock.now_ms());
         let local = Local { node: name(node), digest: [0; 16] };
         let others = (0..count).filter(|other| *other != node);
         let mut peers = Peers::new(local, others.map(|other| (name(other), String::new())));
         peers.limit_queues(setup.queue_max);
-        let is_lost = now_ms > 0 && mutant != Mutant::MovesWithoutWaiting;
+        let is_lost = incarnation > count as u64 && mutant != Mutant::MovesWithoutWaiting;
         let lost_until_ms = if is_lost { now_ms + LOST_MS } else { 0 };
         let mut agreement = Agreement::new(&name(node), incarnation << 32, lost_until_ms);
         agreement.want(configuration.text());
         Self {
             name: name(node),
+            clock,
             peers,
             workers: Workers::new(setup, configuration, now_ms),
             configuration,
@@ -145,6 +148,8 @@ impl Node {
 
     /// A turn of the node.
     pub fn turn(&mut self, now_ms: u64) {
+        self.clock.advance(now_ms);
+        let now_ms = self.clock.now_ms();
         self.workers.advance(now_ms);
         for _ in 0..TURNS_MAX {
             self.control(now_ms);
@@ -242,16 +247,16 @@ impl Node {
     }
 
     /// Whether it is in contact with all peers except those that are down.
-    pub fn is_joined(&self, is_up: impl Fn(&str) -> bool, now_ms: u64) -> bool {
-        let mut peers = self.peers.status(now_ms).into_iter();
+    pub fn is_joined(&self, is_up: impl Fn(&str) -> bool) -> bool {
+        let mut peers = self.peers.status(self.clock.now_ms()).into_iter();
         peers.all(|peer| !is_up(&peer.name) || peer.state == PeerState::InSync)
     }
 
     /// Whether all peers except those that are down have entered everything that it knows.
-    pub fn is_in_sync(&self, is_up: impl Fn(&str) -> bool, now_ms: u64) -> bool {
+    pub fn is_in_sync(&self, is_up: impl Fn(&str) -> bool) -> bool {
         self.is_quiet()
             && self.is_ready()
-            && self.peers.status(now_ms).iter().all(|peer| {
+            && self.peers.status(self.clock.now_ms()).iter().all(|peer| {
                 !is_up(&peer.name)
                     || peer.is_caught_up && peer.has_its_snapshot && peer.import_count == 0
             })

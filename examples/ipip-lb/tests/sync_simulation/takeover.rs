@@ -35,12 +35,14 @@ impl World {
     /// Carries bytes between the two programs. Either may be gone.
     pub fn carry_to_successor(&mut self) {
         let Some(Takeover { node, legacy }) = &mut self.takeover else { return };
-        let Some(bequest) = self.nodes[*node].as_mut().and_then(|it| it.bequest.as_mut()) else {
+        let before = self.nodes[*node].as_mut();
+        let Some((bequest, clock)) = before.and_then(|it| Some((it.bequest.as_mut()?, it.clock)))
+        else {
             self.takeover = None;
             return;
         };
         for end in [&mut bequest.end, &mut legacy.end] {
-            end.set_now(self.now_ms);
+            end.set_now(clock.now_ms());
         }
         let there = bequest.end.output();
         let (first, rest) = there.split_at(self.rng.index(there.len() + 1));
@@ -72,14 +74,15 @@ impl World {
         self.met.takeovers_in_moves += u64::from(before.compares());
         self.note(None, format!("another program takes the place of {}", name(node)));
         self.now_ms += self.rng.below(300);
-        legacy.end.set_now(self.now_ms);
+        before.clock.advance(self.now_ms);
+        legacy.end.set_now(before.clock.now_ms());
         let mut connections = legacy.connections();
         // Their order is of no importance, but must be the same each time.
         connections.sort_unstable_by_key(|change| match change {
             Change::Claim(Record { key, .. }) | Change::Inherit(key) => *key,
         });
         self.met.handed_over += connections.len() as u64;
-        let mut after = self.started(node, before.configuration);
+        let mut after = self.started(node, (before.configuration, before.clock));
         if self.setup.mutant != Mutant::NothingHandedOver {
             after.take_over(&before.agreement, connections);
         }

@@ -1,9 +1,10 @@
 //! The events in a cluster, drawn by a seed.
 
 use super::clients::Client;
+use super::clock::Clock;
 use super::link::Link;
 use super::met::Met;
-use super::model::{BACKENDS, Configuration};
+use super::model::{BACKENDS, Clocks, Configuration};
 use super::node::{Node, SETTLE_MS, name};
 use super::takeover::Takeover;
 use super::{Mutant, Setup};
@@ -65,18 +66,22 @@ impl World {
             mutant,
             worker_count: 1 + rng.index(3),
             journal_max: [4096, 4096, 6][rng.index(3)],
-            queue_max: [QUEUE_MAX, 256][rng.index(2)],
+            queue_max: [QUEUE_MAX, 220][rng.index(2)],
+            clocks: [Clocks::Right, Clocks::Wrong][rng.index(2)],
         };
         let count = 2 + rng.index(4);
         let configuration = Configuration { revision: 1, active: [true; BACKENDS as usize] };
-        let node =
-            |node| Some(Node::new((node, count), node as u64 + 1, (configuration, 0), setup));
+        let mut node = |node| {
+            let begin = (configuration, clock(setup, 0, &mut rng));
+            Some(Node::new((node, count), node as u64 + 1, begin, setup))
+        };
+        let nodes = (0..count).map(&mut node).collect();
         let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| [one, other]));
         Self {
             setup,
             is_spared,
             now_ms: 0,
-            nodes: (0..count).map(node).collect(),
+            nodes,
             links: pairs.map(|pair| Link::new(pair, rng.fork())).collect(),
             announced: (0..count).collect(),
             salt: rng.next_u64(),
@@ -117,7 +122,7 @@ impl World {
         }
         let last = |node: &Node| node.agreement.tables().iter().map(|it| it.number).max();
         self.met.losses = self.nodes.iter().flatten().map(|it| it.loss_count).sum();
-        let status = self.nodes.iter().flatten().flat_map(|it| it.peers.status(self.now_ms));
+        let status = self.nodes.iter().flatten().flat_map(|it| it.peers.status(0));
         self.met.overflows = status.map(|peer| peer.counts.overflows).sum();
         self.met.moves = self.nodes.iter().flatten().filter_map(last).max().unwrap_or(0).into();
         Ok(self.met)
@@ -147,6 +152,13 @@ impl World {
                     self.adopt(node);
                 }
                 10 => self.stray(),
+                13 if self.setup.clocks == Clocks::Wrong => {
+                    let node = self.rng.index(self.nodes.len());
+                    if let Some(node) = &mut self.nodes[node] {
+                        self.met.wrong_clocks += 1;
+                        node.clock.disturb(&mut self.rng);
+                    }
+                }
                 12 => {
                     let link = self.rng.index(self.links.len());
                     self.links[link].is_stalled = self.rng.permille(700);
@@ -255,7 +267,8 @@ impl World {
         let of_it = self.log.iter().filter(|it| it.1.is_none_or(|it| it == client));
         let lines: Vec<_> = of_it.map(|(ms, _, what)| format!("{ms} ms: {what}")).collect();
         let from = lines.len().saturating_sub(SHOWN_MAX);
-        format!("{}\n{} ms: {why}: {}", lines[from..].join("\n"), self.now_ms, self.known(client))
+        let (events, known) = (lines[from..].join("\n"), self.known(client));
+        format!("{:?}\n{events}\n{} ms: {why}: {known}", self.setup, self.now_ms)
     }
 
     pub fn turn(&mut self) {
@@ -279,18 +292,18 @@ impl World {
                 return self.check_ends();
             }
         }
-        Err(format!("at {} ms: never in sync", self.now_ms))
+        Err(format!("{:?}: at {} ms: never in sync", self.setup, self.now_ms))
     }
 
     pub fn is_in_sync(&self) -> bool {
         let is_up = |peer: &str| self.is_up(peer);
-        self.nodes.iter().flatten().all(|it| it.is_in_sync(is_up, self.now_ms))
+        self.nodes.iter().flatten().all(|it| it.is_in_sync(is_up))
     }
 
     /// Whether all nodes are in contact.
     pub fn are_joined(&self) -> bool {
         let is_up = |peer: &str| self.is_up(peer);
-        self.nodes.iter().flatten().all(|it| it.is_joined(is_up, self.now_ms))
+        self.nodes.iter().flatten().all(|it| it.is_joined(is_up))
     }
 
     /// Whether the node of this name is not down.
@@ -323,13 +336,13 @@ impl World {
     fn restart(&mut self, node: usize) {
         self.met.restarts += 1;
         self.note(None, format!("{} comes back", name(node)));
-        self.nodes[node] = Some(self.started(node, self.configuration));
+        let begin = (self.configuration, clock(self.setup, self.now_ms, &mut self.rng));
+        self.nodes[node] = Some(self.started(node, begin));
     }
 
     /// A node that starts now.
-    pub fn started(&mut self, node: usize, configuration: Configuration) -> Node {
+    pub fn started(&mut self, node: usize, begin: (Configuration, Clock)) -> Node {
         self.starts += 1;
-        let begin = (configuration, self.now_ms);
         Node::new((node, self.nodes.len()), self.starts, begin, self.setup)
     }
 
@@ -369,5 +382,13 @@ impl World {
         self.announced.sort_unstable();
         self.note(None, format!("routers send to {:?}", self.announced));
         self.clients.values_mut().for_each(|client| client.has_moved = true);
+    }
+}
+
+/// The clock of a node that starts.
+fn clock(setup: Setup, now_ms: u64, rng: &mut Rng) -> Clock {
+    match setup.clocks {
+        Clocks::Right => Clock::right(now_ms),
+        Clocks::Wrong => Clock::wrong(now_ms, rng),
     }
 }
