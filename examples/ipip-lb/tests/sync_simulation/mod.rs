@@ -1,8 +1,10 @@
-//! A simulated cluster: two to five nodes, each with up to three of the balancer's own workers, which talk through the
-//! code of [`hotloop_cluster::sync`], without sockets and clocks. Messages are late, connections
-//! are cut, nodes can't reach each other or read slowly, tables change at different times on each
-//! node, and nodes are killed and come back. Connections end by FIN or RST on any node, send a last
-//! packet or two, and their ports are used again; at times, a long time passes.
+//! A simulated cluster: two to five nodes, each with up to three of the balancer's own workers, which
+//! talk through the code of [`hotloop_cluster::sync`], without sockets and clocks. Messages are late,
+//! connections are cut, nodes can't reach each other or read slowly, journals and queues overflow,
+//! tables change at different times on each node, and nodes are killed and come back, or another program
+//! takes their places. In half of the clusters, clocks are wrong. Connections end by FIN or RST on any
+//! node, send a last packet or two, and their ports are used again; flows of UDP just stop. At times, a
+//! long time passes.
 //!
 //! Invariant: a packet of a connection goes to its backend, whichever node receives it, and whatever
 //! each node's configuration is. Not if it is an exception that a killed node had not passed on.
