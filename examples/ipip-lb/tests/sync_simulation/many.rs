@@ -1,7 +1,8 @@
 //! A cluster as large as one may be: packets reach their backends there, and the reference table moves.
 //! Prints how many messages nodes exchange, and how much waits for peers.
 
-use super::Mutant;
+use super::Setup;
+use super::clock::Clock;
 use super::link::Link;
 use super::model::{BACKENDS, Configuration, Packet};
 use super::node::{Node, name};
@@ -40,9 +41,8 @@ impl Cluster {
     fn new() -> Self {
         let mut rng = Rng::seeded(1);
         let configuration = Configuration { revision: 1, active: [true; BACKENDS as usize] };
-        let new = |node| {
-            Some(Node::new((node, NODES), node as u64 + 1, (configuration, 0), Mutant::None))
-        };
+        let begin = (configuration, Clock::right(0));
+        let new = |node| Some(Node::new((node, NODES), node as u64 + 1, begin, Setup::PLAIN));
         let all = (0..NODES).flat_map(|one| (0..NODES).map(move |other| [one, other]));
         // The first one connects: the one with the lesser name.
         let pairs = all.filter(|[one, other]| name(*one) < name(*other));
@@ -70,7 +70,7 @@ impl Cluster {
     /// A client's packet, by some node. It has to go to the backend of the packets before.
     fn packet(&mut self, client: u32, packet: Packet, node: usize) {
         let node = self.nodes[node % NODES].as_mut().expect("it is up");
-        let backend = node.worker.packet(client, packet).expect("a service takes it");
+        let backend = node.workers.packet(client, packet).expect("a service takes it");
         let expected = *self.backends.entry(client).or_insert(backend);
         assert_eq!(backend, expected, "client {client} by {} at {} ms", node.name, self.now_ms);
     }
@@ -106,7 +106,7 @@ impl Cluster {
 
     fn settle(&mut self) {
         let end_ms = self.now_ms + MOVED_MS;
-        while !self.nodes().all(|node| node.is_in_sync(|_| true, self.now_ms)) {
+        while !self.nodes().all(|node| node.is_in_sync(|_| true)) {
             assert!(self.now_ms < end_ms, "never in sync");
             self.step();
         }

@@ -25,6 +25,7 @@ mod takeover;
 mod worker;
 mod world;
 
+use hotloop_cluster::sync::QUEUE_MAX;
 use met::Met;
 use model::Clocks;
 use std::ops::Range;
@@ -77,6 +78,17 @@ pub struct Setup {
     /// Maximum number of claims that wait for a peer.
     pub queue_max: usize,
     pub clocks: Clocks,
+}
+
+impl Setup {
+    /// Nodes of one worker, with the room that they have by default, and clocks that are right.
+    pub const PLAIN: Self = Self {
+        mutant: Mutant::None,
+        worker_count: 1,
+        journal_max: 4096,
+        queue_max: QUEUE_MAX,
+        clocks: Clocks::Right,
+    };
 }
 
 /// Whether a failure is about a wrong connection.

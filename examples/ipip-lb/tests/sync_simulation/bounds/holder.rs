@@ -89,11 +89,11 @@ fn only_an_exception_without_an_answer_leaves_a_full_table() {
         cluster.adopt(0, DRAINED);
         let (client, its) = cluster.open_exception();
         if is_answered {
-            cluster.node(0).worker.answer(client, Packet::Data, its);
+            cluster.node(0).workers.answer(client, Packet::Data, its);
         }
         cluster.settle();
         for other in 1_000..4_000 {
-            cluster.node(0).worker.packet(other, Packet::Syn);
+            cluster.node(0).workers.packet(other, Packet::Syn);
             cluster.turn(1);
         }
         let expected = if is_answered { its } else { backend(0) };

@@ -8,11 +8,12 @@ mod holder;
 mod ports;
 mod silence;
 
-use super::Mutant;
+use super::Setup;
+use super::clock::Clock;
 use super::link::Link;
-use super::model::{BACKENDS, Configuration, ESTABLISHED_MS, Packet, backend};
+use super::model::{BACKENDS, Configuration, ESTABLISHED_MS, Packet, backend, is_udp};
 use super::node::{Node, name};
-use super::worker::{Known, Worker};
+use super::worker::{Known, Workers};
 use hotloop::testing::Rng;
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -45,11 +46,13 @@ fn without_backend(address: IpAddr) -> Configuration {
 /// Clients whose connections are exceptions if they begin where the first backend is drained, and a
 /// client whose connection never is.
 static CLIENTS: LazyLock<([u32; 2], u32)> = LazyLock::new(|| {
-    let [mut first, mut drained] = [FIRST, DRAINED].map(|it| Worker::new(it, 0));
+    let [mut first, mut drained] = [FIRST, DRAINED].map(|it| Workers::new(Setup::PLAIN, it, 0));
     let of_first: Vec<_> = (0..100).map(|it| first.packet(it, Packet::Syn)).collect();
     let of_drained: Vec<_> = (0..100).map(|it| drained.packet(it, Packet::Syn)).collect();
-    let mut moved = (0..100).filter(|it| of_first[*it as usize] == Some(backend(0)));
-    let mut stays = (0..100).filter(|it| of_first[*it as usize] == of_drained[*it as usize]);
+    let is_moved = |it: &u32| !is_udp(*it) && of_first[*it as usize] == Some(backend(0));
+    let mut moved = (0..100).filter(is_moved);
+    let is_same = |it: &u32| !is_udp(*it) && of_first[*it as usize] == of_drained[*it as usize];
+    let mut stays = (0..100).filter(is_same);
     let mut next = || moved.next().expect("some of a hundred are on the first backend");
     ([next(), next()], stays.next().expect("most of a hundred stay"))
 });
@@ -63,7 +66,8 @@ struct Cluster {
 
 impl Cluster {
     fn new(count: usize) -> Self {
-        let node = |it| Some(Node::new((it, count), it as u64 + 1, (FIRST, 0), Mutant::None));
+        let begin = (FIRST, Clock::right(0));
+        let node = |it| Some(Node::new((it, count), it as u64 + 1, begin, Setup::PLAIN));
         let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| [one, other]));
         let links = pairs.map(|pair| Link::new(pair, Rng::seeded(1))).collect();
         let mut cluster = Self { now_ms: 0, nodes: (0..count).map(node).collect(), links };
@@ -97,7 +101,7 @@ impl Cluster {
         for _ in 0..1_000 {
             self.pass(1);
             let is_up = |of: &str| self.nodes.iter().flatten().any(|node| node.name == of);
-            if self.nodes.iter().flatten().all(|node| node.is_in_sync(is_up, self.now_ms)) {
+            if self.nodes.iter().flatten().all(|node| node.is_in_sync(is_up)) {
                 return;
             }
         }
@@ -123,7 +127,7 @@ impl Cluster {
 
     /// Sends a client's packet by a node. Returns the backend that gets it.
     fn send(&mut self, node: usize, client: u32, packet: Packet) -> IpAddr {
-        self.node(node).worker.packet(client, packet).expect("it is forwarded")
+        self.node(node).workers.packet(client, packet).expect("it is forwarded")
     }
 
     /// Opens a connection by a node. Returns its backend.
@@ -143,7 +147,7 @@ impl Cluster {
     }
 
     fn known(&mut self, node: usize, client: u32) -> Option<Known> {
-        self.node(node).worker.knows(client)
+        self.node(node).workers.knows(client)
     }
 
     /// Two nodes. The first has an exception that gets packets all the time, and is about to claim it

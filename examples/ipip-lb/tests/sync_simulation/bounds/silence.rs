@@ -48,7 +48,7 @@ fn answers_keep_an_exception_only_where_they_come_by() {
     let (client, its) = cluster.open_exception();
     for _ in 0..ESTABLISHED_MS / 100_000 + 1 {
         cluster.sleep(100_000);
-        cluster.node(1).worker.answer(client, Packet::Data, its);
+        cluster.node(1).workers.answer(client, Packet::Data, its);
     }
     cluster.settle();
     assert_eq!(cluster.send(1, client, Packet::Data), its);
