@@ -21,6 +21,7 @@ mod many;
 mod met;
 mod model;
 mod node;
+mod recorded;
 mod takeover;
 mod worker;
 mod world;

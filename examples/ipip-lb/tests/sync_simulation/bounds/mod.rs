@@ -8,12 +8,12 @@ mod holder;
 mod ports;
 mod silence;
 
-use super::Setup;
 use super::clock::Clock;
 use super::link::Link;
 use super::model::{BACKENDS, Configuration, ESTABLISHED_MS, Packet, backend, is_udp};
 use super::node::{Node, name};
 use super::worker::{Known, Workers};
+use super::{Mutant, Setup};
 use hotloop::testing::Rng;
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -58,19 +58,27 @@ static CLIENTS: LazyLock<([u32; 2], u32)> = LazyLock::new(|| {
 });
 
 /// Nodes with a reference table, in sync.
-struct Cluster {
-    now_ms: u64,
-    nodes: Vec<Option<Node>>,
+pub struct Cluster {
+    pub now_ms: u64,
+    pub nodes: Vec<Option<Node>>,
     links: Vec<Link>,
+    mutants: [Mutant; 2],
 }
 
 impl Cluster {
     fn new(count: usize) -> Self {
+        Self::of(count, [Mutant::None; 2])
+    }
+
+    /// One whose even and odd nodes have these mutants.
+    pub fn of(count: usize, mutants: [Mutant; 2]) -> Self {
         let begin = (FIRST, Clock::right(0));
-        let node = |it| Some(Node::new((it, count), it as u64 + 1, begin, Setup::PLAIN));
+        let setup = |node: usize| Setup { mutant: mutants[node % 2], ..Setup::PLAIN };
+        let node = |it| Some(Node::new((it, count), it as u64 + 1, begin, setup(it)));
         let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| [one, other]));
         let links = pairs.map(|pair| Link::new(pair, Rng::seeded(1))).collect();
-        let mut cluster = Self { now_ms: 0, nodes: (0..count).map(node).collect(), links };
+        let nodes = (0..count).map(node).collect();
+        let mut cluster = Self { now_ms: 0, nodes, links, mutants };
         cluster.sleep(20_000);
         cluster.settle();
         cluster
@@ -81,6 +89,14 @@ impl Cluster {
         const STEP_MS: u64 = 250;
         for _ in 0..ms / STEP_MS {
             self.turn(STEP_MS);
+        }
+    }
+
+    /// Lets time pass until then; most of a long time, in few turns.
+    pub fn pass_until(&mut self, at_ms: u64) {
+        while self.now_ms < at_ms {
+            let left_ms = at_ms - self.now_ms;
+            self.turn(if left_ms > 5_000 { 250 } else { left_ms.min(10) });
         }
     }
 
@@ -97,7 +113,7 @@ impl Cluster {
     }
 
     /// Lets all nodes that are up enter what the others know.
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         for _ in 0..1_000 {
             self.pass(1);
             let is_up = |of: &str| self.nodes.iter().flatten().any(|node| node.name == of);
@@ -108,7 +124,7 @@ impl Cluster {
         panic!("the nodes are not in sync within a second");
     }
 
-    fn link(&mut self, nodes: [usize; 2]) -> &mut Link {
+    pub fn link(&mut self, nodes: [usize; 2]) -> &mut Link {
         self.links.iter_mut().find(|link| link.nodes == nodes).expect("two nodes, the lesser first")
     }
 
@@ -117,16 +133,24 @@ impl Cluster {
         self.settle();
     }
 
-    fn kill(&mut self, node: usize) {
+    pub fn kill(&mut self, node: usize) {
         self.nodes[node] = None;
     }
 
-    fn node(&mut self, node: usize) -> &mut Node {
+    /// Brings a node back, with empty tables.
+    pub fn restart(&mut self, node: usize, configuration: Configuration) {
+        let id = (node, self.nodes.len());
+        let begin = (configuration, Clock::right(self.now_ms));
+        let setup = Setup { mutant: self.mutants[node % 2], ..Setup::PLAIN };
+        self.nodes[node] = Some(Node::new(id, self.now_ms, begin, setup));
+    }
+
+    pub fn node(&mut self, node: usize) -> &mut Node {
         self.nodes[node].as_mut().unwrap_or_else(|| panic!("{} is down", name(node)))
     }
 
     /// Sends a client's packet by a node. Returns the backend that gets it.
-    fn send(&mut self, node: usize, client: u32, packet: Packet) -> IpAddr {
+    pub fn send(&mut self, node: usize, client: u32, packet: Packet) -> IpAddr {
         self.node(node).workers.packet(client, packet).expect("it is forwarded")
     }
 
@@ -146,7 +170,7 @@ impl Cluster {
         (client, its)
     }
 
-    fn known(&mut self, node: usize, client: u32) -> Option<Known> {
+    pub fn known(&mut self, node: usize, client: u32) -> Option<Known> {
         self.node(node).workers.knows(client)
     }
 
