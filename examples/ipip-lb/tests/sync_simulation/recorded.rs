@@ -8,7 +8,7 @@ use super::bounds::Cluster;
 use super::model::{Configuration, Packet};
 use std::str::FromStr;
 
-/// Replays a sequence among nodes of which the even and the odd ones have these mutants. Fails if a packet
+/// Replays a sequence among nodes whose even and odd ones have these mutants. Fails if a packet
 /// of the connection does not go to its SYN's backend, or would not after the last event, whichever node
 /// gets it; or if a node does not know then that it has ended.
 fn replay(sequence: &str, mutants: [Mutant; 2]) -> Result<(), String> {
@@ -126,7 +126,7 @@ fn a_late_packet_after_a_reset_and_a_drain_goes_to_the_backend() {
     );
 }
 
-/// Both nodes get packets of a connection, and then have different tables, of which they hear late. The
+/// Both nodes get packets of a connection, and then have different tables. They hear of that late. The
 /// one that did not get the SYN drains all backends except another one, and gets the next packet.
 #[test]
 fn a_connection_of_two_nodes_stays_through_changes_that_they_hear_of_late() {
