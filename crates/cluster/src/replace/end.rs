@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// What a successor knows `passed_ms` after these claims.
+    /// The connections that a successor knows `passed_ms` after these claims.
     fn known(claims: &[Record], passed_ms: u64) -> Vec<Change> {
         let (mut bequest, mut legacy) = (Bequest::default(), Legacy::default());
         carry(&mut bequest, &mut legacy);

@@ -50,7 +50,7 @@ impl Successor {
         let _ = self.link.say(Message::Refusal(why.to_owned()));
     }
 
-    /// What it gets.
+    /// The end of the link that holds its connections.
     pub const fn bequest(&mut self) -> &mut Bequest {
         &mut self.bequest
     }

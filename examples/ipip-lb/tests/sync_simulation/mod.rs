@@ -68,7 +68,7 @@ pub enum Mutant {
     NothingHandedOver,
 }
 
-/// What is the same for all nodes of a cluster.
+/// The settings that all nodes of a cluster have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub mutant: Mutant,

@@ -37,7 +37,7 @@ pub struct Node {
     /// The snapshot being collected.
     walk: Option<Walk>,
     imports: Vec<Change>,
-    /// What a program gets that is about to take the node's place.
+    /// The connections for a program that is about to take the node's place.
     pub bequest: Option<Bequest>,
     /// Number of times that its workers had no room for changes.
     pub loss_count: u64,
