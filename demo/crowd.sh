@@ -7,10 +7,10 @@ order_count=0                            # number of orders given to the clients
 start_crowd() {
     mkfifo "$work/clients.orders"
     start clients client python3 "$(dirname "${BASH_SOURCE[0]}")/crowd.py" clients "$1" 7 "$client_count" "$pause_s" "$work"
-    wait_until "$client_count connections" have_opened
+    wait_until "$client_count connections" are_open_or_broken
     ! are_broken || broken
 }
-have_opened() { are_open || are_broken; }
+are_open_or_broken() { are_broken || are_open; }
 
 # said EXPRESSION: a part of the clients' report.
 said() { jq -r "$1" "$work/clients.json"; }

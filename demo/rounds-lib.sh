@@ -227,7 +227,6 @@ confirm_and_renewed() {
     wait_until 'connections to begin again' are_open_or_broken
     confirm "$since"
 }
-are_open_or_broken() { are_broken || are_open; }
 
 # note_round MS: prints a round's results on one line.
 note_round() {
