@@ -33,8 +33,7 @@ fn an_exception_that_was_established_in_a_partition_lasts_across_like_an_opening
     for (parted_ms, is_kept) in [(OPENING_MS - 250, true), (OPENING_MS + 250, false)] {
         let mut cluster = Cluster::new(2);
         cluster.adopt(0, DRAINED);
-        let client = CLIENTS.0[0];
-        let its = cluster.send(0, client, Packet::Syn);
+        let (client, its) = cluster.begin_exception();
         cluster.settle();
         cluster.link([0, 1]).is_parted = true;
         assert_eq!(cluster.send(0, client, Packet::Data), its);

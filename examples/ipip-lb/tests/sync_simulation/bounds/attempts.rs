@@ -9,9 +9,7 @@ fn a_syn_at_two_nodes_with_different_tables_gets_two_backends_until_the_claim_ha
     for has_arrived in [false, true] {
         let mut cluster = Cluster::new(2);
         cluster.adopt(0, DRAINED);
-        let client = CLIENTS.0[0];
-        let its = cluster.send(0, client, Packet::Syn);
-        assert_ne!(its, backend(0));
+        let (client, its) = cluster.begin_exception();
         if has_arrived {
             cluster.settle();
         }
@@ -29,8 +27,7 @@ fn a_syn_at_two_nodes_with_different_tables_gets_two_backends_until_the_claim_ha
 fn a_syn_at_two_nodes_loses_nothing_if_the_connection_goes_on_by_the_first() {
     let mut cluster = Cluster::new(2);
     cluster.adopt(0, DRAINED);
-    let client = CLIENTS.0[0];
-    let its = cluster.send(0, client, Packet::Syn);
+    let (client, its) = cluster.begin_exception();
     assert_eq!(cluster.send(1, client, Packet::Syn), backend(0));
     assert_eq!(cluster.send(0, client, Packet::Data), its);
     cluster.settle();

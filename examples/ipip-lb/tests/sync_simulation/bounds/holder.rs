@@ -1,7 +1,7 @@
 //! Exceptions whose node is lost.
 
 use super::super::model::{OPENING_MS, Packet, backend};
-use super::{CLIENTS, Cluster, DRAINED, LATE_MS, without_backend};
+use super::{CLIENTS, Cluster, DRAINED, LATE_MS};
 
 /// The first `entered_count` of the other nodes have entered its claim.
 #[test]
@@ -48,8 +48,7 @@ fn an_exception_of_which_others_know_only_the_syn_lasts_like_an_opening_connecti
     for (silent_ms, is_kept) in [(OPENING_MS - 250, true), (OPENING_MS + 250, false)] {
         let mut cluster = Cluster::new(2);
         cluster.adopt(0, DRAINED);
-        let client = CLIENTS.0[0];
-        let its = cluster.send(0, client, Packet::Syn);
+        let (client, its) = cluster.begin_exception();
         cluster.settle();
         cluster.send(0, client, Packet::Data);
         cluster.kill(0);
@@ -63,16 +62,7 @@ fn an_exception_of_which_others_know_only_the_syn_lasts_like_an_opening_connecti
 #[test]
 fn a_connection_in_the_place_of_an_exception_is_lost_with_its_node_like_one() {
     for is_entered in [false, true] {
-        let mut cluster = Cluster::new(2);
-        cluster.adopt(0, DRAINED);
-        let (client, before) = cluster.open_exception();
-        cluster.sleep(5_000);
-        cluster.adopt(0, without_backend(before));
-        cluster.send(0, client, Packet::Fin);
-        assert_eq!(cluster.open(0, client), backend(0));
-        if is_entered {
-            cluster.settle();
-        }
+        let (mut cluster, client, before) = Cluster::with_port_used_again(is_entered);
         cluster.kill(0);
         cluster.settle();
         let expected = if is_entered { backend(0) } else { before };

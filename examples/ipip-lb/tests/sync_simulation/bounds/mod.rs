@@ -1,6 +1,5 @@
-//! The limits of a cluster, one by one, in clusters whose events a test chooses: at the limit, the loss
-//! happens as the documentation has it ("Limits" in `docs/internals/cluster.md`); right beside it, nothing
-//! is lost.
+//! Tests of a cluster's limits ("Limits" in `docs/internals/cluster.md`), with events chosen by hand: beyond
+//! a limit, connections are lost as documented; just within it, nothing is lost.
 
 mod apart;
 mod attempts;
@@ -161,13 +160,37 @@ impl Cluster {
         backend
     }
 
-    /// Opens an exception by the first node, where the first backend is drained. Returns its client
+    /// Begins an exception by the first node, where the first backend is drained. Returns its client
     /// and its backend.
-    fn open_exception(&mut self) -> (u32, IpAddr) {
+    fn begin_exception(&mut self) -> (u32, IpAddr) {
         let client = CLIENTS.0[0];
-        let its = self.open(0, client);
+        let its = self.send(0, client, Packet::Syn);
         assert_ne!(its, backend(0));
         (client, its)
+    }
+
+    /// Like [`begin_exception`](Self::begin_exception), with the packet after the SYN.
+    fn open_exception(&mut self) -> (u32, IpAddr) {
+        let (client, its) = self.begin_exception();
+        assert_eq!(self.send(0, client, Packet::Data), its);
+        (client, its)
+    }
+
+    /// Two nodes. At the first one, an exception has ended, and the port's next connection has begun, which
+    /// is where the reference table has it. Both know that if `has_heard`. Returns the client and the
+    /// exception's backend, too.
+    fn with_port_used_again(has_heard: bool) -> (Self, u32, IpAddr) {
+        let mut cluster = Self::new(2);
+        cluster.adopt(0, DRAINED);
+        let (client, before) = cluster.open_exception();
+        cluster.sleep(5_000);
+        cluster.adopt(0, without_backend(before));
+        cluster.send(0, client, Packet::Fin);
+        assert_eq!(cluster.open(0, client), backend(0));
+        if has_heard {
+            cluster.settle();
+        }
+        (cluster, client, before)
     }
 
     pub fn known(&mut self, node: usize, client: u32) -> Option<Known> {

@@ -1,22 +1,13 @@
 //! Ports that are used again while a node takes the connection before for the present one.
 
 use super::super::model::{CLOSING_MS, ESTABLISHED_MS, Packet, backend};
-use super::{Cluster, DRAINED, FIRST, WALK_MS, without_backend};
+use super::{Cluster, DRAINED, FIRST, WALK_MS};
 
 /// The next connection begins where the backend of the one before is drained.
 #[test]
 fn a_port_used_again_goes_to_the_backend_before_by_a_node_that_has_not_heard_of_it() {
     for has_heard in [false, true] {
-        let mut cluster = Cluster::new(2);
-        cluster.adopt(0, DRAINED);
-        let (client, before) = cluster.open_exception();
-        cluster.sleep(5_000);
-        cluster.adopt(0, without_backend(before));
-        cluster.send(0, client, Packet::Fin);
-        assert_eq!(cluster.open(0, client), backend(0));
-        if has_heard {
-            cluster.settle();
-        }
+        let (mut cluster, client, before) = Cluster::with_port_used_again(has_heard);
         let expected = if has_heard { backend(0) } else { before };
         assert_eq!(cluster.send(1, client, Packet::Data), expected);
     }
