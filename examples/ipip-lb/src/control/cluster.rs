@@ -136,7 +136,7 @@ impl Node {
         if serial != self.targets.0 {
             if refused_count != self.targets.1 {
                 tracing::info!(
-                    "cluster: peers send again the connections whose backends were unknown here"
+                    "cluster: backends have changed: peers send the connections again that were refused here"
                 );
                 self.sync.rejoin();
             }
