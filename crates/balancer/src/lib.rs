@@ -42,7 +42,7 @@
 //! use hotloop::prelude::*;
 //! use hotloop::testing::MemoryPort;
 //! use hotloop_balancer::classify::{Classify, ReceivingPorts, shard};
-//! use hotloop_balancer::balance::{Balance, BalancerConfig, Egress, Egresses, Route};
+//! use hotloop_balancer::balance::{Balance, BalancerConfig, CLIENTS_MAX, Egress, Egresses, Route};
 //! use hotloop_balancer::counts::WorkerCounts;
 //! use hotloop_balancer::services::{Builder, Standing};
 //! use hotloop_balancer::spec::{Backend, Balancer, Limits, Protocol, ServiceSpec, Spec};
@@ -73,6 +73,7 @@
 //!         worker: core.index(),
 //!         connections_max: settings.connections_max,
 //!         slot_capacity: builder.slot_capacity(),
+//!         clients_max: CLIENTS_MAX,
 //!         node: core.node(),
 //!         mailbox: None,
 //!         sharing: None,

@@ -12,8 +12,8 @@ use hotloop::packet::seed::Seed;
 use hotloop::stage::neighbours::{Learn, Neighbours, NextHop, Resolve};
 use hotloop::stage::{Classified, Core, Error, Source};
 use hotloop_balancer::balance::{
-    BUFFERS_MAX, Balance, BalancerConfig, Buffer, Create, Egresses, Exchange, Probing, QueryPage,
-    Route, Sharing,
+    BUFFERS_MAX, Balance, BalancerConfig, Buffer, CLIENTS_MAX, Create, Egresses, Exchange, Probing,
+    QueryPage, Route, Sharing,
 };
 use hotloop_balancer::capture_order::{CaptureOrder, InOrder};
 use hotloop_balancer::classify::{Classify, ReceivingPorts, shard};
@@ -297,6 +297,7 @@ impl NetworkFunction {
             worker: core.index(),
             connections_max: self.connections_max,
             slot_capacity: self.slot_capacity,
+            clients_max: CLIENTS_MAX,
             node: core.node(),
             mailbox: Some(self.mailboxes.open(core)?),
             sharing: self.exchanges.as_ref().map(sharing).transpose()?,

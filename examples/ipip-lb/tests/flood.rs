@@ -12,7 +12,7 @@ use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop::stage::{
     Burst, BurstStage, Classified, Counters, Cx, DropReason, Instant, Output, Tagged, Tally,
 };
-use hotloop_balancer::balance::{Balance, BalanceDrop, BalancerConfig, Route, SEED};
+use hotloop_balancer::balance::{Balance, BalanceDrop, BalancerConfig, CLIENTS_MAX, Route, SEED};
 use hotloop_balancer::connection::{Connection, State};
 use hotloop_balancer::counts::WorkerCounts;
 use hotloop_balancer::services::{Builder, Found, ServiceTable, Standing};
@@ -69,6 +69,7 @@ impl Worker {
             worker: 0,
             connections_max: config.balancer.connections_max,
             slot_capacity,
+            clients_max: CLIENTS_MAX,
             node: None,
             mailbox: None,
             sharing: None,

@@ -17,8 +17,8 @@ use hotloop::stage::DropReason;
 use hotloop::testing::syscalls::{Traced, traced};
 use hotloop::testing::{AllocGuard, Steady};
 use hotloop_balancer::balance::{
-    BUFFERS_MAX, Balance, BalanceDrop, BalancerConfig, Buffer, Egress, Egresses, Exchange, Probing,
-    Route, SEED, Sharing,
+    BUFFERS_MAX, Balance, BalanceDrop, BalancerConfig, Buffer, CLIENTS_MAX, Egress, Egresses,
+    Exchange, Probing, Route, SEED, Sharing,
 };
 use hotloop_balancer::counts::WorkerCounts;
 use hotloop_balancer::services::{Builder, ServiceTable, Standing, TargetName};
@@ -170,6 +170,7 @@ impl Lb {
             worker: core.index(),
             connections_max: self.connections_max,
             slot_capacity: self.slot_capacity,
+            clients_max: CLIENTS_MAX,
             node: core.node(),
             mailbox: None,
             sharing: Some(Sharing {

@@ -154,6 +154,9 @@ pub struct BalancerConfig {
     ///
     /// [`Builder::slot_capacity`]: crate::services::Builder::slot_capacity
     pub slot_capacity: usize,
+    /// Maximum number of clients for which the worker remembers the backend, for services with persistence:
+    /// for example [`CLIENTS_MAX`].
+    pub clients_max: usize,
     /// The NUMA node for the tables' memory, if known.
     pub node: Option<u32>,
     /// Control's queries, if there are any.
@@ -215,10 +218,12 @@ impl<P> Balance<P> {
     /// If `worker` isn't an index of the counts.
     pub fn new(config: BalancerConfig) -> Result<Self, Error> {
         let BalancerConfig { services, egresses, counts, worker, connections_max, .. } = config;
-        let BalancerConfig { slot_capacity, node, mailbox, sharing, table_seed, .. } = config;
+        let BalancerConfig {
+            slot_capacity, clients_max, node, mailbox, sharing, table_seed, ..
+        } = config;
         assert!(worker < counts.len(), "counts for {} workers, not for {worker}", counts.len());
         let settings = services.current().settings;
-        let mut schedule = Schedule::new(slot_capacity, node, table_seed)?;
+        let mut schedule = Schedule::new(slot_capacity, clients_max, node, table_seed)?;
         schedule.set_persistence_ns(settings.persistence_ns_max);
         let journal_max = sharing.as_ref().map_or(0, |sharing| sharing.journal_max);
         let connections = Connections::new(connections_max, settings.idle_ns, node, table_seed)?;

@@ -15,7 +15,7 @@ use hotloop::packet::ip::protocol;
 use hotloop::stage::{Error, Instant};
 use std::net::IpAddr;
 
-/// Number of clients for which a worker remembers the backend, for services with persistence.
+/// Usual value of [`BalancerConfig::clients_max`](super::BalancerConfig::clients_max).
 pub const CLIENTS_MAX: usize = 65_536;
 
 /// A worker's state for choosing backends.
@@ -44,19 +44,22 @@ struct StickyTarget {
 }
 
 impl Schedule {
-    /// Makes the state for targets in `slot_capacity` slots, in memory of `node` if that is known.
+    /// Makes the state for targets in `slot_capacity` slots and for the backends of `clients_max` clients, in
+    /// memory of `node` if that is known.
     ///
     /// # Errors
     /// If there is no memory.
     pub fn new(
         slot_capacity: usize,
+        clients_max: usize,
         node: Option<u32>,
         table_seed: Option<u64>,
     ) -> Result<Self, Error> {
-        let bytes = Table::<[u64; 3], StickyTarget>::bytes(CLIENTS_MAX).expect("a small table");
+        let bytes = Table::<[u64; 3], StickyTarget>::bytes(clients_max)
+            .ok_or_else(|| Error::message(format!("{clients_max} clients: too many")))?;
         let (arena, obtained) = Arena::new(Request { node, ..Request::new(bytes) })?;
         let full = Full::Evict(Classes::ALL);
-        let config = Config { full, ..Config::new(CLIENTS_MAX, 0) };
+        let config = Config { full, ..Config::new(clients_max, 0) };
         let clients = new_table(arena, config, table_seed)?;
         Ok(Self { loads: vec![Load::default(); slot_capacity].into(), clients, obtained })
     }

@@ -16,7 +16,7 @@ use hotloop_balancer::balance::{
 };
 use hotloop_balancer::classify;
 use hotloop_balancer::counts::WorkerCounts;
-use hotloop_balancer::services::{Builder, ServiceTable, Standing};
+use hotloop_balancer::services::{Builder, SLOTS_SPARE, ServiceTable, Standing};
 use ipip_lb::config::Config;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +26,12 @@ pub const NEXT_HOP_MAC: [u8; 6] = [2, 0, 0, 0, 9, 2];
 pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 9, 3];
 
 pub const CONFIG: &str = include_str!("lb.toml");
+
+/// Number of slots for backends beyond those of the first configuration: memory that is cleared for each worker.
+const SLOTS: usize = 128;
+
+/// Number of clients for which a worker remembers the backend.
+const CLIENTS: usize = 128;
 
 /// The part of a shard that packets carry.
 const SHARD: u32 = 0xFFFF_0000;
@@ -114,7 +120,7 @@ impl Lb {
     ) -> Self {
         let mut builder = Builder::new(&config.services);
         let services = Arc::new(builder.build(&config.spec(), &Standing::default()).unwrap());
-        let slot_capacity = builder.slot_capacity();
+        let slot_capacity = builder.slot_capacity() - SLOTS_SPARE + SLOTS;
         let counts: Arc<[_]> =
             (0..worker_count).map(|_| WorkerCounts::new(slot_capacity)).collect();
         let (publisher, subscribers) = publish(services);
@@ -128,6 +134,7 @@ impl Lb {
                 worker,
                 connections_max: config.balancer.connections_max,
                 slot_capacity,
+                clients_max: CLIENTS,
                 node: None,
                 mailbox: Some(mailboxes.open(&core).unwrap()),
                 sharing: sharing(&core),
@@ -245,8 +252,9 @@ impl Lb {
         self.counts[0].admitted.count()
     }
 
+    /// Number of packets without room for their connections, of all workers.
     pub fn stateless(&self) -> u64 {
-        self.counts[0].stateless.count()
+        self.counts.iter().map(|counts| counts.stateless.count()).sum()
     }
 
     pub fn to_clients(&self) -> u64 {

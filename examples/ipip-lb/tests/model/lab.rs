@@ -12,7 +12,9 @@ use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::memory::MemPacket;
 use hotloop::stage::{BurstStage, Classified, Tagged};
 use hotloop::testing::{Bench, bench_burst};
-use hotloop_balancer::balance::{Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Route};
+use hotloop_balancer::balance::{
+    Balance, BalanceDrop, BalancerConfig, CLIENTS_MAX, Egress, Egresses, Route,
+};
 use hotloop_balancer::counts::WorkerCounts;
 use hotloop_balancer::services::{self, Builder, Found, Removal, ServiceTable, TargetName};
 use ipip_lb::config::Config;
@@ -63,6 +65,7 @@ impl Lab {
             worker,
             connections_max: config.balancer.connections_max,
             slot_capacity,
+            clients_max: CLIENTS_MAX,
             node: None,
             mailbox: None,
             sharing: None,
