@@ -243,6 +243,13 @@ fn check_neighbours(tables: &KernelTables, kernel: &KernelPort<Mbufs>) {
     assert!(v4.is_some() && v4 == v6 && v4 != Some(kernel.mac()), "{v4:?} {v6:?}");
 }
 
+/// Number of packet sockets in this network (packet(7)). A closed device's sockets stay open until each
+/// process that was forked in the meantime, and inherited them, has called `exec`.
+fn packet_socket_count() -> usize {
+    let sockets = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
+    sockets.lines().skip(1).count()
+}
+
 #[test]
 fn pings_arp_and_neighbour_discovery_work_in_both_directions() {
     alone(|| {
@@ -270,6 +277,7 @@ fn pings_arp_and_neighbour_discovery_work_in_both_directions() {
         run("address add 2001:db8::1/64 dev k0");
         let known = KernelFollower::start().unwrap();
         for cores in [1, 2] {
+            wait_until("the sockets of the run before are closed", || packet_socket_count() == 0);
             let wire = device("net_af_packet", &format!(",iface=a0,qpairs={cores}"));
             let port = Port::open(eal(), &wire).unwrap();
             let mut answered = Vec::new();
