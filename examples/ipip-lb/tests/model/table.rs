@@ -26,7 +26,8 @@ pub struct Connection {
     pub target: Target,
     pub state: State,
     pub last_ns: u64,
-    /// The time of its backend's first packet.
+    /// The time of its backend's first packet, or of the SYN that may have begun another connection
+    /// there.
     pub since_ns: u64,
     /// Whether the server sent any packet, and any packet other than an RST.
     is_server_seen: bool,
@@ -164,6 +165,9 @@ impl Connection {
             let anew = Self::new(self.target, TCP, flags, now);
             let Self { is_exception, is_sure, is_vague, .. } = *self;
             *self = Self { is_exception, is_sure, is_vague, ..anew };
+        }
+        if is_syn(flags) && self.state == State::Established {
+            self.since_ns = now;
         }
         let Some(flags) = flags else { return };
         self.client_said_fin |= flags & FIN != 0;
