@@ -124,8 +124,8 @@ pub struct Entry<B> {
     pub birth: Birth,
     /// Whether any peer counts on it: this node has claimed it, or a peer has.
     pub is_shared: bool,
-    /// Whether more than its SYN has been seen.
-    pub is_established: bool,
+    /// How far it has come.
+    pub stage: Stage,
     /// Whether packets in its midst have come here. They may be of the port's next connection.
     pub is_used: bool,
 }
@@ -137,8 +137,19 @@ pub struct Claim<B> {
     pub backend: B,
     /// When it began.
     pub birth: Birth,
-    /// Whether no more than its SYN has been seen.
-    pub is_opening: bool,
+    /// How far it has come.
+    pub stage: Stage,
+}
+
+/// How far a connection has come, as one node has seen it.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Stage {
+    /// No more than its SYN has been seen.
+    Opening,
+    /// More than its SYN has been seen. Connections of protocols other than TCP are always established.
+    Established,
+    /// Its end has been seen.
+    Closing,
 }
 
 /// Why a node claims a connection to its peers.
@@ -198,26 +209,28 @@ impl<B: Copy + Ord> Known<B> {
     #[must_use]
     pub fn after_syn(self, choice: &Choice<B>, now: Birth) -> Outcome<B> {
         match self {
-            Self::Entry(entry) if !entry.is_shared && !entry.is_established => self.into(),
+            Self::Entry(entry) if !entry.is_shared && entry.stage == Stage::Opening => self.into(),
             Self::Entry(entry) => {
                 let of_peers = entry.is_shared.then_some(Reason::Successor);
                 let reason = of_peers.or_else(|| choice.reason(entry.backend));
                 // One that is established may be used by the packets that follow: nodes can't tell.
-                let is_used = entry.is_established;
-                let next = Entry { birth: now, is_used, ..entry };
+                let is_used = entry.stage == Stage::Established;
+                let stage = if is_used { entry.stage } else { Stage::Opening };
+                let next = Entry { birth: now, stage, is_used, ..entry };
                 Outcome::entered(next, reason)
             }
             Self::Nothing | Self::Ended(_) => {
                 let backend = choice.current;
                 let of_peers = matches!(self, Self::Ended(_)).then_some(Reason::Successor);
-                let (is_shared, is_established, is_used) = (false, false, false);
-                let new = Entry { backend, birth: now, is_shared, is_established, is_used };
+                let (stage, is_shared, is_used) = (Stage::Opening, false, false);
+                let new = Entry { backend, birth: now, is_shared, stage, is_used };
                 Outcome::entered(new, of_peers.or_else(|| choice.reason(backend)))
             }
         }
     }
 
-    /// After a packet in the midst of a connection, from its client or about it.
+    /// After a packet in the midst of a connection, from its client or about it. Of a connection that is
+    /// closing, call this for data only: they belong to the port's next one.
     #[must_use]
     pub fn after_packet(self, choice: &Choice<B>) -> Outcome<B> {
         self.after_packet_for(choice.of_unknown(), choice)
@@ -230,17 +243,21 @@ impl<B: Copy + Ord> Known<B> {
     }
 
     fn after_packet_for(self, backend: B, choice: &Choice<B>) -> Outcome<B> {
-        let adopted = |birth, of_peers: Option<Reason>| {
-            let (is_shared, is_established, is_used) = (false, true, true);
-            let entry = Entry { backend, birth, is_shared, is_established, is_used };
+        let adopted = |backend, birth, of_peers: Option<Reason>| {
+            let (stage, is_shared, is_used) = (Stage::Established, false, true);
+            let entry = Entry { backend, birth, is_shared, stage, is_used };
             Outcome::entered(entry, of_peers.or_else(|| choice.reason(backend)))
         };
         match self {
-            Self::Entry(entry) => {
-                Self::Entry(Entry { is_established: true, is_used: true, ..entry }).into()
+            Self::Entry(entry) if entry.stage == Stage::Closing => {
+                let of_peers = entry.is_shared.then_some(Reason::Successor);
+                adopted(entry.backend, entry.birth.after_end(), of_peers)
             }
-            Self::Nothing => adopted(Birth::UNKNOWN, None),
-            Self::Ended(before) => adopted(before.after_end(), Some(Reason::Successor)),
+            Self::Entry(entry) => {
+                Self::Entry(Entry { stage: Stage::Established, is_used: true, ..entry }).into()
+            }
+            Self::Nothing => adopted(backend, Birth::UNKNOWN, None),
+            Self::Ended(before) => adopted(backend, before.after_end(), Some(Reason::Successor)),
         }
     }
 
@@ -258,6 +275,8 @@ impl<B: Copy + Ord> Known<B> {
     /// connection that is established doesn't yield to a claim of its own SYN, which the client has sent
     /// again and by another node: it is claimed again, with [`now`](Circumstances::now) as its birth. One
     /// whose SYN did not come here yields: a late packet of the port's connection before may have left it.
+    ///
+    /// If both have the same backend and birth, they are the same connection, and the later stage counts.
     #[must_use]
     pub fn after_claim(self, claim: Claim<B>, at: Circumstances) -> Outcome<B> {
         let inherited = at.is_orphaned.then_some(Reason::Inherited);
@@ -275,24 +294,35 @@ impl<B: Copy + Ord> Known<B> {
         let is_same = entry.backend == claim.backend;
         let is_later = claim.birth > entry.birth
             || claim.birth == entry.birth && claim.backend < entry.backend;
-        let may_be_its = entry.is_established && entry.birth.is_of_syn() && at.is_syn_again;
-        if is_later && !is_same && claim.is_opening && may_be_its {
+        // One that is closing has sent its last SYN.
+        let may_be_its =
+            entry.stage == Stage::Established && entry.birth.is_of_syn() && at.is_syn_again;
+        if is_later && !is_same && claim.stage == Stage::Opening && may_be_its {
             let again = Entry { birth: at.now, ..entry };
             return Outcome::entered(again, Some(Reason::Dispute));
         }
         match (is_later, is_same) {
             (true, true) => {
-                let is_established = entry.is_established || !claim.is_opening;
-                // The end of the claimed connection must not be taken for the end of this one.
                 let is_used = entry.is_used;
-                let birth = if is_used { claim.birth.adopted() } else { claim.birth };
-                let entered = Entry { birth, is_established, is_used, ..claim.entry() };
+                let birth = if is_used { claim.birth_after() } else { claim.birth };
+                // A later connection takes the place of one that is closing. The end of one that may be
+                // earlier than the one in use ends nothing.
+                let stage = match entry.stage {
+                    Stage::Closing => claim.stage,
+                    here if is_used => here,
+                    here => here.max(claim.stage),
+                };
+                let entered = Entry { birth, stage, is_used, ..claim.entry() };
                 let later = (birth != claim.birth).then_some(Reason::Successor);
                 let owed = at.is_owed.then_some(Reason::Duty);
                 Outcome::entered(entered, later.or(owed).or(inherited))
             }
             (true, false) => Outcome::entered(claim.entry(), inherited),
-            (false, true) => Self::Entry(Entry { is_shared: true, ..entry }).into(),
+            (false, true) => {
+                let is_it = claim.birth == entry.birth;
+                let stage = if is_it { entry.stage.max(claim.stage) } else { entry.stage };
+                Self::Entry(Entry { is_shared: true, stage, ..entry }).into()
+            }
             (false, false) if entry.is_shared => self.into(),
             (false, false) => Outcome::entered(entry, Some(Reason::Dispute)),
         }
@@ -325,6 +355,15 @@ pub struct Circumstances {
 }
 
 impl<B> Claim<B> {
+    /// The birth for a connection that a node met in its midst: it may be the claimed one or the next. The
+    /// end of the claimed one must not end it.
+    const fn birth_after(&self) -> Birth {
+        match self.stage {
+            Stage::Opening | Stage::Established => self.birth.adopted(),
+            Stage::Closing => self.birth.after_end(),
+        }
+    }
+
     const fn entry(self) -> Entry<B>
     where
         B: Copy,
@@ -333,7 +372,7 @@ impl<B> Claim<B> {
             backend: self.backend,
             birth: self.birth,
             is_shared: true,
-            is_established: !self.is_opening,
+            stage: self.stage,
             is_used: false,
         }
     }

@@ -60,5 +60,5 @@ mod standing;
 
 pub use barrier::{Action, Member, Phase, Step};
 pub use join::{Joining, Nodes};
-pub use known::{Birth, Choice, Circumstances, Claim, Entry, Known, Outcome, Reason};
+pub use known::{Birth, Choice, Circumstances, Claim, Entry, Known, Outcome, Reason, Stage};
 pub use standing::{Decision, Peer, Situation, Standing};

@@ -9,7 +9,7 @@ use hotloop::packet::ip::protocol;
 use hotloop::packet::tcp::flags::{FIN, PSH, RST, SYN};
 use hotloop::packet::tcp::is_syn;
 use hotloop::stage::Instant;
-use hotloop_agreement::{Birth, Entry};
+use hotloop_agreement::{Birth, Entry, Stage};
 use std::net::IpAddr;
 
 /// The bits of `progress` that hold the [`State`].
@@ -183,14 +183,13 @@ impl Connection {
     /// The connection on `backend`, as the rules of the agreement see it.
     #[must_use]
     pub const fn entry(&self, backend: IpAddr, now: Instant) -> Entry<IpAddr> {
-        let state = self.state();
+        let stage = self.state().stage();
         Entry {
             backend,
             birth: self.birth(now),
             is_shared: self.is_shared(),
-            is_established: !matches!(state, State::Opening),
-            // After its end, data in its midst makes it another connection.
-            is_used: !matches!(state, State::Opening | State::Closing) && !self.is_remote(),
+            stage,
+            is_used: matches!(stage, Stage::Established) && !self.is_remote(),
         }
     }
 
@@ -280,8 +279,8 @@ impl Connection {
     ///
     /// Any host can send packets of connections that don't exist. A connection therefore counts as
     /// established only after evidence that a sender who can't receive doesn't produce: its backend
-    /// has answered with more than an RST or, if answers aren't seen, packets have kept coming for
-    /// longer than openings are remembered. For UDP, an answer proves nothing.
+    /// has answered with more than an RST or, if answers aren't seen, packets have kept coming since
+    /// its last SYN for longer than openings are remembered. For UDP, an answer proves nothing.
     #[must_use]
     #[inline(always)]
     pub const fn rank(&self, silent_ns: u64, now: Instant, opening_ns: u64) -> Option<u8> {

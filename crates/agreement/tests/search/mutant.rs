@@ -32,6 +32,8 @@ pub enum Mutant {
     ShortJoin,
     /// An entry that packets use takes the birth of the claim that it agrees with.
     TakesBirth,
+    /// An entry that packets use takes the birth of an end, if that is adopted.
+    EndsAdopted,
     /// A node that keeps its entry against a claim doesn't claim it.
     NoDispute,
     /// Claims of a dead node aren't passed on.
@@ -63,6 +65,7 @@ impl Mutant {
         Self::NoDuty,
         Self::ShortJoin,
         Self::TakesBirth,
+        Self::EndsAdopted,
         Self::NoDispute,
         Self::NotInherited,
         Self::SilentSuccessor,

@@ -1,7 +1,7 @@
 //! The state of a cluster of three nodes and of connections to it.
 
 use crate::scope::{Begins, Scope};
-use hotloop_agreement::{Birth, Choice, Claim, Entry, Known, Member, Outcome, Phase, Step};
+use hotloop_agreement::{Birth, Choice, Claim, Entry, Known, Member, Outcome, Phase, Stage, Step};
 
 /// Number of nodes.
 pub const NODES: usize = 3;
@@ -65,19 +65,22 @@ impl Slot {
                 backend: self.backend,
                 birth,
                 is_shared: self.is_shared,
-                is_established: self.is_established,
+                stage: if self.is_established { Stage::Established } else { Stage::Opening },
                 is_used: self.is_used,
             }),
         }
     }
 
-    pub fn set(&mut self, known: Known<u8>) {
+    /// A tombstone keeps its connection's backend if its end may be claimed.
+    pub fn set(&mut self, known: Known<u8>, scope: &Scope) {
         let small = |birth: Birth| u8::try_from(birth.to_bits()).expect("few births");
-        let (connection, idle) = (self.connection, self.idle);
+        let Self { connection, idle, .. } = *self;
+        let keeps_backend = scope.other_stage == Stage::Closing;
         *self = match known {
             Known::Nothing => Self::default(),
             Known::Ended(birth) => Self {
                 kind: Kind::Ended,
+                backend: if keeps_backend { self.backend } else { 0 },
                 birth: small(birth),
                 is_shared: true,
                 connection,
@@ -88,7 +91,7 @@ impl Slot {
                 backend: entry.backend,
                 birth: small(entry.birth),
                 is_shared: entry.is_shared,
-                is_established: entry.is_established,
+                is_established: entry.stage != Stage::Opening,
                 is_used: entry.is_used,
                 connection,
                 idle,
@@ -108,8 +111,8 @@ pub struct InFlight {
 pub const CLAIMS: u32 = 2 * 16 * 3;
 
 impl InFlight {
-    /// Its number: births are below 16, backends below 3, and there are two connections at most. Whether
-    /// it is opening travels only in scopes that ask for it.
+    /// Its number: births are below 16, backends below 3, and there are two connections at most. Its stage
+    /// travels only in scopes that ask for it.
     pub fn number(self) -> u32 {
         let Claim { backend, birth, .. } = self.claim;
         let birth = u32::try_from(birth.to_bits()).expect("few births");
@@ -117,12 +120,13 @@ impl InFlight {
         (u32::from(self.connection - 1) * 16 + birth) * 3 + u32::from(backend)
     }
 
-    pub fn numbered(number: u32, openings: u128) -> Self {
+    pub fn numbered(number: u32, in_other_stage: u128, other_stage: Stage) -> Self {
         let backend = (number % 3) as u8;
         let birth = Birth::from_bits(u64::from(number / 3 % 16));
-        let is_opening = openings >> number & 1 == 1;
+        let stage =
+            if in_other_stage >> number & 1 == 1 { other_stage } else { Stage::Established };
         let connection = (number / 48) as u8 + 1;
-        Self { claim: Claim { backend, birth, is_opening }, connection }
+        Self { claim: Claim { backend, birth, stage }, connection }
     }
 }
 
@@ -171,8 +175,8 @@ pub fn number_of(phase: Phase) -> u8 {
 pub struct Key {
     /// Claims on their way to each node.
     pub net: [u128; NODES],
-    /// The claims among them to connections that had sent no more than a SYN.
-    pub openings: u128,
+    /// The claims among them in the [other stage](Scope::other_stage).
+    pub in_other_stage: u128,
     pub slot: [Slot; NODES],
     /// Which peers have not acknowledged the claim to each node's entry.
     pub owed: [u8; NODES],
@@ -246,11 +250,13 @@ impl Key {
             opens(&mut key);
             key.slot[0] = first;
         }
-        if matches!(begins, Begins::Over | Begins::Again | Begins::Met) {
+        if matches!(begins, Begins::Over | Begins::Again | Begins::Met | Begins::Left) {
             key.end();
         }
-        if matches!(begins, Begins::Again | Begins::Met) {
+        if matches!(begins, Begins::Again | Begins::Met | Begins::Left) {
             opens(&mut key);
+        }
+        if matches!(begins, Begins::Again | Begins::Met) {
             key.silent = 1;
             key.slot[0].idle = 1;
             key.slot[1] = Slot { birth: 4, connection: 2, idle: 1, is_used: false, ..first };
@@ -258,11 +264,17 @@ impl Key {
         if begins == Begins::Met {
             key.slot[0].idle = 2;
             key.slot[1] = Slot::default();
-            key.slot[2] = Slot { birth: 0, connection: 2, is_shared: true, ..first };
-            key.owed[2] = 0b011;
-            let claim = Claim { backend: reference, birth: Birth::UNKNOWN, is_opening: false };
-            let claimed = 1 << InFlight { claim, connection: 2 }.number();
-            (key.net[0], key.net[1]) = (claimed, claimed);
+            key.slot[2] = Slot { birth: 0, connection: 2, ..first };
+        }
+        if begins == Begins::Left {
+            key.slot[0] = Slot {
+                kind: Kind::Ended,
+                backend: reference,
+                birth: 3,
+                connection: 1,
+                ..Slot::default()
+            };
+            key.slot[2] = Slot { birth: 0, connection: 2, ..first };
         }
         key
     }
@@ -275,7 +287,7 @@ impl<const K: usize> State<K> {
         let phase = match scope.begins {
             Begins::Empty | Begins::Open | Begins::Over => [0; NODES],
             Begins::Again => [1, 0, 1],
-            Begins::Met => [1; NODES],
+            Begins::Met | Begins::Left => [1; NODES],
         };
         let mut state = Self {
             keys: std::array::from_fn(key),
@@ -291,6 +303,12 @@ impl<const K: usize> State<K> {
             dead: 0,
             notices: [false; NODES],
         };
+        let claiming = match scope.begins {
+            Begins::Empty | Begins::Open | Begins::Over | Begins::Again => [].as_slice(),
+            Begins::Met => &[2],
+            Begins::Left => &[0, 2],
+        };
+        claiming.iter().for_each(|&node| state.claim(node, 0, scope));
         state.check(scope);
         state
     }
@@ -366,7 +384,7 @@ impl<const K: usize> State<K> {
             entry.is_shared = self.keys[key].slot[node].is_shared
                 && self.keys[key].slot[node].kind == Kind::Entry;
         }
-        self.keys[key].slot[node].set(known);
+        self.keys[key].slot[node].set(known, scope);
         if claim.is_some() {
             self.claim(node, key, scope);
         }
@@ -374,19 +392,25 @@ impl<const K: usize> State<K> {
 
     /// Sends a claim to a node's entry to all members; those that are down get it with their snapshots.
     pub fn claim(&mut self, node: usize, key: usize, scope: &Scope) {
-        let Key { slot, owed, net, openings, .. } = &mut self.keys[key];
+        let Key { slot, owed, net, in_other_stage, .. } = &mut self.keys[key];
         let slot = &mut slot[node];
         slot.is_shared = true;
+        let stage = match slot.kind {
+            Kind::Ended => Stage::Closing,
+            _ if slot.is_established => Stage::Established,
+            _ => Stage::Opening,
+        };
+        let is_other = stage == scope.other_stage && stage != Stage::Established;
         let claim = Claim {
             backend: slot.backend,
             birth: Birth::from_bits(u64::from(slot.birth)),
-            is_opening: scope.minds_openings && !slot.is_established,
+            stage: if is_other { stage } else { Stage::Established },
         };
         let number = InFlight { claim, connection: slot.connection.max(1) }.number();
-        if claim.is_opening {
-            *openings |= 1 << number;
+        if is_other {
+            *in_other_stage |= 1 << number;
         } else {
-            *openings &= !(1 << number);
+            *in_other_stage &= !(1 << number);
         }
         for to in (0..NODES).filter(|&to| to != node && self.up[to] != Up::Removed) {
             owed[node] |= 1 << to;
@@ -410,11 +434,11 @@ impl<const K: usize> State<K> {
     }
 
     /// Whether a claim on its way would send packets of a key elsewhere.
-    fn is_contested(&self, key: usize) -> bool {
+    fn is_contested(&self, scope: &Scope, key: usize) -> bool {
         let it = &self.keys[key];
         (0..NODES).filter(|&node| self.runs(node)).any(|node| {
             numbers(it.net[node]).any(|number| {
-                let claim = InFlight::numbered(number, it.openings).claim;
+                let claim = InFlight::numbered(number, it.in_other_stage, scope.other_stage).claim;
                 let birth = u8::try_from(claim.birth.to_bits()).expect("few births");
                 let slot = &it.slot[node];
                 let wins = slot.kind == Kind::Nothing
@@ -456,7 +480,7 @@ impl<const K: usize> State<K> {
             return Some("all claims are acknowledged, and two nodes differ");
         }
         let settles =
-            is_right && !it.is_lost && self.is_acknowledged(key) && !self.is_contested(key);
+            is_right && !it.is_lost && self.is_acknowledged(key) && !self.is_contested(scope, key);
         self.keys[key].is_settled |= settles;
         None
     }

@@ -11,7 +11,7 @@ use crate::services::TargetId;
 use hotloop::flow::STEP_NS;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::Instant;
-use hotloop_agreement::{Birth, Circumstances, Known};
+use hotloop_agreement::{Circumstances, Known, Stage};
 use std::net::IpAddr;
 
 /// Time in which a client without an answer sends its SYN again, twice (RFC 6298, sections 2.1 and 5.5),
@@ -100,7 +100,6 @@ impl<P> Worker<P> {
         };
         let outcome = known.after_claim(record.claim(), circumstances);
         let Known::Entry(after) = outcome.known else { return Imported::Stale };
-        let is_over = connection.state() == State::Closing && record.state != State::Closing;
         if after.backend != backend {
             self.replace_by_remote(counts, position, &connection, claim, record, now);
             return Imported::Taken;
@@ -110,7 +109,8 @@ impl<P> Worker<P> {
             left_ms: record.left_ms.max(left_ms(idle_ns, silent_ns)),
             ..*record
         };
-        if is_over && record.birth > before {
+        let stage = connection.state().stage();
+        if stage == Stage::Closing && after.stage != Stage::Closing {
             let longer = left(self.connections.idle_ns(&connection));
             self.replace_by_remote(counts, position, &connection, claim, &longer, now);
             return Imported::Taken;
@@ -122,13 +122,17 @@ impl<P> Worker<P> {
         }
         let is_joined = known.joins(&record.claim());
         let idle_ns = self.connections.idle_ns(&merged);
-        let is_over_there = is_joined && join_state(&mut merged, before, record);
+        if after.stage != stage {
+            merged.take_state(record.state);
+        }
         let seen = now.earlier_by(silent_ns);
         if outcome.claim.is_some() {
             self.connections.claim(&record.key, &mut merged, seen);
         }
+        // An end takes no time from other claims.
+        let is_over = stage == Stage::Closing && record.state != State::Closing;
         let is_longer = is_joined && !is_over && record.left_ms > left_ms(idle_ns, silent_ns);
-        if is_over_there {
+        if after.stage == Stage::Closing && stage != Stage::Closing {
             let longer = left(self.connections.idle_ns(&merged));
             self.connections.set_claimed(position, merged, longer.left_ns(), now);
         } else if is_longer {
@@ -182,20 +186,4 @@ impl<P> Worker<P> {
         self.schedule.connection_added(claim.target, counts.target(claim.target));
         self.connections.set_claimed(position, claim, record.left_ns(), now);
     }
-}
-
-/// Takes the state of a claim to this connection, which began at `before` as far as this node knows. An
-/// earlier connection of the port changes nothing. Returns whether the connection is over there, and
-/// was not here.
-fn join_state(merged: &mut Connection, before: Birth, record: &Record) -> bool {
-    let takes = match (merged.state(), record.state) {
-        _ if record.birth < before => false,
-        (State::Closing, _) | (_, State::Opening) => false,
-        (State::Opening, _) | (_, State::Closing) => true,
-        _ => false,
-    };
-    if takes {
-        merged.take_state(record.state);
-    }
-    takes && record.state == State::Closing
 }

@@ -329,7 +329,7 @@ mod tests {
     use crate::services::TargetId;
     use crate::state::State;
     use hotloop::flow::{CLASS_COUNT, STEP_NS};
-    use hotloop::packet::tcp::flags::{ACK, PSH, SYN};
+    use hotloop::packet::tcp::flags::{ACK, PSH, RST, SYN};
     use hotloop_agreement::{Birth, Choice, Known};
     use std::net::IpAddr;
 
@@ -370,8 +370,8 @@ mod tests {
         Instant::from_ns(count * 1_000_000_000)
     }
 
-    /// TCP connections that have not ended, known in each way; with whether each is an exception.
-    fn open_connections() -> Vec<(Connection, bool)> {
+    /// TCP connections, known in each way; with whether each is an exception.
+    fn connections() -> Vec<(Connection, bool)> {
         let begun = |flags| Connection::new(TARGET, 6, flags, seconds(1));
         let mut established = begun(SYN);
         established.follow_client(ACK, seconds(2));
@@ -380,10 +380,11 @@ mod tests {
             Connection::remote(TARGET, &record, seconds(1))
         };
         let birth = Birth::new(50);
-        let remote = [State::Opening, State::Established].into_iter().flat_map(|state| {
+        let states = [State::Opening, State::Established, State::Closing];
+        let remote = states.into_iter().flat_map(|state| {
             [birth, birth.adopted(), Birth::UNKNOWN].map(|birth| its(state, birth))
         });
-        let own = [begun(SYN), begun(ACK), established];
+        let own = [begun(SYN), begun(ACK), begun(RST), established];
         let shared = own.iter().copied().map(|mut it| {
             it.share();
             it
@@ -403,7 +404,7 @@ mod tests {
     fn packets_change_connections_as_the_rules_of_the_agreement_do() {
         let now = seconds(60);
         let mut claimed_count = 0;
-        for (before, is_exception) in open_connections() {
+        for (before, is_exception) in connections() {
             let reference = if is_exception { ELSEWHERE } else { BACKEND };
             let choice = Choice {
                 current: BACKEND,
@@ -413,7 +414,8 @@ mod tests {
                 is_loose: false,
             };
             let known = Known::Entry(before.entry(BACKEND, now));
-            for flags in [SYN, ACK, PSH | ACK] {
+            let is_closing = before.state() == State::Closing;
+            for flags in [SYN, ACK, PSH | ACK].into_iter().filter(|it| *it != ACK || !is_closing) {
                 let rules = match flags {
                     SYN => known.after_syn(&choice, Birth::new(now.as_ns() / STEP_NS)),
                     _ => known.after_packet(&choice),

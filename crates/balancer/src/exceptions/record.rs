@@ -34,8 +34,7 @@ impl Record {
     /// The claim, as the rules of the agreement see it.
     #[must_use]
     pub const fn claim(&self) -> Claim<IpAddr> {
-        let is_opening = matches!(self.state, State::Opening);
-        Claim { backend: self.backend, birth: self.birth, is_opening }
+        Claim { backend: self.backend, birth: self.birth, stage: self.state.stage() }
     }
 
     /// Time until it is forgotten if no packet comes, in nanoseconds.

@@ -4,7 +4,7 @@ use super::{Detail, Steps};
 use crate::mutant::Mutant;
 use crate::scope::Scope;
 use crate::state::{InFlight, Kind, NODES, Up, View, number_of, phase_of};
-use hotloop_agreement::{Action, Birth, Claim, Joining, Member, Phase};
+use hotloop_agreement::{Action, Birth, Claim, Joining, Member, Phase, Stage};
 
 impl<const K: usize> Steps<'_, K> {
     /// A node dies, and all is lost but its phase. Peers that have its unacknowledged claims claim them again.
@@ -132,7 +132,7 @@ impl<const K: usize> Steps<'_, K> {
                         let claim = Claim {
                             backend: theirs.backend,
                             birth: Birth::from_bits(u64::from(theirs.birth)),
-                            is_opening: true,
+                            stage: Stage::Opening,
                         };
                         let flying = InFlight { claim, connection: theirs.connection };
                         self.deliver(&mut next, node, key, flying, false);
@@ -211,7 +211,8 @@ impl<const K: usize> Steps<'_, K> {
                 let slot = &it.slot[node];
                 let is_left_out = slot.is_shared && scope.mutant == Mutant::WalksOwnOnly;
                 let is_exception = next.choice(scope, node, key).is_exception(slot.backend);
-                if slot.kind == Kind::Entry && is_exception && !is_left_out {
+                let is_ended = slot.kind == Kind::Ended && scope.other_stage == Stage::Closing;
+                if (slot.kind == Kind::Entry || is_ended) && is_exception && !is_left_out {
                     next.claim(node, key, scope);
                 }
             }
