@@ -53,15 +53,6 @@ MUTANTS = [
 """)],
     ),
     (
-        "moves-at-once",
-        "the reference table moves before peers have entered what differs from it",
-        "apply apply kill shuffle",
-        (1, 2, 3),
-        [(f"{CLUSTER}/sync/agreement.rs", "let has_all = |mark| entered(mark) == Entered::default();", """\
-let has_all = |mark| entered(mark).away.len() < 99;"""),
-         (f"{CLUSTER}/sync/agreement.rs", "                if at.is_marked {\n", "                if at.is_marked || true {\n")],
-    ),
-    (
         "snapshot-skipped",
         "a node that starts hears what changes from then on, and nothing that was before",
         "drain undrain apply kill stop",
@@ -76,18 +67,6 @@ let has_all = |mark| entered(mark).away.len() < 99;"""),
         [(f"{PROGRAM}/control/cluster_link.rs", "is_none_or(|node| node.is_ready)", "is_none_or(|node| node.is_ready || true)")],
     ),
     (
-        "closing-not-sent",
-        "nodes report what begins, and not what ends",
-        "drain undrain apply shuffle reuse",
-        (1, 2, 3),
-        [(f"{CLUSTER}/sync/peers/sending.rs", "    fn push(&mut self, item: Item, now_ms: u64) -> bool {\n", """\
-    fn push(&mut self, item: Item, now_ms: u64) -> bool {
-        if matches!(item, Item::Claim(Record { state: hotloop_balancer::connection::State::Closing, .. })) {
-            return true;
-        }
-""")],
-    ),
-    (
         "silent-successor",
         "a connection that begins in the place of one that peers know is not claimed",
         "drain reuse reuse",
@@ -95,16 +74,9 @@ let has_all = |mark| entered(mark).away.len() < 99;"""),
         [(f"{DATA_PATH}/connection.rs", "self.begin(now);\n            self.share();", "self.begin(now);")],
     ),
     (
-        "goodbye-lasts",
-        "a connection of a port whose last goodbye a node has seen counts as closing there, where its SYN came by another node",
-        "reuse kill meet",
-        (4, 1, 2),
-        [(f"{DATA_PATH}/connection.rs", "if is_data(flags) && matches!", "if is_data(flags) && false && matches!")],
-    ),
-    (
         "walk-skips-a-part",
         "of the connections, a walk marks those in the first quarter of the table",
-        "drain undrain apply weight shuffle",
+        "move",
         (1, 2),
         [(f"{DATA_PATH}/balance/marking.rs", "        pass.done_count += SLOTS_A_STEP;\n", """\
         pass.done_count += SLOTS_A_STEP;

@@ -178,6 +178,14 @@ is_settled() {
             and all(.[2, 5]; weights == \$model) and (.[1] | revision) == (.[4] | revision)" >/dev/null
 }
 
+# has_moved_on NUMBER: whether both nodes have a later reference table than this one, and no move is under way.
+has_moved_on() {
+    local name
+    for name in a b; do
+        ctl "$name" cluster --json || return 1
+    done | jq -es --argjson before "$1" 'length == 2 and all(.[].references; length == 1 and .[0] > $before)' >/dev/null
+}
+
 # deal: sets kind to the next one in the deck that is possible now.
 deal() {
     local index
@@ -208,7 +216,6 @@ play_round() {
     wait_until 'both balancers to be in sync' are_in_sync
     deal
     order forget
-    bound_ms=$wait_max_ms
     began_us=$(now_us)
     began_utc=$(date --utc +%FT%T)
     event_us=$began_us
@@ -241,7 +248,7 @@ note_round() {
         ((starved_count += 1))
         return
     fi
-    ((longest_ms <= bound_ms)) || broken "A connection waited for $longest_ms ms, more than $bound_ms ms."
+    ((longest_ms <= wait_max_ms)) || broken "A connection waited for $longest_ms ms, more than $wait_max_ms ms."
 }
 # was_starved: whether a balancer reports that, or the clients came much too late, since the round began.
 was_starved() {

@@ -13,7 +13,7 @@
 source "$(dirname "$0")/cluster-lib.sh"
 source "$here/rounds-lib.sh"
 # How often each kind occurs among the rounds of one deck.
-deck_of_kinds=(kill kill kill late stop drain drain undrain weight add remove apply shuffle shuffle reuse out etcd cut meet)
+deck_of_kinds=(kill kill kill late stop drain drain undrain weight move add remove apply shuffle shuffle reuse out etcd cut meet)
 round_count=50 seed=$(((EPOCHSECONDS ^ $$) & 0x7fff)) keep=
 while (($# > 1)); do
     case $2 in
@@ -34,9 +34,9 @@ pause_s=0.5
 linger_ms=500
 renewed_count=40                         # connections that end after each round, and begin again
 reused_count=200                         # in a round of the kind `reuse`
-# The longest wait of a connection. TCP retransmits after 0.2 s, and then after twice the time before.
+# The longest wait of a connection. Routers know within 0.5 s that a balancer has ended: ten times that, and TCP's pause
+# before it retransmits, which starts at 0.2 s and doubles.
 wait_max_ms=7000
-withdrawn_wait_max_ms=3000               # if a balancer has ended, and its routes with its TAP interface
 
 # The kinds of rounds. `can_KIND` is whether the kind is possible now; both use `draw`, which sets drawn.
 
@@ -44,7 +44,6 @@ pick_balancer() { draw a b; }
 kill_round() {
     pick_balancer; name=$drawn
     describe "lb-$name is killed (SIGKILL), and started again"
-    bound_ms=$withdrawn_wait_max_ms
     kill_program "lb-$name"
     wait_route "$(other "$name")"
     confirm
@@ -55,7 +54,6 @@ kill_round() {
 late_round() {
     pick_balancer; name=$drawn
     describe "lb-$name is killed, and hears of lb-$(other "$name") 2 s late"
-    bound_ms=$withdrawn_wait_max_ms
     kill_program "lb-$name"
     wait_route "$(other "$name")"
     confirm
@@ -69,7 +67,6 @@ late_round() {
 stop_round() {
     pick_balancer; name=$drawn
     describe "lb-$name is stopped (SIGTERM), and started again"
-    bound_ms=$withdrawn_wait_max_ms
     kill -TERM "${pid[lb-$name]}"
     wait_route "$(other "$name")"
     wait_until "lb-$name to end" is_over "lb-$name"
@@ -103,6 +100,21 @@ weight_round() {
     describe "backend-$backend gets weight $drawn"
     operator[$backend]=$drawn
     both weight "10.1.$backend.2" "$drawn"
+}
+
+# The reference table moves two idle timeouts after the last start of a node, at the earliest.
+can_move() { can_weight; }
+move_round() {
+    local backend=$drawn before
+    draw_weight "$backend"
+    local weight=$drawn
+    draw_hash
+    describe "backend-$backend gets weight $weight, the reference table follows, then another hash (fields $hash_fields)"
+    operator[$backend]=$weight
+    before=$(ctl a cluster --json | jq '.references | max')
+    both weight "10.1.$backend.2" "$weight"
+    patience_s=$((patience_s + 2 * idle_s)) wait_until 'the reference table to follow' has_moved_on "$before"
+    spread
 }
 
 can_add() { draw_backend '[ "$(weight_of $n)" = none ]'; }
