@@ -1,15 +1,15 @@
 //! Two balancers that announce their VIPs by BIRD, with connections that must not break, whatever
 //! happens to one of them: `demo/cluster.sh`, which checks its own results. Without the section
 //! `[cluster]`, a drain and the end of a balancer break some connections, so the check can fail.
-//! `demo/sequences.sh`, with commands to single nodes. And `demo/rounds.sh`: events drawn by a seed happen to the balancers, the backends, etcd and the
-//! routes.
+//! `demo/sequences.sh`, with commands to single nodes. And `demo/rounds.sh`: events drawn by a seed
+//! happen to the balancers, the backends, etcd and the routes.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 use std::env;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-/// Number of rounds: they take three to five minutes. `IPIP_LB_ROUNDS` sets another number.
+/// Number of rounds: they take four to seven minutes. `IPIP_LB_ROUNDS` sets another number.
 const ROUND_COUNT: &str = "50";
 
 /// One test at a time: the checks depend on the speed of the machine.

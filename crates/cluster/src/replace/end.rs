@@ -187,23 +187,16 @@ impl Legacy {
             for change in self.taken.drain(..) {
                 let Change::Claim(record) = change else { continue };
                 let known = self.known.entry(record.key).or_insert((record, now_ms));
-                if is_in_place_of(&record, &known.0.later(now_ms - known.1)) {
+                if counts_more(&record, &known.0.later(now_ms - known.1)) {
                     *known = (record, now_ms);
                 }
             }
         }
     }
 
-    /// Number of connections.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.known.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+    /// The keys of the connections, in no particular order.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &FlowKey> {
+        self.known.keys()
     }
 
     /// The connections, with their times as of now. Those that have timed out meanwhile are not among
@@ -216,11 +209,12 @@ impl Legacy {
     }
 }
 
-/// Whether a claim counts, and not an earlier one of its key. The predecessor passes on its peers' claims
-/// before its workers have decided on them, as [`Known`](hotloop_agreement::Known) does.
-fn is_in_place_of(claim: &Record, earlier: &Record) -> bool {
-    let rank = |record: &Record| (record.birth, Reverse(record.backend));
-    earlier.left_ms == 0 || rank(claim) >= rank(earlier)
+/// Whether a claim replaces one that came before it. The predecessor passes on its peers' claims before its
+/// workers have decided on them as [`Known`](hotloop_agreement::Known) does, and peers may know less of the
+/// connection.
+fn counts_more(claim: &Record, before: &Record) -> bool {
+    let rank = |it: &Record| (it.birth, Reverse(it.backend), it.state.stage(), it.left_ms);
+    before.left_ms == 0 || rank(claim) > rank(before)
 }
 
 #[cfg(test)]
@@ -264,9 +258,15 @@ mod tests {
         for claims in [[earlier, later], [later, earlier]] {
             assert_eq!(known(&claims, 1_000), [Change::Claim(later.later(1_000))]);
         }
-        // Its node has sent another claim to the same connection.
-        let again = Record { state: State::Closing, ..later };
-        assert_eq!(known(&[later, again], 0), [Change::Claim(again)]);
+        // Peers know less of it, or have heard of an earlier packet.
+        let end = Record { state: State::Closing, left_ms: 1_000, ..later };
+        let begin = Record { state: State::Opening, ..later };
+        let before = Record { left_ms: 4_000, ..later };
+        for [less, more] in [[later, end], [begin, later], [before, later]] {
+            for claims in [[less, more], [more, less]] {
+                assert_eq!(known(&claims, 0), [Change::Claim(more)]);
+            }
+        }
     }
 
     #[test]

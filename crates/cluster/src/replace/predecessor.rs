@@ -57,7 +57,7 @@ impl Predecessor {
         }
         tracing::info!(
             "replace: the program that runs has sent {} connections that are not where the configuration says",
-            self.legacy.len()
+            self.legacy.keys().len()
         );
         Ok(())
     }

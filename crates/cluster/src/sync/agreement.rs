@@ -4,7 +4,7 @@
 use super::peer::PeerStatus;
 use super::peers::{Entered, Watermark};
 use super::reference::Reference;
-use hotloop_agreement::barrier::{Action, Phase};
+use hotloop_agreement::barrier::{Action, Phase, Step};
 use hotloop_agreement::{Decision, Peer, Situation, Standing};
 use std::sync::Arc;
 
@@ -95,10 +95,14 @@ impl Agreement {
         self.wanted = Some(text);
     }
 
-    /// Notes that this node has lost connections, which may be alive for this long.
+    /// Notes that this node has lost connections, which may be alive for this long. Until then, the
+    /// reference table does not move, unless this node has already [promised](Step::Marked) that it may.
     pub const fn lose(&mut self, now_ms: u64, lost_ms: u64) {
         let member = &mut self.standing.member;
         member.generation = member.generation.wrapping_add(1);
+        if matches!(member.phase.step, Step::Ready) {
+            member.walked_for = None;
+        }
         self.lost_until_ms = now_ms + lost_ms;
     }
 

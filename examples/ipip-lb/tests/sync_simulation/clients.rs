@@ -8,7 +8,7 @@ use super::world::World;
 use std::net::IpAddr;
 
 /// Number of clients, with one port each.
-const CLIENTS: u64 = 200;
+pub const CLIENTS: u64 = 200;
 
 /// A connection from its client's view.
 pub struct Client {
@@ -35,9 +35,33 @@ pub struct Client {
     lingers: bool,
     /// Whether its last packet's node knows that it has ended, and reports that to all others.
     pub is_end_said: bool,
+    /// The number of the reference table that it goes by, unless it began as an exception.
+    reference: Option<u32>,
+    /// Whether it began without room: the reference table stays for as long as it may be alive.
+    is_without_room: bool,
 }
 
 impl Client {
+    /// A connection that begins now.
+    const fn new(client: u32, backend: IpAddr, clocks: Clocks, now_ms: u64) -> Self {
+        Self {
+            clocks,
+            backend,
+            began_ms: now_ms,
+            phase: if is_udp(client) { Phase::Open } else { Phase::Opening },
+            seen_ms: now_ms,
+            woken: None,
+            known_no_longer_than_ms: None,
+            has_answers: client.is_multiple_of(3),
+            has_moved: false,
+            has_lost_node: false,
+            lingers: false,
+            is_end_said: false,
+            reference: None,
+            is_without_room: false,
+        }
+    }
+
     /// The time until which all nodes know it without another packet.
     fn known_until_ms(&self) -> u64 {
         let idle_ms = match self.phase {
@@ -60,6 +84,15 @@ impl Client {
         self.seen_ms = now_ms;
     }
 
+    /// Whether it has begun so lately that nodes with a claim of a killed peer repeat that. They may only
+    /// know that it is opening.
+    pub fn counts_on_claim(&mut self, now_ms: u64) -> bool {
+        let until_ms = self.began_ms + self.clocks.known_ms(OPENING_MS);
+        self.woken = Some((now_ms, until_ms));
+        self.known_no_longer_than_ms = Some(until_ms);
+        now_ms < until_ms && !matches!(self.phase, Phase::Closing(_))
+    }
+
     /// Records that a node is killed, which may be its own.
     pub fn lose_node(&mut self, now_ms: u64) {
         self.has_lost_node = true;
@@ -76,6 +109,7 @@ impl World {
         self.send_due()?;
         let client = self.rng.below(CLIENTS) as u32;
         match self.clients.get(&client).map(|it| it.phase) {
+            _ if self.repeated.contains(&client) => {}
             // After a stray packet, the owner's claim corrects peers, but the claim of an end does
             // not.
             Some(Phase::Open) if self.rng.permille(50) => self.complain(client)?,
@@ -100,6 +134,7 @@ impl World {
             self.ended.clear();
             self.strayed.clear();
             self.replacing.clear();
+            self.repeated.clear();
         } else if !self.are_joined() {
             // Some node may not learn that they have taken the place of others.
             for client in std::mem::take(&mut self.replacing) {
@@ -117,6 +152,7 @@ impl World {
             self.due.remove(&next);
             let client = next.1;
             match self.clients.get(&client).map(|it| it.phase) {
+                _ if self.repeated.contains(&client) => _ = self.due.insert((next.0 + 100, client)),
                 Some(Phase::Opening) => self.send(client, Packet::Data)?,
                 Some(Phase::Closing(0)) => self.forget(client),
                 Some(Phase::Closing(_)) => {
@@ -143,18 +179,33 @@ impl World {
         }
         let nodes = self.nodes.iter().flatten();
         let known: Vec<_> = nodes.filter_map(|it| it.workers.knows(client)).collect();
-        // A flow without a beginning is the one before, if any node knows that.
-        let may = match self.lingering.contains(&client) || is_udp(client) {
+        // A flow without a beginning is the one before, if any node knows that. So is one without room. And a
+        // connection that has left a full table may have been handed over before.
+        let is_bare = self.setup.is_crowded() || is_udp(client);
+        let may = match self.lingering.contains(&client) || is_bare {
             // Nor is a claim to it under way.
-            true => known.is_empty() && self.is_in_sync(),
+            true => {
+                let takeover = self.takeover.as_ref().filter(|_| self.setup.is_crowded());
+                let is_handed_over = takeover.is_some_and(|it| it.knows(client));
+                known.is_empty() && !is_handed_over && self.is_in_sync()
+            }
             false => {
-                let is_over = |it: &Known| it.is_closing() || !it.is_exception;
+                // By wrong clocks, nodes forget an end at different times.
+                let number = routed(client, self.salt, &self.announced);
+                let is_forgotten =
+                    self.nodes[number].as_ref().is_none_or(|it| it.workers.knows(client).is_none());
+                let may_be_unheard = self.setup.clocks == Clocks::Wrong && is_forgotten;
+                let is_over = |it: &Known| it.is_closing() && !may_be_unheard || !it.is_exception;
                 known.is_empty() || self.are_joined() && known.iter().all(is_over)
             }
         };
         let has_stale = may && known.iter().any(|it| !it.is_closing());
         self.met.reused_unaware += u64::from(has_stale);
         if may {
+            match has_stale {
+                true => self.unaware.insert(client),
+                false => self.unaware.remove(&client),
+            };
             self.lingering.remove(&client);
             self.replacing.extend((!known.is_empty()).then_some(client));
         }
@@ -173,31 +224,35 @@ impl World {
         self.met.moved_exceptions += u64::from(was_remote);
         self.met.moved_udp += u64::from(was_remote && is_udp(client));
         self.met.moved_to_workers += u64::from(was_remote && node.workers.owner(client) > 0);
+        let after = node.workers.knows(client);
+        let (reference, holds_table) = (node.reference(), node.holds_table());
         let is_new = !self.clients.contains_key(&client);
         let Some(backend) = backend else {
             return Err(self.failure(client, format!("{} drops {packet:?}", name(number))));
         };
-        let what = format!("{packet:?} by {} to {backend}: {}", name(number), self.known(client));
-        self.note(Some(client), what);
+        if self.is_noted {
+            let by = name(number);
+            let what = format!("{packet:?} by {by} to {backend}: {}", self.known(client));
+            self.note(Some(client), what);
+        }
         let now_ms = self.now_ms;
-        let known = self.clients.entry(client).or_insert(Client {
-            clocks: self.setup.clocks,
-            backend,
-            began_ms: now_ms,
-            phase: if is_udp(client) { Phase::Open } else { Phase::Opening },
-            seen_ms: now_ms,
-            woken: None,
-            known_no_longer_than_ms: None,
-            has_answers: client.is_multiple_of(3),
-            has_moved: false,
-            has_lost_node: false,
-            lingers: false,
-            is_end_said: false,
-        });
+        let begun = || Client {
+            reference: reference.filter(|_| after.is_none_or(|it| !it.is_exception)),
+            is_without_room: after.is_none() && holds_table,
+            ..Client::new(client, backend, self.setup.clocks, now_ms)
+        };
+        let known = self.clients.entry(client).or_insert_with(begun);
         let expected = known.backend;
-        if known.known_until_ms() < now_ms {
+        // A connection without an entry goes by the reference table.
+        let goes_by_it = known.is_without_room || known.reference == reference;
+        let may_leave = self.setup.is_crowded() && !is_new;
+        let has_left = may_leave && before.is_none() && !goes_by_it;
+        known.is_without_room &= after.is_none();
+        let is_silent = known.known_until_ms() < now_ms;
+        if is_silent || has_left {
             // Nothing is promised.
-            self.met.timed_out += 1;
+            self.met.timed_out += u64::from(is_silent);
+            self.met.left += u64::from(has_left);
             known.lingers = true;
             self.forget(client);
             return Ok(());
@@ -207,6 +262,7 @@ impl World {
             self.began_ms.insert(client, now_ms);
             let is_elsewhere = before.is_some_and(|it| it.backend != Some(backend));
             self.met.reused_elsewhere += u64::from(is_elsewhere);
+            self.met.without_room += u64::from(after.is_none());
             self.fresh.insert(client);
             self.due.insert((now_ms + self.rng.below(2_000), client));
         }
@@ -232,7 +288,9 @@ impl World {
         let (before, backend) = (node.workers.knows(client), node.workers.error(client));
         self.met.errors += 1;
         self.met.errors_elsewhere += u64::from(before.is_some_and(|it| !it.is_own));
-        if backend == Some(expected) || self.clients[&client].known_until_ms() < self.now_ms {
+        let has_left = self.setup.is_crowded() && before.is_none();
+        let it = &self.clients[&client];
+        if backend == Some(expected) || has_left || it.known_until_ms() < self.now_ms {
             return Ok(());
         }
         let by = name(number);
@@ -265,7 +323,6 @@ impl World {
 
     /// Updates the connection's phase with that packet.
     fn follow(&mut self, client: u32, packet: Packet, (number, was_remote): (usize, bool)) {
-        let is_whole = self.is_in_sync();
         let known = self.nodes[number].as_ref().and_then(|node| node.workers.knows(client));
         let it = self.clients.get_mut(&client).expect("it is there");
         it.phase = match (it.phase, packet) {
@@ -286,6 +343,8 @@ impl World {
             (phase, _) => phase,
         };
         if matches!(it.phase, Phase::Closing(_)) {
+            let is_whole = self.is_in_sync();
+            let it = self.clients.get_mut(&client).expect("it is there");
             self.ended.insert(client);
             it.lingers |= it.has_lost_node || it.has_moved && !is_whole;
             it.is_end_said =
@@ -307,10 +366,15 @@ impl World {
     /// Sends packets of exceptions to nodes that have not learned of them: such a node's belief is
     /// wrong until the owner's claim comes.
     pub fn stray(&mut self) {
+        if self.setup.is_crowded() {
+            // Claims that find no room don't correct a node.
+            return;
+        }
         // Ages are wrong by the messages' delay. The owner's end does not correct a peer's belief.
         let old = self.clients.iter().filter(|(_, it)| {
             it.began_ms + 3_000 < self.now_ms && !matches!(it.phase, Phase::Closing(_))
         });
+        let old = old.filter(|(client, _)| !self.repeated.contains(client));
         let clients: Vec<u32> = old.map(|(client, _)| *client).collect();
         for client in clients {
             let right = routed(client, self.salt, &self.announced);
@@ -339,7 +403,12 @@ impl World {
     /// Checks, when all nodes are in sync, that they know of the ends that a node has reported.
     pub fn check_ends(&mut self) -> Result<(), String> {
         for (client, it) in &self.clients {
-            if !it.is_end_said || it.lingers || !matches!(it.phase, Phase::Closing(_)) {
+            if !it.is_end_said
+                || self.unaware.contains(client)
+                || it.lingers
+                || self.setup.is_crowded()
+                || !matches!(it.phase, Phase::Closing(_))
+            {
                 continue;
             }
             for (number, node) in self.nodes.iter().enumerate() {
@@ -361,7 +430,8 @@ impl World {
     pub fn packet_of_each(&mut self) -> Result<(), String> {
         let clients: Vec<u32> = self.clients.keys().copied().collect();
         for client in clients {
-            if self.clients[&client].phase == Phase::Open && self.rng.permille(900) {
+            let may_send = !self.repeated.contains(&client) && self.rng.permille(900);
+            if self.clients[&client].phase == Phase::Open && may_send {
                 self.send(client, Packet::Data)?;
             }
         }

@@ -31,6 +31,11 @@ impl Clock {
         self.now_us / 1_000
     }
 
+    /// Makes it go at this rate, in thousandths.
+    pub const fn set_rate(&mut self, rate: u64) {
+        self.rate = rate;
+    }
+
     /// Looks at the clock.
     pub fn advance(&mut self, now_ms: u64) {
         let since_ms = self.seen_ms.max(self.stopped_until_ms.min(now_ms));

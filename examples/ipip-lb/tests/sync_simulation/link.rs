@@ -28,6 +28,7 @@ struct Connection {
 pub struct Link {
     /// The numbers of the two nodes; the first connects.
     pub nodes: [usize; 2],
+    names: [String; 2],
     pub delay_ms: u64,
     pub is_parted: bool,
     /// Number of frames carried, and their bytes.
@@ -45,6 +46,7 @@ impl Link {
     pub fn new(nodes: [usize; 2], rng: Rng) -> Self {
         Self {
             nodes,
+            names: nodes.map(name),
             delay_ms: 1,
             is_parted: false,
             frame_count: 0,
@@ -67,6 +69,7 @@ impl Link {
         for (side, direction) in connection.directions.iter().enumerate() {
             if let (Some(session), Some(node)) = (direction.session, &mut nodes[self.nodes[side]]) {
                 node.peers.end(session, "cut", node.clock.now_ms());
+                node.has_input = true;
             }
         }
     }
@@ -101,7 +104,7 @@ impl Link {
         let Some(Connection { directions }) = &mut self.connection else { return Some(()) };
         let peer_of = |nodes: &[Option<Node>], side: usize| -> PeerId {
             let node = nodes[self.nodes[side]].as_ref().expect("it is up");
-            node.peers.named(&name(self.nodes[1 - side])).expect("it is a peer")
+            node.peers.named(&self.names[1 - side]).expect("it is a peer")
         };
         // The other node's output.
         if directions[1 - side].session.is_some()
@@ -142,6 +145,7 @@ impl Link {
                     if !node.peers.can_receive(peer) {
                         break;
                     }
+                    node.has_input = true;
                     let done = node.peers.input(peer, &frame, node.clock.now_ms());
                     done.unwrap_or_else(|error| panic!("a node broke the protocol: {error}"));
                 }

@@ -2,7 +2,7 @@
 //! connections. Nothing here depends on the code under test.
 
 use hotloop::packet::flow_key::FlowKey;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 /// How long nodes remember connections without a packet, in milliseconds: with the defaults, and
 /// here.
@@ -123,9 +123,18 @@ pub fn routed(client: u32, salt: u64, up: &[usize]) -> usize {
         .expect("one is up")
 }
 
+const VIP: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 10);
+
+/// The port that all clients send from.
+const PORT: u16 = 4000;
+
+const fn host(client: u32) -> Ipv4Addr {
+    Ipv4Addr::new(198, 51, (client / 250) as u8, (client % 250 + 1) as u8)
+}
+
 /// The client's address and port.
 pub fn address(client: u32) -> String {
-    format!("198.51.{}.{}:4000", client / 250, client % 250 + 1)
+    format!("{}:{PORT}", host(client))
 }
 
 /// Whether a client's flow is UDP's, which has neither a beginning nor an end.
@@ -139,8 +148,9 @@ pub const fn vip(client: u32) -> &'static str {
 }
 
 pub fn key(client: u32) -> FlowKey {
-    let protocol = if is_udp(client) { 17 } else { 6 };
-    FlowKey::new(address(client).parse().unwrap(), vip(client).parse().unwrap(), protocol).unwrap()
+    let (protocol, port) = if is_udp(client) { (17, 53) } else { (6, 80) };
+    let source = SocketAddrV4::new(host(client), PORT);
+    FlowKey::new(source.into(), SocketAddrV4::new(VIP, port).into(), protocol).unwrap()
 }
 
 pub fn client(key: &FlowKey) -> u32 {

@@ -5,6 +5,7 @@ use super::model::{Configuration, ESTABLISHED_MS, client};
 use super::worker::{Known, Workers};
 use super::{Mutant, Setup};
 use hotloop_agreement::Birth;
+use hotloop_agreement::barrier::Step;
 use hotloop_balancer::connection::State;
 use hotloop_balancer::exception_mover::Pulled;
 use hotloop_balancer::exceptions::{Change, Record};
@@ -12,6 +13,9 @@ use hotloop_cluster::replace::Bequest;
 use hotloop_cluster::sync::wire::NodeState;
 use hotloop_cluster::sync::{Agreement, Local, PeerState, Peers, Reference, Turn, Walk, Watermark};
 use ipip_lb::replace::SavedReferences;
+
+/// A node without anything to do has a turn after this time, as control looks at the reference tables.
+const TURN_MS: u64 = 50;
 
 /// Maximum number of control's turns in a step with much to do.
 const TURNS_MAX: usize = 6;
@@ -33,6 +37,9 @@ pub struct Node {
     pub configuration: Configuration,
     pub agreement: Agreement,
     began_ms: u64,
+    turned_ms: u64,
+    /// Whether a frame has come since its last turn.
+    pub has_input: bool,
     mutant: Mutant,
     /// The snapshot being collected.
     walk: Option<Walk>,
@@ -41,6 +48,8 @@ pub struct Node {
     pub bequest: Option<Bequest>,
     /// Number of times that its workers had no room for changes.
     pub loss_count: u64,
+    /// Number of connections that were not entered, or were evicted.
+    pub lost_count: u64,
 }
 
 pub fn name(node: usize) -> String {
@@ -71,11 +80,14 @@ impl Node {
             configuration,
             agreement,
             began_ms: now_ms,
+            turned_ms: 0,
+            has_input: true,
             mutant,
             walk: None,
             imports: Vec::new(),
             bequest: None,
             loss_count: 0,
+            lost_count: 0,
         }
     }
 
@@ -97,6 +109,16 @@ impl Node {
     /// Whether it compares connections with two reference tables.
     pub fn compares(&self) -> bool {
         self.agreement.tables().len() > 1
+    }
+
+    /// The number of the reference table in use.
+    pub fn reference(&self) -> Option<u32> {
+        self.agreement.tables().first().map(|table| table.number)
+    }
+
+    /// Whether the reference table stays if it loses a connection now.
+    pub fn holds_table(&self) -> bool {
+        matches!(self.agreement.phase().step, Step::Idle | Step::Ready)
     }
 
     /// Whether it has a reference table.
@@ -122,7 +144,13 @@ impl Node {
 
     /// Takes the next step of the agreement on reference tables.
     fn agree(&mut self, now_ms: u64) {
-        let Self { peers, agreement, workers, .. } = self;
+        let Self { peers, agreement, workers, mutant, .. } = self;
+        let lost_count = workers.lost_count();
+        if std::mem::replace(&mut self.lost_count, lost_count) != lost_count
+            && *mutant != Mutant::MovesWithoutWaiting
+        {
+            agreement.lose(now_ms, LOST_MS);
+        }
         let turn = Turn {
             now_ms,
             has_waited: now_ms >= self.began_ms + WAIT_MS,
@@ -146,11 +174,15 @@ impl Node {
         self.peers.set_references(self.agreement.use_awaited().to_vec());
     }
 
-    /// A turn of the node.
+    /// A turn of the node, unless it has just had one and nothing has come since.
     pub fn turn(&mut self, now_ms: u64) {
         self.clock.advance(now_ms);
         let now_ms = self.clock.now_ms();
         self.workers.advance(now_ms);
+        if now_ms < self.turned_ms + TURN_MS && !self.has_input && self.is_quiet() {
+            return;
+        }
+        (self.turned_ms, self.has_input) = (now_ms, false);
         for _ in 0..TURNS_MAX {
             self.control(now_ms);
             self.workers.tick();

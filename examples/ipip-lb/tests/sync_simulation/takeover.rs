@@ -1,8 +1,10 @@
 //! Another program takes a node's place, while packets continue.
 
 use super::Mutant;
+use super::model::key;
 use super::node::{Node, name};
 use super::world::World;
+use hotloop::testing::Rng;
 use hotloop_balancer::exceptions::{Change, Record};
 use hotloop_cluster::replace::{Bequest, Legacy};
 
@@ -13,10 +15,56 @@ const CLOSED_MS_MAX: u64 = 500;
 const ROUNDS: u64 = 3;
 
 /// A program that is about to take the place of a node.
-#[derive(Default)]
 pub struct Takeover {
     node: usize,
     legacy: Legacy,
+}
+
+impl Takeover {
+    /// Has a node, of this number, hand over.
+    pub fn begin(number: usize, node: &mut Node) -> Self {
+        node.bequest = Some(Bequest::default());
+        Self { node: number, legacy: Legacy::default() }
+    }
+
+    /// Whether the program has the snapshot.
+    pub fn has_snapshot(&self) -> bool {
+        self.legacy.end.status().has_its_snapshot
+    }
+
+    /// Whether a client's connection is handed over, even if its node has forgotten it since.
+    pub fn knows(&self, client: u32) -> bool {
+        self.legacy.keys().any(|it| *it == key(client))
+    }
+
+    /// Carries bytes between the two programs. Those to the successor come in two parts. Returns whether the
+    /// predecessor is still there.
+    pub fn carry(&mut self, before: Option<&mut Node>, rng: &mut Rng) -> bool {
+        let parts = before.and_then(|it| Some((it.bequest.as_mut()?, it.clock)));
+        let Some((bequest, clock)) = parts else { return false };
+        for end in [&mut bequest.end, &mut self.legacy.end] {
+            end.set_now(clock.now_ms());
+        }
+        let there = bequest.end.output();
+        let (first, rest) = there.split_at(rng.index(there.len() + 1));
+        for part in [first, rest] {
+            self.legacy.end.input(part).expect("the predecessor keeps the protocol");
+            self.legacy.learn();
+        }
+        bequest.end.input(&self.legacy.end.output()).expect("the successor keeps the protocol");
+        true
+    }
+
+    /// The connections that are handed over, at this time.
+    pub fn connections(mut self, now_ms: u64) -> Vec<Change> {
+        self.legacy.end.set_now(now_ms);
+        let mut connections = self.legacy.connections();
+        // Their order is of no importance, but must be the same each time.
+        connections.sort_unstable_by_key(|change| match change {
+            Change::Claim(Record { key, .. }) | Change::Inherit(key) => *key,
+        });
+        connections
+    }
 }
 
 impl World {
@@ -26,45 +74,30 @@ impl World {
         if self.takeover.is_none()
             && let Some(it) = &mut self.nodes[node]
         {
-            it.bequest = Some(Bequest::default());
-            self.takeover = Some(Takeover { node, ..Takeover::default() });
+            self.takeover = Some(Takeover::begin(node, it));
             self.note(None, format!("a program asks {} to hand over", name(node)));
         }
     }
 
     /// Carries bytes between the two programs. Either may be gone.
     pub fn carry_to_successor(&mut self) {
-        let Some(Takeover { node, legacy }) = &mut self.takeover else { return };
-        let before = self.nodes[*node].as_mut();
-        let Some((bequest, clock)) = before.and_then(|it| Some((it.bequest.as_mut()?, it.clock)))
-        else {
+        let Some(takeover) = &mut self.takeover else { return };
+        let before = self.nodes[takeover.node].as_mut();
+        if !takeover.carry(before, &mut self.rng) {
             self.takeover = None;
-            return;
-        };
-        for end in [&mut bequest.end, &mut legacy.end] {
-            end.set_now(clock.now_ms());
         }
-        let there = bequest.end.output();
-        let (first, rest) = there.split_at(self.rng.index(there.len() + 1));
-        for part in [first, rest] {
-            legacy.end.input(part).expect("the predecessor keeps the protocol");
-            legacy.learn();
-        }
-        bequest.end.input(&legacy.end.output()).expect("the successor keeps the protocol");
     }
 
     /// Has the successor, if it knows enough, take over, or go away.
     pub fn end_takeover(&mut self) {
         let Some(takeover) = &self.takeover else { return };
-        if !takeover.legacy.end.status().has_its_snapshot || !self.rng.permille(50) {
+        if !takeover.has_snapshot() || !self.rng.permille(50) {
             return;
         }
         let node = takeover.node;
         let has_all = !self.rng.permille(200) && self.close(node);
         let (left, takeover) = (self.nodes[node].take(), self.takeover.take());
-        let (Some(mut before), Some(Takeover { mut legacy, .. })) = (left, takeover) else {
-            return;
-        };
+        let (Some(mut before), Some(takeover)) = (left, takeover) else { return };
         if !has_all {
             before.bequest = None;
             self.nodes[node] = Some(before);
@@ -75,12 +108,7 @@ impl World {
         self.note(None, format!("another program takes the place of {}", name(node)));
         self.now_ms += self.rng.below(300);
         before.clock.advance(self.now_ms);
-        legacy.end.set_now(before.clock.now_ms());
-        let mut connections = legacy.connections();
-        // Their order is of no importance, but must be the same each time.
-        connections.sort_unstable_by_key(|change| match change {
-            Change::Claim(Record { key, .. }) | Change::Inherit(key) => *key,
-        });
+        let connections = takeover.connections(before.clock.now_ms());
         self.met.handed_over += connections.len() as u64;
         let mut after = self.started(node, (before.configuration, before.clock));
         if self.setup.mutant != Mutant::NothingHandedOver {

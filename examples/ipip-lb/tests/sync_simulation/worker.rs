@@ -25,6 +25,9 @@ use std::time::Duration;
 /// The node's own address, which backends send answers to that come back through balancers.
 const OWN: &str = "192.0.2.1";
 
+/// Maximum number of connections that a worker enters per second, if there is no room for all.
+const CROWDED_PER_SECOND_MAX: u32 = 4;
+
 static CONFIG: LazyLock<Config> = LazyLock::new(|| {
     let mut text = format!(
         r#"
@@ -111,7 +114,12 @@ impl Workers {
     /// Workers that begin now, with a configuration.
     pub fn new(setup: Setup, configuration: Configuration, now_ms: u64) -> Self {
         let count = setup.worker_count;
-        let (lb, asker) = Lb::sharing_by(CONFIG.clone(), setup.journal_max, count);
+        let mut config = CONFIG.clone();
+        config.balancer.connections_max = setup.connections_max;
+        if setup.is_crowded() {
+            config.balancer.new_connections_per_second_max = CROWDED_PER_SECOND_MAX;
+        }
+        let (lb, asker) = Lb::sharing_by(config, setup.journal_max, count);
         let exceptions = ExceptionMover::new(asker, count);
         let mut workers = Self { lb, count, exceptions, now_ms: 0, heard_round: 0 };
         workers.advance(now_ms);
@@ -122,6 +130,11 @@ impl Workers {
     /// The worker that owns a client's connection.
     pub fn owner(&self, client: u32) -> usize {
         worker_of(&key(client), &self.lb.services().settings.hashes, self.count)
+    }
+
+    /// Number of connections that found no room, or were evicted.
+    pub fn lost_count(&self) -> u64 {
+        self.lb.stateless() + self.exceptions.evicted_count()
     }
 
     /// Lets time pass.

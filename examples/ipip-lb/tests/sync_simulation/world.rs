@@ -18,6 +18,10 @@ const SHOWN_MAX: usize = 40;
 const ROUNDS: usize = 6;
 const PACKETS_PER_ROUND: usize = 400;
 
+/// Room for all connections on each worker, and for a part of them on a node.
+const ROOM: usize = 256;
+const CROWDED: usize = 100;
+
 /// Nodes in contact are in sync after this many milliseconds, or never.
 const SETTLED_MS: u64 = 60_000;
 
@@ -36,6 +40,9 @@ pub struct World {
     /// Clients that began a connection since all nodes were in sync, or continued one after it was
     /// open: a node's knowledge of these ends with the node, if they are exceptions.
     pub fresh: BTreeSet<u32>,
+    /// Clients of killed nodes' exceptions that some peers know, but not all: until all nodes are in
+    /// sync, these clients send nothing.
+    pub repeated: BTreeSet<u32>,
     /// Clients that ended one.
     pub ended: BTreeSet<u32>,
     /// Clients with a packet that came to a node without the connection.
@@ -43,6 +50,9 @@ pub struct World {
     /// Clients that began a connection while some node still knew the previous one, since all nodes
     /// were in sync.
     pub replacing: BTreeSet<u32>,
+    /// Clients that began a connection while some node took the previous one for alive. If both are on
+    /// the same backend, that node takes them for one.
+    pub unaware: BTreeSet<u32>,
     pub clients: BTreeMap<u32, Client>,
     /// When each client last sent a SYN.
     pub began_ms: BTreeMap<u32, u64>,
@@ -53,6 +63,8 @@ pub struct World {
     pub lingering: BTreeSet<u32>,
     starts: u64,
     pub takeover: Option<Takeover>,
+    /// Whether packets are among the events, which takes time.
+    pub is_noted: bool,
     /// The events, and the client of each.
     log: Vec<(u64, Option<u32>, String)>,
     pub met: Met,
@@ -62,11 +74,13 @@ impl World {
     pub fn new(seed: u64, mutant: Mutant) -> Self {
         let mut rng = Rng::seeded(seed);
         let is_spared = rng.permille(500);
+        let worker_count = 1 + rng.index(3);
         let setup = Setup {
             mutant,
-            worker_count: 1 + rng.index(3),
+            worker_count,
+            connections_max: [ROOM, ROOM, ROOM, CROWDED / worker_count][rng.index(4)],
             journal_max: [4096, 4096, 6][rng.index(3)],
-            queue_max: [QUEUE_MAX, 220][rng.index(2)],
+            queue_max: [QUEUE_MAX, 120][rng.index(2)],
             clocks: [Clocks::Right, Clocks::Wrong][rng.index(2)],
         };
         let count = 2 + rng.index(4);
@@ -88,21 +102,30 @@ impl World {
             rng,
             configuration,
             fresh: BTreeSet::new(),
+            repeated: BTreeSet::new(),
             ended: BTreeSet::new(),
             strayed: BTreeSet::new(),
             replacing: BTreeSet::new(),
+            unaware: BTreeSet::new(),
             clients: BTreeMap::new(),
             began_ms: BTreeMap::new(),
             due: BTreeSet::new(),
             lingering: BTreeSet::new(),
             starts: count as u64,
             takeover: None,
+            is_noted: false,
             log: Vec::new(),
             met: Met::default(),
         }
     }
 
-    pub fn run(mut self) -> Result<Met, String> {
+    /// Runs a seed. Its failure has all events.
+    pub fn run_seed(seed: u64, mutant: Mutant) -> Result<Met, String> {
+        let run = |is_noted| Self { is_noted, ..Self::new(seed, mutant) }.run();
+        run(false).or_else(|_| run(true))
+    }
+
+    fn run(mut self) -> Result<Met, String> {
         self.settle()?;
         for _ in 0..ROUNDS {
             self.disturb()?;
@@ -163,7 +186,7 @@ impl World {
                     let link = self.rng.index(self.links.len());
                     self.links[link].is_stalled = self.rng.permille(700);
                 }
-                11 if !self.is_spared && self.rng.permille(300) => self.begin_takeover(),
+                11 if !self.is_spared && self.rng.permille(100) => self.begin_takeover(),
                 _ => {}
             }
         }
@@ -213,7 +236,7 @@ impl World {
     fn agree(&mut self) -> Result<(), String> {
         (0..self.nodes.len()).for_each(|node| self.adopt(node));
         let end_ms = self.now_ms + SETTLE_MS + self.rng.below(1_000);
-        let has_takeover = self.rng.permille(200);
+        let has_takeover = self.rng.permille(400);
         while self.now_ms < end_ms {
             self.traffic()?;
             if has_takeover && self.nodes.iter().flatten().any(Node::compares) {
@@ -308,7 +331,7 @@ impl World {
 
     /// Whether the node of this name is not down.
     pub fn is_up(&self, node: &str) -> bool {
-        (0..self.nodes.len()).any(|it| self.nodes[it].is_some() && name(it) == node)
+        self.nodes.iter().flatten().any(|it| it.name == node)
     }
 
     /// Kills a node, brings one back, or changes routes.
@@ -358,16 +381,18 @@ impl World {
         self.note(None, format!("{} is killed", name(node)));
         self.announced.retain(|it| *it != node);
         let Some(killed) = self.nodes[node].take() else { return };
-        let is_lost = |client: &u32| {
-            let is_exception = killed.workers.knows(*client).is_some_and(|it| it.is_exception);
-            is_exception || self.replacing.contains(client)
-        };
-        let (lost, fresh) = std::mem::take(&mut self.fresh).into_iter().partition(is_lost);
-        self.fresh = fresh;
-        let lost: BTreeSet<u32> = lost;
-        for client in lost {
-            self.met.unpromised += u64::from(self.clients.remove(&client).is_some());
-            self.lingering.insert(client);
+        for client in std::mem::take(&mut self.fresh) {
+            let is_exception = killed.workers.knows(client).is_some_and(|it| it.is_exception);
+            let is_replacing = self.replacing.contains(&client);
+            if is_exception && !is_replacing && self.is_repeated(client) {
+                self.met.repeated += 1;
+                self.repeated.insert(client);
+            } else if is_exception || is_replacing {
+                self.met.unpromised += u64::from(self.clients.remove(&client).is_some());
+                self.lingering.insert(client);
+                continue;
+            }
+            self.fresh.insert(client);
         }
         for client in std::mem::take(&mut self.ended) {
             self.lingering.insert(client);
@@ -375,6 +400,17 @@ impl World {
         }
         let now_ms = self.now_ms;
         self.clients.values_mut().for_each(|client| client.lose_node(now_ms));
+    }
+
+    /// Whether a node has the exception of a node that is gone, and repeats its claim.
+    fn is_repeated(&mut self, client: u32) -> bool {
+        let Some(it) = self.clients.get_mut(&client) else { return false };
+        let knows = |node: &Node| {
+            let known = node.workers.knows(client);
+            known.is_some_and(|known| known.is_exception && known.backend == Some(it.backend))
+        };
+        let is_known = self.nodes.iter().flatten().any(knows);
+        is_known && !self.setup.is_crowded() && it.counts_on_claim(self.now_ms)
     }
 
     /// From now on each connection may come to another node.

@@ -82,10 +82,7 @@ fn only_an_exception_without_an_answer_leaves_a_full_table() {
             cluster.node(0).workers.answer(client, Packet::Data, its);
         }
         cluster.settle();
-        for other in 1_000..4_000 {
-            cluster.node(0).workers.packet(other, Packet::Syn);
-            cluster.turn(1);
-        }
+        cluster.fill_table(0);
         let expected = if is_answered { its } else { backend(0) };
         assert_eq!(cluster.send(0, client, Packet::Data), expected);
         assert_eq!(cluster.send(1, client, Packet::Data), its);

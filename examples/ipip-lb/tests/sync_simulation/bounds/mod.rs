@@ -5,12 +5,14 @@ mod apart;
 mod attempts;
 mod holder;
 mod ports;
+mod room;
 mod silence;
 
 use super::clock::Clock;
 use super::link::Link;
 use super::model::{BACKENDS, Configuration, ESTABLISHED_MS, Packet, backend, is_udp};
 use super::node::{Node, name};
+use super::takeover::Takeover;
 use super::worker::{Known, Workers};
 use super::{Mutant, Setup};
 use hotloop::testing::Rng;
@@ -61,7 +63,7 @@ pub struct Cluster {
     pub now_ms: u64,
     pub nodes: Vec<Option<Node>>,
     links: Vec<Link>,
-    mutants: [Mutant; 2],
+    setups: [Setup; 2],
 }
 
 impl Cluster {
@@ -71,13 +73,22 @@ impl Cluster {
 
     /// One whose even and odd nodes have these mutants.
     pub fn of(count: usize, mutants: [Mutant; 2]) -> Self {
+        Self::of_setups(count, mutants.map(|mutant| Setup { mutant, ..Setup::PLAIN }))
+    }
+
+    /// One whose workers may have no room for all connections.
+    fn crowded(count: usize) -> Self {
+        Self::of_setups(count, [Setup { connections_max: 100, ..Setup::PLAIN }; 2])
+    }
+
+    /// One whose even and odd nodes have these settings.
+    fn of_setups(count: usize, setups: [Setup; 2]) -> Self {
         let begin = (FIRST, Clock::right(0));
-        let setup = |node: usize| Setup { mutant: mutants[node % 2], ..Setup::PLAIN };
-        let node = |it| Some(Node::new((it, count), it as u64 + 1, begin, setup(it)));
+        let node = |it| Some(Node::new((it, count), it as u64 + 1, begin, setups[it % 2]));
         let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| [one, other]));
         let links = pairs.map(|pair| Link::new(pair, Rng::seeded(1))).collect();
         let nodes = (0..count).map(node).collect();
-        let mut cluster = Self { now_ms: 0, nodes, links, mutants };
+        let mut cluster = Self { now_ms: 0, nodes, links, setups };
         cluster.sleep(20_000);
         cluster.settle();
         cluster
@@ -140,8 +151,7 @@ impl Cluster {
     pub fn restart(&mut self, node: usize, configuration: Configuration) {
         let id = (node, self.nodes.len());
         let begin = (configuration, Clock::right(self.now_ms));
-        let setup = Setup { mutant: self.mutants[node % 2], ..Setup::PLAIN };
-        self.nodes[node] = Some(Node::new(id, self.now_ms, begin, setup));
+        self.nodes[node] = Some(Node::new(id, self.now_ms, begin, self.setups[node % 2]));
     }
 
     pub fn node(&mut self, node: usize) -> &mut Node {
@@ -191,6 +201,32 @@ impl Cluster {
             cluster.settle();
         }
         (cluster, client, before)
+    }
+
+    /// Has a node hand over to another program, until that has the snapshot.
+    fn begin_takeover(&mut self, node: usize) -> Takeover {
+        let mut takeover = Takeover::begin(node, self.node(node));
+        while !takeover.has_snapshot() {
+            self.pass(1);
+            assert!(takeover.carry(Some(self.node(node)), &mut Rng::seeded(1)));
+        }
+        takeover
+    }
+
+    /// Continues with that program in the node's place.
+    fn end_takeover(&mut self, node: usize, takeover: Takeover) {
+        let before = self.nodes[node].take().expect("it hands over");
+        self.restart(node, before.configuration);
+        let connections = takeover.connections(self.now_ms);
+        self.node(node).take_over(&before.agreement, connections);
+    }
+
+    /// Begins 3,000 connections by a node, three times the number that its table holds: it evicts all that it may.
+    fn fill_table(&mut self, node: usize) {
+        for other in 1_000..4_000 {
+            self.node(node).workers.packet(other, Packet::Syn);
+            self.turn(1);
+        }
     }
 
     pub fn known(&mut self, node: usize, client: u32) -> Option<Known> {

@@ -59,3 +59,56 @@ fn a_port_used_again_after_a_late_packet_of_the_end_may_find_the_one_before_unti
         assert_eq!(cluster.send(1, client, Packet::Data) == next, is_right);
     }
 }
+
+/// The first node's clock goes twice as fast as the second one's.
+#[test]
+fn a_port_used_again_may_find_the_one_before_where_clocks_are_slower_and_its_end_is_remembered() {
+    const RATES: [u64; 2] = [1_500, 750];
+    let [forgotten_ms, remembered_ms] = RATES.map(|rate| CLOSING_MS * 1_000 / rate);
+    for (after_ms, is_right) in [
+        (forgotten_ms - 1_000, true),
+        (forgotten_ms + 1_000, false),
+        (remembered_ms - 1_000, false),
+        (remembered_ms + 1_000, true),
+    ] {
+        let mut cluster = Cluster::new(2);
+        RATES
+            .into_iter()
+            .enumerate()
+            .for_each(|(node, rate)| cluster.node(node).clock.set_rate(rate));
+        cluster.adopt(0, DRAINED);
+        let (client, _) = cluster.open_exception();
+        cluster.adopt(0, FIRST);
+        cluster.sleep(5_000);
+        cluster.send(0, client, Packet::Fin);
+        cluster.settle();
+        cluster.sleep(after_ms);
+        let next = cluster.open(0, client);
+        cluster.settle();
+        assert_eq!(cluster.send(1, client, Packet::Data) == next, is_right, "{after_ms}");
+    }
+}
+
+/// The first node's table is full, and the end of the exception leaves it.
+#[test]
+fn a_port_used_again_may_find_the_one_before_where_its_end_is_remembered_for_longer_than_in_a_full_table()
+ {
+    for (after_ms, is_right) in [(CLOSING_MS - 1_000, false), (CLOSING_MS + 1_000, true)] {
+        let mut cluster = Cluster::new(2);
+        cluster.adopt(0, DRAINED);
+        let (client, _) = cluster.open_exception();
+        cluster.adopt(0, FIRST);
+        cluster.send(0, client, Packet::Fin);
+        let ended_ms = cluster.now_ms;
+        cluster.settle();
+        let takeover = cluster.begin_takeover(0);
+        cluster.fill_table(0);
+        assert!(cluster.known(0, client).is_none());
+        cluster.pass_until(ended_ms + after_ms);
+        let next = cluster.open(0, client);
+        cluster.settle();
+        assert_eq!(cluster.send(1, client, Packet::Data) == next, is_right, "{after_ms}");
+        cluster.end_takeover(0, takeover);
+        assert_eq!(cluster.send(0, client, Packet::Data) == next, is_right, "{after_ms}");
+    }
+}
