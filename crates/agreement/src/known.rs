@@ -15,8 +15,8 @@ impl Birth {
     /// Of a connection that was entered in its midst: earlier than all others.
     pub const UNKNOWN: Self = Self(0);
 
-    /// The birth with this number, which may not be 0: from a clock, and the node's place among the
-    /// nodes, so that no two nodes take the same.
+    /// The birth with this number, which may not be 0: the time of a clock that is never earlier than a birth
+    /// that the node has seen.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number << 1)
@@ -350,7 +350,7 @@ pub struct Circumstances {
     /// The claimed connection began so soon before or after the entry's, and no later than packets of the
     /// entry came, that its SYN may be the same one.
     pub is_syn_again: bool,
-    /// Later than all births that the node has seen.
+    /// Later than all births that the node has seen, the claim's among them.
     pub now: Birth,
 }
 

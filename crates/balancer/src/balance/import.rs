@@ -86,8 +86,9 @@ impl<P> Worker<P> {
         let clock = self.connections.clock(now);
         let known = Known::Entry(connection.entry(backend, clock));
         let before = connection.birth(clock);
-        let mut next = connection;
-        next.begin(clock);
+        // Later than the claim, which may have come within a step of time.
+        let mut again = claim;
+        again.begin(clock);
         let (begun, seen) = (record.birth.number(), clock.earlier_by(silent_ns));
         // A client that has had an answer sends its SYN no more.
         let is_before_last = begun <= seen.as_ns() / STEP_NS + LATE_STEPS;
@@ -96,7 +97,7 @@ impl<P> Worker<P> {
             is_owed: false,
             is_orphaned: false,
             is_syn_again: is_before_last && begun.abs_diff(before.number()) <= SYN_AGAIN_STEPS,
-            now: next.birth(clock),
+            now: again.birth(clock),
         };
         let outcome = known.after_claim(record.claim(), circumstances);
         let Known::Entry(after) = outcome.known else { return Imported::Stale };
