@@ -1,5 +1,7 @@
 //! A node's knowledge of one connection, and its changes by packets, claims and time.
 
+use std::cmp::Ordering;
+
 /// When a connection began, as far as nodes compare it: of two claims to one key, the later wins.
 ///
 /// A node takes a number that is greater than all that it has seen, so that a connection that begins
@@ -305,13 +307,7 @@ impl<B: Copy + Ord> Known<B> {
             (true, true) => {
                 let is_used = entry.is_used;
                 let birth = if is_used { claim.birth_after() } else { claim.birth };
-                // A later connection takes the place of one that is closing. The end of one that may be
-                // earlier than the one in use ends nothing.
-                let stage = match entry.stage {
-                    Stage::Closing => claim.stage,
-                    here if is_used => here,
-                    here => here.max(claim.stage),
-                };
+                let stage = entry.stage_with(&claim);
                 let entered = Entry { birth, stage, is_used, ..claim.entry() };
                 let later = (birth != claim.birth).then_some(Reason::Successor);
                 let owed = at.is_owed.then_some(Reason::Duty);
@@ -319,8 +315,7 @@ impl<B: Copy + Ord> Known<B> {
             }
             (true, false) => Outcome::entered(claim.entry(), inherited),
             (false, true) => {
-                let is_it = claim.birth == entry.birth;
-                let stage = if is_it { entry.stage.max(claim.stage) } else { entry.stage };
+                let stage = entry.stage_with(&claim);
                 Self::Entry(Entry { is_shared: true, stage, ..entry }).into()
             }
             (false, false) if entry.is_shared => self.into(),
@@ -352,6 +347,23 @@ pub struct Circumstances {
     pub is_syn_again: bool,
     /// Later than all births that the node has seen, the claim's among them.
     pub now: Birth,
+}
+
+impl<B> Entry<B> {
+    /// The stage after a claim that [joins](Known::joins) the entry.
+    fn stage_with(&self, claim: &Claim<B>) -> Stage {
+        match claim.birth.cmp(&self.birth) {
+            Ordering::Less => self.stage,
+            Ordering::Equal => self.stage.max(claim.stage),
+            // It takes the place of one that is closing. The end of one that may be earlier than the one in
+            // use ends nothing.
+            Ordering::Greater => match self.stage {
+                Stage::Closing => claim.stage,
+                stage if self.is_used => stage,
+                stage => stage.max(claim.stage),
+            },
+        }
+    }
 }
 
 impl<B> Claim<B> {
