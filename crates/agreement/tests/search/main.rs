@@ -8,6 +8,7 @@
 mod explore;
 mod mutant;
 mod permute;
+mod promises;
 mod scope;
 mod state;
 mod steps;

@@ -48,6 +48,8 @@ pub enum Mutant {
     WalksOwnOnly,
     /// A connection in use yields to a mere SYN.
     YieldsToSyn,
+    /// A connection that doesn't yield to a SYN takes its birth.
+    EqualDispute,
 }
 
 impl Mutant {
@@ -73,6 +75,7 @@ impl Mutant {
         Self::SilentLoose,
         Self::WalksOwnOnly,
         Self::YieldsToSyn,
+        Self::EqualDispute,
     ];
 
     /// Whether it keeps claims for this reason to itself.

@@ -106,6 +106,18 @@ const MOVES_AND_BEGINS: Scope = Scope { begins: Begins::Empty, ..MOVES };
 const MOVES_AND_ENDS: Scope =
     Scope { begins: Begins::Left, other_stage: Stage::Closing, connections: 2, ..MOVES };
 
+/// A SYN of an open connection comes to another node, which may have another current table. Of two equal births,
+/// the lower backend wins.
+const HASTY_LATE_SYNS: Scope = Scope {
+    changes: 1,
+    syns: 2,
+    has_late_syns: true,
+    other_stage: Stage::Opening,
+    allows_moments: true,
+    begins: Begins::Open,
+    ..FIXED
+};
+
 /// Searched in each run of the tests.
 #[rustfmt::skip]
 pub const SCOPES: &[Scope] = &[
@@ -113,7 +125,8 @@ pub const SCOPES: &[Scope] = &[
     Scope { name: "fixed-changes3-backends3", changes: 3, backends: 3, ..FIXED },
     Scope { name: "fixed-changes1-kills2", changes: 1, kills: 2, ..FIXED },
     Scope { name: "fixed-late-syns", changes: 2, syns: 2, has_late_syns: true, is_hasty: false, ..FIXED },
-    Scope { name: "fixed-hasty-late-syns", changes: 1, syns: 2, has_late_syns: true, other_stage: Stage::Opening, allows_moments: true, begins: Begins::Open, ..FIXED },
+    Scope { name: "fixed-hasty-late-syns", ..HASTY_LATE_SYNS },
+    Scope { name: "fixed-hasty-late-syns-lower", tables: &[&[1]], ..HASTY_LATE_SYNS },
     Scope { name: "fixed-port-again", changes: 1, connections: 2, ..FIXED },
     Scope { name: "fixed-replies", changes: 2, kills: 1, has_replies: true, ..FIXED },
     Scope { name: "fixed-death", has_death: true, begins: Begins::Open, connections: 2, delivers_once: true, ..FIXED },
@@ -172,15 +185,8 @@ impl Mutant {
                 Scope { changes: 1, syns: 2, has_late_syns: true, is_hasty: false, ..FIXED }
             }
             Self::WalksOwnOnly => Scope { kills: 1, ..MOVES_AND_BEGINS },
-            Self::YieldsToSyn => Scope {
-                changes: 1,
-                syns: 2,
-                has_late_syns: true,
-                other_stage: Stage::Opening,
-                allows_moments: true,
-                begins: Begins::Open,
-                ..FIXED
-            },
+            Self::YieldsToSyn => HASTY_LATE_SYNS,
+            Self::EqualDispute => Scope { tables: &[&[1]], ..HASTY_LATE_SYNS },
         };
         Scope { name: "its scope", mutant: self, ..scope }
     }

@@ -2,8 +2,8 @@
 
 use super::{Detail, Steps};
 use crate::mutant::Mutant;
-use crate::state::{CLAIMS, Client, InFlight, Kind, NODES, Slot, State, Up, numbers};
-use hotloop_agreement::{Birth, Circumstances, Known, Stage};
+use crate::state::{CLAIMS, Client, InFlight, Kind, NODES, Slot, State, Up, numbers, small};
+use hotloop_agreement::{Birth, Circumstances, Known, Reason, Stage};
 
 impl<const K: usize> Steps<'_, K> {
     /// A claim arrives at a node. It may be lost if no node has to send it again.
@@ -13,9 +13,10 @@ impl<const K: usize> Steps<'_, K> {
         for number in numbers(it.net[node]) {
             debug_assert!(number < CLAIMS);
             let flying = InFlight::numbered(number, it.in_other_stage, scope.other_stage);
-            let birth = u8::try_from(flying.claim.birth.to_bits()).expect("few births");
+            let birth = small(flying.claim.birth);
             let is_of = |slot: &Slot| {
-                slot.kind != Kind::Nothing
+                (slot.kind == Kind::Ended
+                    || slot.kind == Kind::Entry && slot.backend == flying.claim.backend)
                     && slot.birth == birth
                     && slot.connection == flying.connection
             };
@@ -69,13 +70,14 @@ impl<const K: usize> Steps<'_, K> {
         };
         slot.is_used &= !takes_birth;
         let before = slot.known();
+        let next_birth = it.births + u8::from(self.scope.mutant != Mutant::EqualDispute);
         let circumstances = Circumstances {
             is_owed: it.owed[node] != 0,
             is_orphaned,
             is_syn_again: slot.idle == 0
                 && self.scope.other_stage == Stage::Opening
                 && self.scope.mutant != Mutant::YieldsToSyn,
-            now: Birth::new(u64::from(it.births) + 1),
+            now: Birth::new(u64::from(next_birth)),
         };
         let mut outcome = before.after_claim(flying.claim, circumstances);
         let last = slot.connection.max(flying.connection);
@@ -88,8 +90,9 @@ impl<const K: usize> Steps<'_, K> {
         let mut has_grown = false;
         if let Known::Entry(entry) = outcome.known
             && entry.birth == circumstances.now
+            && outcome.claim == Some(Reason::Dispute)
         {
-            it.births += 1;
+            it.births = next_birth;
         } else if joins {
             has_grown = it.owed[node] != 0 && last > slot.connection;
             slot.connection = last;

@@ -2,7 +2,7 @@
 
 use super::{Detail, Steps};
 use crate::mutant::Mutant;
-use crate::state::{Client, Kind, NODES};
+use crate::state::{Client, Kind, NODES, small};
 use hotloop_agreement::{Birth, Known, Outcome};
 
 impl<const K: usize> Steps<'_, K> {
@@ -18,6 +18,16 @@ impl<const K: usize> Steps<'_, K> {
         if !is_first && !is_again {
             return;
         }
+        self.syn_born(node, key, it.births + 1, is_first);
+        // It may come in the same step of time as one by another node, if this node has not heard of that.
+        if is_again && it.slot[node].birth < small(Birth::new(u64::from(it.births))) {
+            self.syn_born(node, key, it.births, is_first);
+        }
+    }
+
+    /// A SYN that begins a connection with the birth of this number.
+    fn syn_born(&mut self, node: usize, key: usize, number: u8, is_first: bool) {
+        let (from, scope) = (self.from, self.scope);
         let mut next = *from;
         let it = &mut next.keys[key];
         it.syns += 1;
@@ -27,8 +37,7 @@ impl<const K: usize> Steps<'_, K> {
             it.connection += 1;
             it.is_excused = it.connection > 1 && !from.is_quiet(key);
         }
-        it.births += 1;
-        let birth = Birth::new(u64::from(it.births));
+        let birth = Birth::new(u64::from(number));
         let slot = &mut it.slot[node];
         let is_dead =
             from.notices[node] && slot.kind == Kind::Entry && slot.backend + 1 == from.dead;
@@ -40,8 +49,8 @@ impl<const K: usize> Steps<'_, K> {
         if matches!(known, Known::Nothing | Known::Ended(_)) {
             *owed = 0;
         }
-        if outcome.known == known {
-            it.births -= 1;
+        if outcome.known != known {
+            it.births = number;
         }
         next.enter(scope, node, key, outcome);
         let it = &mut next.keys[key];
