@@ -19,7 +19,13 @@ upper_cpus=$(IFS=,; echo "${cpus[*]:half}")
 [ -n "$lower_cpus" ] || lower_cpus=$upper_cpus
 
 heading() { printf '\n== %s\n' "$*"; }
-fail() { printf '\ndemo: %s\n' "$*" >&2; exit 1; }
+# fail WHY: ends the script. One that has more to show first has its own before_failing.
+fail() {
+    before_failing
+    printf '\ndemo: %s\n' "$*" >&2
+    exit 1
+}
+before_failing() { :; }
 
 # Ends everything that runs, and deletes everything that was made.
 clean_up() {

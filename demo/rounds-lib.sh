@@ -263,25 +263,31 @@ note_known() {
         ([.[0, 1].balancer.connections | add] + [[.[2, 3].peers | map(.received) | add | tostring] | join("+")]) | join(" ")')
 }
 
-# broken [WHY]: prints the facts about broken connections, and how to repeat the round.
+# broken [WHY]: prints the facts about broken connections.
 broken() {
     local port backend
     set +e # A balancer that is away can't be queried.
-    echo
-    echo "In round $round: $what. ${1:-}"
     said '.errors[] | "\(.port) \(.backend)"' | while read -r port backend; do
         echo "  port $port, on $backend:"
         for name in a b; do
             ctl "$name" lookup tcp "198.51.100.2:$port" "${vips[0]}:7" 2>&1 | sed "s/^/    lb-$name: /"
         done
     done
+    fail "${1:-$(said .broken) of $client_count connections are broken: $(said '[.errors[].what] | join("; ")')}"
+}
+
+# Prints the round, what the balancers know, and how to repeat it. Keeps what the programs wrote.
+before_failing() {
+    ((${round:-0} > 0)) || return 0
+    set +e # A balancer that is away can't be queried.
+    echo
+    echo "In round $round: $what."
     for name in a b; do
         ctl "$name" cluster 2>&1 | sed "s/^/  lb-$name: /"
         tail -n 5 "$work/lb-$name.err" | sed "s/^/  lb-$name: /"
     done
     [ -z "$keep" ] || { mkdir -p "$keep" && cp -r "$work"/lb-* "$work"/clients.* "$keep" 2>/dev/null; }
-    fail "${1:-$(said .broken) of $client_count connections are broken: $(said '[.errors[].what] | join("; ")')}
-Again: demo/rounds.sh $program --seed $seed --rounds $round --deck '${deck_of_kinds[*]}'"
+    echo "Again: demo/rounds.sh $program --seed $seed --rounds $round --deck '${deck_of_kinds[*]}'"
 }
 
 summary() {
