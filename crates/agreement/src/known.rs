@@ -306,7 +306,8 @@ impl<B: Copy + Ord> Known<B> {
         match (is_later, is_same) {
             (true, true) => {
                 let is_used = entry.is_used;
-                let birth = if is_used { claim.birth_after() } else { claim.birth };
+                // It may be the port's next connection.
+                let birth = if is_used { claim.birth.adopted() } else { claim.birth };
                 let stage = entry.stage_with(&claim);
                 let entered = Entry { birth, stage, is_used, ..claim.entry() };
                 let later = (birth != claim.birth).then_some(Reason::Successor);
@@ -354,28 +355,14 @@ impl<B> Entry<B> {
     fn stage_with(&self, claim: &Claim<B>) -> Stage {
         match claim.birth.cmp(&self.birth) {
             Ordering::Less => self.stage,
-            Ordering::Equal => self.stage.max(claim.stage),
-            // It takes the place of one that is closing. The end of one that may be earlier than the one in
-            // use ends nothing.
-            Ordering::Greater => match self.stage {
-                Stage::Closing => claim.stage,
-                stage if self.is_used => stage,
-                stage => stage.max(claim.stage),
-            },
+            // It takes the place of one that is closing.
+            Ordering::Greater if self.stage == Stage::Closing => claim.stage,
+            Ordering::Greater | Ordering::Equal => self.stage.max(claim.stage),
         }
     }
 }
 
 impl<B> Claim<B> {
-    /// The birth for a connection that a node met in its midst: it may be the claimed one or the next. The
-    /// end of the claimed one must not end it.
-    const fn birth_after(&self) -> Birth {
-        match self.stage {
-            Stage::Opening | Stage::Established => self.birth.adopted(),
-            Stage::Closing => self.birth.after_end(),
-        }
-    }
-
     const fn entry(self) -> Entry<B>
     where
         B: Copy,

@@ -32,8 +32,6 @@ pub enum Mutant {
     ShortJoin,
     /// An entry that packets use takes the birth of the claim that it agrees with.
     TakesBirth,
-    /// An entry that packets use takes the birth of an end, if that is adopted.
-    EndsAdopted,
     /// A node that keeps its entry against a claim doesn't claim it.
     NoDispute,
     /// Claims of a dead node aren't passed on.
@@ -67,7 +65,6 @@ impl Mutant {
         Self::NoDuty,
         Self::ShortJoin,
         Self::TakesBirth,
-        Self::EndsAdopted,
         Self::NoDispute,
         Self::NotInherited,
         Self::SilentSuccessor,

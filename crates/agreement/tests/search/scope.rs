@@ -63,9 +63,6 @@ pub enum Begins {
     /// Likewise, but the second node has forgotten it, and compares with both, too. The third met it in its
     /// midst, and has claimed it.
     Met,
-    /// The first node has the end of a connection that it had met in its midst. The third has met the port's
-    /// next one in its midst. The table moves, and both nodes have claimed them.
-    Left,
 }
 
 /// The least of all scopes.
@@ -102,10 +99,6 @@ const MOVES: Scope = Scope { tables: &[&[0, 1]], begins: Begins::Open, ..NARROW 
 /// The same, while connections begin.
 const MOVES_AND_BEGINS: Scope = Scope { begins: Begins::Empty, ..MOVES };
 
-/// The reference table moves while the end of the port's last connection is still being claimed.
-const MOVES_AND_ENDS: Scope =
-    Scope { begins: Begins::Left, other_stage: Stage::Closing, connections: 2, ..MOVES };
-
 /// A SYN of an open connection comes to another node, which may have another current table. Of two equal births,
 /// the lower backend wins.
 const HASTY_LATE_SYNS: Scope = Scope {
@@ -134,7 +127,6 @@ pub const SCOPES: &[Scope] = &[
     Scope { name: "moves-changes1", changes: 1, ..MOVES_AND_BEGINS },
     Scope { name: "moves-changes2-backends3", changes: 2, backends: 3, ..MOVES_AND_BEGINS },
     Scope { name: "moves-replies", changes: 1, has_replies: true, ..MOVES_AND_BEGINS },
-    Scope { name: "moves-ends", ..MOVES_AND_ENDS },
     Scope { name: "moves-twice", tables: &[&[0, 1, 0]], ..MOVES_AND_BEGINS },
     Scope { name: "moves-twice-changes1", tables: &[&[0, 1, 2]], changes: 1, backends: 3, ..MOVES_AND_BEGINS },
 ];
@@ -175,7 +167,6 @@ impl Mutant {
             Self::ShortJoin | Self::TakesBirth => {
                 Scope { begins: Begins::Met, connections: 2, ..MOVES }
             }
-            Self::EndsAdopted => MOVES_AND_ENDS,
             Self::NoDuty => Scope { changes: 1, connections: 2, kills: 1, ..FIXED },
             Self::NoDispute => Scope { changes: 1, syns: 2, ..FIXED },
             Self::NotInherited => Scope { changes: 1, kills: 1, ..FIXED },

@@ -254,13 +254,11 @@ impl Key {
             opens(&mut key);
             key.slot[0] = first;
         }
-        if matches!(begins, Begins::Over | Begins::Again | Begins::Met | Begins::Left) {
+        if matches!(begins, Begins::Over | Begins::Again | Begins::Met) {
             key.end();
         }
-        if matches!(begins, Begins::Again | Begins::Met | Begins::Left) {
-            opens(&mut key);
-        }
         if matches!(begins, Begins::Again | Begins::Met) {
+            opens(&mut key);
             key.silent = 1;
             key.slot[0].idle = 1;
             key.slot[1] = Slot { birth: 4, connection: 2, idle: 1, is_used: false, ..first };
@@ -268,16 +266,6 @@ impl Key {
         if begins == Begins::Met {
             key.slot[0].idle = 2;
             key.slot[1] = Slot::default();
-            key.slot[2] = Slot { birth: 0, connection: 2, ..first };
-        }
-        if begins == Begins::Left {
-            key.slot[0] = Slot {
-                kind: Kind::Ended,
-                backend: reference,
-                birth: 3,
-                connection: 1,
-                ..Slot::default()
-            };
             key.slot[2] = Slot { birth: 0, connection: 2, ..first };
         }
         key
@@ -291,7 +279,7 @@ impl<const K: usize> State<K> {
         let phase = match scope.begins {
             Begins::Empty | Begins::Open | Begins::Over => [0; NODES],
             Begins::Again => [1, 0, 1],
-            Begins::Met | Begins::Left => [1; NODES],
+            Begins::Met => [1; NODES],
         };
         let mut state = Self {
             keys: std::array::from_fn(key),
@@ -310,7 +298,6 @@ impl<const K: usize> State<K> {
         let claiming = match scope.begins {
             Begins::Empty | Begins::Open | Begins::Over | Begins::Again => [].as_slice(),
             Begins::Met => &[2],
-            Begins::Left => &[0, 2],
         };
         claiming.iter().for_each(|&node| state.claim(node, 0, scope));
         state.check(scope);

@@ -61,14 +61,7 @@ impl<const K: usize> Steps<'_, K> {
     ) {
         let it = &mut next.keys[key];
         let slot = &mut it.slot[node];
-        let takes_birth = match self.scope.mutant {
-            Mutant::TakesBirth => true,
-            Mutant::EndsAdopted => {
-                flying.claim.stage == Stage::Closing && flying.claim.birth.is_adopted()
-            }
-            _ => false,
-        };
-        slot.is_used &= !takes_birth;
+        slot.is_used &= self.scope.mutant != Mutant::TakesBirth;
         let before = slot.known();
         let next_birth = it.births + u8::from(self.scope.mutant != Mutant::EqualDispute);
         let circumstances = Circumstances {
