@@ -1,7 +1,6 @@
 //! How much happens in a search.
 
 use crate::mutant::Mutant;
-use hotloop_agreement::Stage;
 
 /// The events that a search may take, and their numbers.
 #[derive(Clone, Debug)]
@@ -37,9 +36,8 @@ pub struct Scope {
     pub has_replies: bool,
     /// A backend dies, and nodes notice it one after the other.
     pub has_death: bool,
-    /// The stage that claims carry beside [`Stage::Established`]. If it is [`Stage::Closing`], ends are
-    /// claimed, too.
-    pub other_stage: Stage,
+    /// Claims carry whether more than a SYN has been seen.
+    pub minds_openings: bool,
     /// Packets may go wrong for as long as claims are on their way, and the connection isn't promised
     /// anything after a silence.
     pub allows_moments: bool,
@@ -84,7 +82,7 @@ const NARROW: Scope = Scope {
     delivers_once: true,
     has_replies: false,
     has_death: false,
-    other_stage: Stage::Established,
+    minds_openings: false,
     allows_moments: false,
     mutant: Mutant::None,
     states_max: 100_000_000,
@@ -105,7 +103,7 @@ const HASTY_LATE_SYNS: Scope = Scope {
     changes: 1,
     syns: 2,
     has_late_syns: true,
-    other_stage: Stage::Opening,
+    minds_openings: true,
     allows_moments: true,
     begins: Begins::Open,
     ..FIXED

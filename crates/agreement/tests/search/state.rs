@@ -65,21 +65,18 @@ impl Slot {
                 backend: self.backend,
                 birth,
                 is_shared: self.is_shared,
-                stage: if self.is_established { Stage::Established } else { Stage::Opening },
+                stage: stage_of(self.is_established),
                 is_used: self.is_used,
             }),
         }
     }
 
-    /// A tombstone keeps its connection's backend if its end may be claimed.
-    pub fn set(&mut self, known: Known<u8>, scope: &Scope) {
+    pub fn set(&mut self, known: Known<u8>) {
         let Self { connection, idle, .. } = *self;
-        let keeps_backend = scope.other_stage == Stage::Closing;
         *self = match known {
             Known::Nothing => Self::default(),
             Known::Ended(birth) => Self {
                 kind: Kind::Ended,
-                backend: if keeps_backend { self.backend } else { 0 },
                 birth: small(birth),
                 is_shared: true,
                 connection,
@@ -99,6 +96,10 @@ impl Slot {
     }
 }
 
+fn stage_of(is_established: bool) -> Stage {
+    if is_established { Stage::Established } else { Stage::Opening }
+}
+
 /// The bits of a birth.
 pub fn small(birth: Birth) -> u8 {
     u8::try_from(birth.to_bits()).expect("few births")
@@ -115,8 +116,8 @@ pub struct InFlight {
 pub const CLAIMS: u32 = 2 * 16 * 3;
 
 impl InFlight {
-    /// Its number: births are below 16, backends below 3, and there are two connections at most. Its stage
-    /// travels only in scopes that ask for it.
+    /// Its number: births are below 16, backends below 3, and there are two connections at most. Whether
+    /// it is opening travels only in scopes that ask for it.
     pub fn number(self) -> u32 {
         let Claim { backend, birth, .. } = self.claim;
         let birth = u32::from(small(birth));
@@ -124,11 +125,10 @@ impl InFlight {
         (u32::from(self.connection - 1) * 16 + birth) * 3 + u32::from(backend)
     }
 
-    pub fn numbered(number: u32, in_other_stage: u128, other_stage: Stage) -> Self {
+    pub fn numbered(number: u32, openings: u128) -> Self {
         let backend = (number % 3) as u8;
         let birth = Birth::from_bits(u64::from(number / 3 % 16));
-        let stage =
-            if in_other_stage >> number & 1 == 1 { other_stage } else { Stage::Established };
+        let stage = stage_of(openings >> number & 1 == 0);
         let connection = (number / 48) as u8 + 1;
         Self { claim: Claim { backend, birth, stage }, connection }
     }
@@ -179,8 +179,8 @@ pub fn number_of(phase: Phase) -> u8 {
 pub struct Key {
     /// Claims on their way to each node.
     pub net: [u128; NODES],
-    /// The claims among them in the [other stage](Scope::other_stage).
-    pub in_other_stage: u128,
+    /// The claims among them to connections that had sent no more than a SYN.
+    pub openings: u128,
     pub slot: [Slot; NODES],
     /// Which peers have not acknowledged the claim to each node's entry.
     pub owed: [u8; NODES],
@@ -295,11 +295,9 @@ impl<const K: usize> State<K> {
             dead: 0,
             notices: [false; NODES],
         };
-        let claiming = match scope.begins {
-            Begins::Empty | Begins::Open | Begins::Over | Begins::Again => [].as_slice(),
-            Begins::Met => &[2],
-        };
-        claiming.iter().for_each(|&node| state.claim(node, 0, scope));
+        if scope.begins == Begins::Met {
+            state.claim(2, 0, scope);
+        }
         state.check(scope);
         state
     }
@@ -375,7 +373,7 @@ impl<const K: usize> State<K> {
             entry.is_shared = self.keys[key].slot[node].is_shared
                 && self.keys[key].slot[node].kind == Kind::Entry;
         }
-        self.keys[key].slot[node].set(known, scope);
+        self.keys[key].slot[node].set(known);
         if claim.is_some() {
             self.claim(node, key, scope);
         }
@@ -383,25 +381,20 @@ impl<const K: usize> State<K> {
 
     /// Sends a claim to a node's entry to all members; those that are down get it with their snapshots.
     pub fn claim(&mut self, node: usize, key: usize, scope: &Scope) {
-        let Key { slot, owed, net, in_other_stage, .. } = &mut self.keys[key];
+        let Key { slot, owed, net, openings, .. } = &mut self.keys[key];
         let slot = &mut slot[node];
         slot.is_shared = true;
-        let stage = match slot.kind {
-            Kind::Ended => Stage::Closing,
-            _ if slot.is_established => Stage::Established,
-            _ => Stage::Opening,
-        };
-        let is_other = stage == scope.other_stage && stage != Stage::Established;
+        let is_opening = scope.minds_openings && !slot.is_established;
         let claim = Claim {
             backend: slot.backend,
             birth: Birth::from_bits(u64::from(slot.birth)),
-            stage: if is_other { stage } else { Stage::Established },
+            stage: stage_of(!is_opening),
         };
         let number = InFlight { claim, connection: slot.connection.max(1) }.number();
-        if is_other {
-            *in_other_stage |= 1 << number;
+        if is_opening {
+            *openings |= 1 << number;
         } else {
-            *in_other_stage &= !(1 << number);
+            *openings &= !(1 << number);
         }
         for to in (0..NODES).filter(|&to| to != node && self.up[to] != Up::Removed) {
             owed[node] |= 1 << to;
