@@ -279,6 +279,9 @@ impl<B: Copy + Ord> Known<B> {
     /// whose SYN did not come here yields: a late packet of the port's connection before may have left it.
     ///
     /// If both have the same backend and birth, they are the same connection, and the later stage counts.
+    ///
+    /// An end counts as if it had been known at once: packets that came later are of the port's next
+    /// connection.
     #[must_use]
     pub fn after_claim(self, claim: Claim<B>, at: Circumstances) -> Outcome<B> {
         let inherited = at.is_orphaned.then_some(Reason::Inherited);
@@ -293,6 +296,11 @@ impl<B: Copy + Ord> Known<B> {
                 _ => Outcome::entered(claim.entry(), inherited),
             };
         };
+        let is_end = claim.stage == Stage::Closing && claim.birth >= entry.birth;
+        if is_end && at.is_used_since && entry.stage != Stage::Closing {
+            let next = Entry { birth: claim.birth.after_end(), ..entry };
+            return Outcome::entered(next, Some(Reason::Successor));
+        }
         let is_same = entry.backend == claim.backend;
         let is_later = claim.birth > entry.birth
             || claim.birth == entry.birth && claim.backend < entry.backend;
@@ -346,6 +354,9 @@ pub struct Circumstances {
     /// The claimed connection began so soon before or after the entry's, and no later than packets of the
     /// entry came, that its SYN may be the same one.
     pub is_syn_again: bool,
+    /// The entry's last packet, as far as this node knows, came so long after the claimed connection's that,
+    /// if that has ended, the packet is not its own.
+    pub is_used_since: bool,
     /// Later than all births that the node has seen, the claim's among them.
     pub now: Birth,
 }

@@ -32,6 +32,8 @@ pub enum Mutant {
     ShortJoin,
     /// An entry that packets use takes the birth of the claim that it agrees with.
     TakesBirth,
+    /// An end counts, though packets have come since.
+    EndsInUse,
     /// A node that keeps its entry against a claim doesn't claim it.
     NoDispute,
     /// Claims of a dead node aren't passed on.
@@ -65,6 +67,7 @@ impl Mutant {
         Self::NoDuty,
         Self::ShortJoin,
         Self::TakesBirth,
+        Self::EndsInUse,
         Self::NoDispute,
         Self::NotInherited,
         Self::SilentSuccessor,

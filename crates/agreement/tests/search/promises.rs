@@ -18,11 +18,11 @@ impl<const K: usize> State<K> {
     }
 
     /// Whether a claim on its way would send packets of a key elsewhere.
-    fn is_contested(&self, key: usize) -> bool {
+    fn is_contested(&self, scope: &Scope, key: usize) -> bool {
         let it = &self.keys[key];
         (0..NODES).filter(|&node| self.runs(node)).any(|node| {
             numbers(it.net[node]).any(|number| {
-                let claim = InFlight::numbered(number, it.openings).claim;
+                let claim = InFlight::numbered(number, it.in_other_stage, scope.other_stage).claim;
                 let birth = small(claim.birth);
                 let slot = &it.slot[node];
                 let wins = slot.kind == Kind::Nothing
@@ -64,7 +64,7 @@ impl<const K: usize> State<K> {
             return Some("all claims are acknowledged, and two nodes differ");
         }
         let settles =
-            is_right && !it.is_lost && self.is_acknowledged(key) && !self.is_contested(key);
+            is_right && !it.is_lost && self.is_acknowledged(key) && !self.is_contested(scope, key);
         self.keys[key].is_settled |= settles;
         None
     }

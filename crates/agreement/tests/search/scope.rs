@@ -1,6 +1,7 @@
 //! How much happens in a search.
 
 use crate::mutant::Mutant;
+use hotloop_agreement::Stage;
 
 /// The events that a search may take, and their numbers.
 #[derive(Clone, Debug)]
@@ -36,8 +37,9 @@ pub struct Scope {
     pub has_replies: bool,
     /// A backend dies, and nodes notice it one after the other.
     pub has_death: bool,
-    /// Claims carry whether more than a SYN has been seen.
-    pub minds_openings: bool,
+    /// The stage that claims carry beside [`Stage::Established`]. If it is [`Stage::Closing`], ends are
+    /// claimed, too.
+    pub other_stage: Stage,
     /// Packets may go wrong for as long as claims are on their way, and the connection isn't promised
     /// anything after a silence.
     pub allows_moments: bool,
@@ -61,6 +63,9 @@ pub enum Begins {
     /// Likewise, but the second node has forgotten it, and compares with both, too. The third met it in its
     /// midst, and has claimed it.
     Met,
+    /// The first node has the end of a connection that it had met in its midst. The third has met the port's
+    /// next one in its midst. The table moves, and both nodes have claimed them.
+    Left,
 }
 
 /// The least of all scopes.
@@ -82,7 +87,7 @@ const NARROW: Scope = Scope {
     delivers_once: true,
     has_replies: false,
     has_death: false,
-    minds_openings: false,
+    other_stage: Stage::Established,
     allows_moments: false,
     mutant: Mutant::None,
     states_max: 100_000_000,
@@ -97,13 +102,17 @@ const MOVES: Scope = Scope { tables: &[&[0, 1]], begins: Begins::Open, ..NARROW 
 /// The same, while connections begin.
 const MOVES_AND_BEGINS: Scope = Scope { begins: Begins::Empty, ..MOVES };
 
+/// The reference table moves while the end of the port's last connection is still being claimed.
+const MOVES_AND_ENDS: Scope =
+    Scope { begins: Begins::Left, other_stage: Stage::Closing, connections: 2, ..MOVES };
+
 /// A SYN of an open connection comes to another node, which may have another current table. Of two equal births,
 /// the lower backend wins.
 const HASTY_LATE_SYNS: Scope = Scope {
     changes: 1,
     syns: 2,
     has_late_syns: true,
-    minds_openings: true,
+    other_stage: Stage::Opening,
     allows_moments: true,
     begins: Begins::Open,
     ..FIXED
@@ -125,6 +134,7 @@ pub const SCOPES: &[Scope] = &[
     Scope { name: "moves-changes1", changes: 1, ..MOVES_AND_BEGINS },
     Scope { name: "moves-changes2-backends3", changes: 2, backends: 3, ..MOVES_AND_BEGINS },
     Scope { name: "moves-replies", changes: 1, has_replies: true, ..MOVES_AND_BEGINS },
+    Scope { name: "moves-ends", ..MOVES_AND_ENDS },
     Scope { name: "moves-twice", tables: &[&[0, 1, 0]], ..MOVES_AND_BEGINS },
     Scope { name: "moves-twice-changes1", tables: &[&[0, 1, 2]], changes: 1, backends: 3, ..MOVES_AND_BEGINS },
 ];
@@ -165,6 +175,7 @@ impl Mutant {
             Self::ShortJoin | Self::TakesBirth => {
                 Scope { begins: Begins::Met, connections: 2, ..MOVES }
             }
+            Self::EndsInUse => MOVES_AND_ENDS,
             Self::NoDuty => Scope { changes: 1, connections: 2, kills: 1, ..FIXED },
             Self::NoDispute => Scope { changes: 1, syns: 2, ..FIXED },
             Self::NotInherited => Scope { changes: 1, kills: 1, ..FIXED },

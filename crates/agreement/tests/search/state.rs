@@ -65,18 +65,21 @@ impl Slot {
                 backend: self.backend,
                 birth,
                 is_shared: self.is_shared,
-                stage: stage_of(self.is_established),
+                stage: if self.is_established { Stage::Established } else { Stage::Opening },
                 is_used: self.is_used,
             }),
         }
     }
 
-    pub fn set(&mut self, known: Known<u8>) {
+    /// A tombstone keeps its connection's backend if its end may be claimed.
+    pub fn set(&mut self, known: Known<u8>, scope: &Scope) {
         let Self { connection, idle, .. } = *self;
+        let keeps_backend = scope.other_stage == Stage::Closing;
         *self = match known {
             Known::Nothing => Self::default(),
             Known::Ended(birth) => Self {
                 kind: Kind::Ended,
+                backend: if keeps_backend { self.backend } else { 0 },
                 birth: small(birth),
                 is_shared: true,
                 connection,
@@ -96,10 +99,6 @@ impl Slot {
     }
 }
 
-fn stage_of(is_established: bool) -> Stage {
-    if is_established { Stage::Established } else { Stage::Opening }
-}
-
 /// The bits of a birth.
 pub fn small(birth: Birth) -> u8 {
     u8::try_from(birth.to_bits()).expect("few births")
@@ -116,8 +115,8 @@ pub struct InFlight {
 pub const CLAIMS: u32 = 2 * 16 * 3;
 
 impl InFlight {
-    /// Its number: births are below 16, backends below 3, and there are two connections at most. Whether
-    /// it is opening travels only in scopes that ask for it.
+    /// Its number: births are below 16, backends below 3, and there are two connections at most. Its stage
+    /// travels only in scopes that ask for it.
     pub fn number(self) -> u32 {
         let Claim { backend, birth, .. } = self.claim;
         let birth = u32::from(small(birth));
@@ -125,10 +124,11 @@ impl InFlight {
         (u32::from(self.connection - 1) * 16 + birth) * 3 + u32::from(backend)
     }
 
-    pub fn numbered(number: u32, openings: u128) -> Self {
+    pub fn numbered(number: u32, in_other_stage: u128, other_stage: Stage) -> Self {
         let backend = (number % 3) as u8;
         let birth = Birth::from_bits(u64::from(number / 3 % 16));
-        let stage = stage_of(openings >> number & 1 == 0);
+        let stage =
+            if in_other_stage >> number & 1 == 1 { other_stage } else { Stage::Established };
         let connection = (number / 48) as u8 + 1;
         Self { claim: Claim { backend, birth, stage }, connection }
     }
@@ -179,8 +179,8 @@ pub fn number_of(phase: Phase) -> u8 {
 pub struct Key {
     /// Claims on their way to each node.
     pub net: [u128; NODES],
-    /// The claims among them to connections that had sent no more than a SYN.
-    pub openings: u128,
+    /// The claims among them in the [other stage](Scope::other_stage).
+    pub in_other_stage: u128,
     pub slot: [Slot; NODES],
     /// Which peers have not acknowledged the claim to each node's entry.
     pub owed: [u8; NODES],
@@ -254,11 +254,13 @@ impl Key {
             opens(&mut key);
             key.slot[0] = first;
         }
-        if matches!(begins, Begins::Over | Begins::Again | Begins::Met) {
+        if matches!(begins, Begins::Over | Begins::Again | Begins::Met | Begins::Left) {
             key.end();
         }
-        if matches!(begins, Begins::Again | Begins::Met) {
+        if matches!(begins, Begins::Again | Begins::Met | Begins::Left) {
             opens(&mut key);
+        }
+        if matches!(begins, Begins::Again | Begins::Met) {
             key.silent = 1;
             key.slot[0].idle = 1;
             key.slot[1] = Slot { birth: 4, connection: 2, idle: 1, is_used: false, ..first };
@@ -266,6 +268,16 @@ impl Key {
         if begins == Begins::Met {
             key.slot[0].idle = 2;
             key.slot[1] = Slot::default();
+            key.slot[2] = Slot { birth: 0, connection: 2, ..first };
+        }
+        if begins == Begins::Left {
+            key.slot[0] = Slot {
+                kind: Kind::Ended,
+                backend: reference,
+                birth: 3,
+                connection: 1,
+                ..Slot::default()
+            };
             key.slot[2] = Slot { birth: 0, connection: 2, ..first };
         }
         key
@@ -279,7 +291,7 @@ impl<const K: usize> State<K> {
         let phase = match scope.begins {
             Begins::Empty | Begins::Open | Begins::Over => [0; NODES],
             Begins::Again => [1, 0, 1],
-            Begins::Met => [1; NODES],
+            Begins::Met | Begins::Left => [1; NODES],
         };
         let mut state = Self {
             keys: std::array::from_fn(key),
@@ -295,9 +307,12 @@ impl<const K: usize> State<K> {
             dead: 0,
             notices: [false; NODES],
         };
-        if scope.begins == Begins::Met {
-            state.claim(2, 0, scope);
-        }
+        let claiming = match scope.begins {
+            Begins::Empty | Begins::Open | Begins::Over | Begins::Again => [].as_slice(),
+            Begins::Met => &[2],
+            Begins::Left => &[0, 2],
+        };
+        claiming.iter().for_each(|&node| state.claim(node, 0, scope));
         state.check(scope);
         state
     }
@@ -373,7 +388,7 @@ impl<const K: usize> State<K> {
             entry.is_shared = self.keys[key].slot[node].is_shared
                 && self.keys[key].slot[node].kind == Kind::Entry;
         }
-        self.keys[key].slot[node].set(known);
+        self.keys[key].slot[node].set(known, scope);
         if claim.is_some() {
             self.claim(node, key, scope);
         }
@@ -381,20 +396,25 @@ impl<const K: usize> State<K> {
 
     /// Sends a claim to a node's entry to all members; those that are down get it with their snapshots.
     pub fn claim(&mut self, node: usize, key: usize, scope: &Scope) {
-        let Key { slot, owed, net, openings, .. } = &mut self.keys[key];
+        let Key { slot, owed, net, in_other_stage, .. } = &mut self.keys[key];
         let slot = &mut slot[node];
         slot.is_shared = true;
-        let is_opening = scope.minds_openings && !slot.is_established;
+        let stage = match slot.kind {
+            Kind::Ended => Stage::Closing,
+            _ if slot.is_established => Stage::Established,
+            _ => Stage::Opening,
+        };
+        let is_other = stage == scope.other_stage && stage != Stage::Established;
         let claim = Claim {
             backend: slot.backend,
             birth: Birth::from_bits(u64::from(slot.birth)),
-            stage: stage_of(!is_opening),
+            stage: if is_other { stage } else { Stage::Established },
         };
         let number = InFlight { claim, connection: slot.connection.max(1) }.number();
-        if is_opening {
-            *openings |= 1 << number;
+        if is_other {
+            *in_other_stage |= 1 << number;
         } else {
-            *openings &= !(1 << number);
+            *in_other_stage &= !(1 << number);
         }
         for to in (0..NODES).filter(|&to| to != node && self.up[to] != Up::Removed) {
             owed[node] |= 1 << to;

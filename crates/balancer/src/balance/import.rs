@@ -18,9 +18,9 @@ use std::net::IpAddr;
 /// with a margin: four seconds.
 const SYN_AGAIN_STEPS: u64 = 4_000_000_000 / STEP_NS;
 
-/// How much later a SYN may come than a packet that was sent after it: half a second. Ports are not used
-/// again within a second (Linux, `tcp_tw_reuse`).
-const LATE_STEPS: u64 = 500_000_000 / STEP_NS;
+/// How much later a packet may come, by another way, than one that was sent after it: half a second. Ports
+/// are not used again within a second (Linux, `tcp_tw_reuse`).
+const LATE_NS: u64 = 500_000_000;
 
 /// The outcome of a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -38,6 +38,7 @@ struct Here {
     position: Position,
     connection: Connection,
     backend: IpAddr,
+    /// Time since its last packet.
     silent_ns: u64,
 }
 
@@ -85,20 +86,7 @@ impl<P> Worker<P> {
         let Here { position, connection, backend, silent_ns } = here;
         let clock = self.connections.clock(now);
         let known = Known::Entry(connection.entry(backend, clock));
-        let before = connection.birth(clock);
-        // Later than the claim, which may have come within a step of time.
-        let mut again = claim;
-        again.begin(clock);
-        let (begun, seen) = (record.birth.number(), clock.earlier_by(silent_ns));
-        // A client that has had an answer sends its SYN no more.
-        let is_before_last = begun <= seen.as_ns() / STEP_NS + LATE_STEPS;
-        let circumstances = Circumstances {
-            // Claims are sent in order, and what a cut session loses follows in a snapshot.
-            is_owed: false,
-            is_orphaned: false,
-            is_syn_again: is_before_last && begun.abs_diff(before.number()) <= SYN_AGAIN_STEPS,
-            now: again.birth(clock),
-        };
+        let circumstances = self.circumstances(&here, claim, record, now);
         let outcome = known.after_claim(record.claim(), circumstances);
         let Known::Entry(after) = outcome.known else { return Imported::Stale };
         if after.backend != backend {
@@ -142,6 +130,33 @@ impl<P> Worker<P> {
             self.connections.put(position, merged);
         }
         if is_joined { Imported::Taken } else { Imported::Stale }
+    }
+
+    /// The circumstances of a claim, by the births and the last packets of both connections.
+    fn circumstances(
+        &self,
+        here: &Here,
+        claim: Connection,
+        record: &Record,
+        now: Instant,
+    ) -> Circumstances {
+        let clock = self.connections.clock(now);
+        let begun_here = here.connection.birth(clock).number();
+        let (begun, seen) = (record.birth.number(), clock.earlier_by(here.silent_ns));
+        // A client that has had an answer sends its SYN no more.
+        let is_before_last = begun <= seen.as_ns() / STEP_NS + LATE_NS / STEP_NS;
+        let its_silent_ns = self.connections.idle_ns(&claim).saturating_sub(record.left_ns());
+        // Later than the claim, which may have come within a step of time.
+        let mut again = claim;
+        again.begin(clock);
+        Circumstances {
+            // Claims are sent in order, and what a cut session loses follows in a snapshot.
+            is_owed: false,
+            is_orphaned: false,
+            is_syn_again: is_before_last && begun.abs_diff(begun_here) <= SYN_AGAIN_STEPS,
+            is_used_since: here.silent_ns + LATE_NS < its_silent_ns,
+            now: again.birth(clock),
+        }
     }
 
     /// Claims a connection again, if it is still here: the peer that claimed it is gone.

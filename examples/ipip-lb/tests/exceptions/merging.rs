@@ -10,6 +10,9 @@ use std::time::Duration;
 
 const CLIENT: &str = "198.51.100.7:4000";
 
+/// The default idle timeout of connections that are closing.
+const CLOSING_IDLE: Duration = Duration::from_secs(20);
+
 /// A node that has the connection, opened here ten seconds ago, and a backend that the connection is
 /// not on.
 fn with_connection(flags: &[u8]) -> (Node, &'static str) {
@@ -37,6 +40,12 @@ fn segment(flags: u8) -> PacketBuilder {
 fn begun(node: &mut Node, backend: &str, state: State, ago_s: u64) -> Record {
     let birth = Birth::new(node.clock() - ago_s * 1_000_000_000 / hotloop::flow::STEP_NS);
     Record { birth, ..claim(CLIENT, backend, state, 800_000) }
+}
+
+/// The claim of the end of a connection, which came this long ago.
+fn ended_ago(claim: Record, ago: Duration) -> Record {
+    let left_ms = (CLOSING_IDLE - ago).as_millis().try_into().unwrap();
+    Record { state: Closing, left_ms, ..claim }
 }
 
 /// Whether the claim wins, judged by the backend of the next packet.
@@ -183,12 +192,12 @@ fn a_connection_is_closing_once_a_peer_reports_it_but_no_later_one_of_the_port_i
     for flags in [&[][..], &[ACK]] {
         let (mut node, its) = with_claimed(Established);
         flags.iter().for_each(|flags| _ = node.backend(segment(*flags)));
-        node.import(&[Record { state: Closing, left_ms: 19_000, ..its }]);
+        node.import(&[ended_ago(its, Duration::ZERO)]);
         assert_eq!(state(&node), Some(Closing));
         // Nor does a late claim open it again, or make it last longer.
         node.import(&[its]);
         assert_eq!(state(&node), Some(Closing));
-        node.live(Duration::from_secs(18));
+        node.live(CLOSING_IDLE - Duration::from_secs(1));
         assert_eq!(state(&node), Some(Closing));
         node.live(Duration::from_secs(2));
         assert_eq!(state(&node), None);
@@ -197,8 +206,40 @@ fn a_connection_is_closing_once_a_peer_reports_it_but_no_later_one_of_the_port_i
     let (mut node, its) = with_claimed(Established);
     node.backend(segment(SYN));
     assert_eq!(node.changes().len(), 1);
-    node.import(&[Record { state: Closing, left_ms: 19_000, ..its }]);
+    node.import(&[ended_ago(its, Duration::ZERO)]);
     assert_eq!(state(&node), Some(Established));
+}
+
+/// Half a second after the end, packets are of the port's next connection, wherever its SYN came. This
+/// balancer learns of the end after them.
+#[test]
+fn an_end_does_not_end_a_connection_that_packets_have_used_since() {
+    for (ago_ms, counts) in [(0, true), (400, true), (600, false), (15_000, false)] {
+        for flags in [&[SYN, ACK][..], &[ACK]] {
+            let (mut node, _) = with_connection(flags);
+            let here = node.known(CLIENT, WEB).unwrap().to_string();
+            node.backend(segment(ACK));
+            let its = begun(&mut node, &here, Established, 5);
+            node.import(&[ended_ago(its, Duration::from_millis(ago_ms))]);
+            let its_state = if counts { Closing } else { Established };
+            assert_eq!(state(&node), Some(its_state), "{ago_ms} ms");
+            let said = node.changes();
+            let [record] = said[..] else { panic!("{said:?}") };
+            assert_eq!((record.state, record.birth), (its_state, its.birth.adopted()));
+        }
+    }
+}
+
+/// The port's next connection is on another backend, and its SYN came to a node that had forgotten the end.
+#[test]
+fn an_end_does_not_move_a_connection_that_packets_have_used_since() {
+    for (ago_ms, counts) in [(400, true), (600, false)] {
+        let (mut node, other) = with_connection(&[ACK]);
+        node.backend(segment(ACK));
+        let its = begun(&mut node, other, Established, 5);
+        let end = ended_ago(its, Duration::from_millis(ago_ms));
+        assert_eq!(wins(&mut node, other, end), counts, "{ago_ms} ms");
+    }
 }
 
 /// Its client uses the port again at the peer, on the same backend.
@@ -322,12 +363,13 @@ fn claims_that_find_no_room_are_refused() {
 fn an_end_elsewhere_leaves_a_connection_the_time_after_its_last_packet_here() {
     let (mut node, _) = with_connection(&[SYN, ACK]);
     let here = node.known(CLIENT, WEB).unwrap().to_string();
-    let its = Record { left_ms: 1_000, ..begun(&mut node, &here, Closing, 1) };
+    let its = begun(&mut node, &here, Established, 1);
+    let its = ended_ago(its, Duration::from_millis(9_400));
     node.import(&[its]);
     let said = node.changes();
     let [record] = said[..] else { panic!("{said:?}") };
     assert_eq!(record.state, Closing);
-    assert!(record.left_ms > 10_000, "{record:?}");
+    assert!(record.left_ms > its.left_ms + 300, "{record:?}");
 }
 
 #[test]

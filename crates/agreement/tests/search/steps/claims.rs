@@ -3,7 +3,7 @@
 use super::{Detail, Steps};
 use crate::mutant::Mutant;
 use crate::state::{CLAIMS, Client, InFlight, Kind, NODES, Slot, State, Up, numbers, small};
-use hotloop_agreement::{Birth, Circumstances, Known, Reason};
+use hotloop_agreement::{Birth, Circumstances, Known, Reason, Stage};
 
 impl<const K: usize> Steps<'_, K> {
     /// A claim arrives at a node. It may be lost if no node has to send it again.
@@ -12,7 +12,7 @@ impl<const K: usize> Steps<'_, K> {
         let it = &from.keys[key];
         for number in numbers(it.net[node]) {
             debug_assert!(number < CLAIMS);
-            let flying = InFlight::numbered(number, it.openings);
+            let flying = InFlight::numbered(number, it.in_other_stage, scope.other_stage);
             let birth = small(flying.claim.birth);
             let is_of = |slot: &Slot| {
                 (slot.kind == Kind::Ended
@@ -68,11 +68,13 @@ impl<const K: usize> Steps<'_, K> {
             is_owed: it.owed[node] != 0,
             is_orphaned,
             is_syn_again: slot.idle == 0
-                && self.scope.minds_openings
+                && self.scope.other_stage == Stage::Opening
                 && self.scope.mutant != Mutant::YieldsToSyn,
+            is_used_since: slot.connection > flying.connection
+                && self.scope.mutant != Mutant::EndsInUse,
             now: Birth::new(u64::from(next_birth)),
         };
-        let outcome = before.after_claim(flying.claim, circumstances);
+        let mut outcome = before.after_claim(flying.claim, circumstances);
         let last = slot.connection.max(flying.connection);
         let joins = before.joins(&flying.claim) && self.scope.mutant != Mutant::ShortJoin;
         let is_replaced = match (before, outcome.known) {
@@ -98,6 +100,12 @@ impl<const K: usize> Steps<'_, K> {
             slot.idle = 0;
             it.owed[node] = 0;
         }
+        if let Known::Entry(entry) = outcome.known
+            && entry.stage == Stage::Closing
+        {
+            slot.set(outcome.known, self.scope);
+            outcome.known = outcome.known.after_end();
+        }
         next.enter(self.scope, node, key, outcome);
         if has_grown && outcome.claim.is_none() {
             next.claim(node, key, self.scope);
@@ -122,7 +130,7 @@ impl<const K: usize> Steps<'_, K> {
             if after == Known::Nothing {
                 it.owed[node] = 0;
             }
-            it.slot[node].set(after);
+            it.slot[node].set(after, scope);
             self.add("end", node, key, Detail::Nothing, next);
         }
         if slot.kind == Kind::Ended {
@@ -135,13 +143,15 @@ impl<const K: usize> Steps<'_, K> {
             };
             let is_claimed = |of: usize| {
                 from.runs(of)
-                    && numbers(it.net[of])
-                        .any(|number| InFlight::numbered(number, 0).connection == slot.connection)
+                    && numbers(it.net[of]).any(|number| {
+                        InFlight::numbered(number, 0, scope.other_stage).connection
+                            == slot.connection
+                    })
             };
             let is_known = (0..NODES).any(|of| has_entry(of) || is_claimed(of));
             if !is_known && it.owed[node] & from.running() == 0 {
                 let mut next = *from;
-                next.keys[key].slot[node].set(Known::Nothing);
+                next.keys[key].slot[node].set(Known::Nothing, scope);
                 next.keys[key].owed[node] = 0;
                 self.add("gone", node, key, Detail::Nothing, next);
             }

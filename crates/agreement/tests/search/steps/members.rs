@@ -211,7 +211,8 @@ impl<const K: usize> Steps<'_, K> {
                 let slot = &it.slot[node];
                 let is_left_out = slot.is_shared && scope.mutant == Mutant::WalksOwnOnly;
                 let is_exception = next.choice(scope, node, key).is_exception(slot.backend);
-                if slot.kind == Kind::Entry && is_exception && !is_left_out {
+                let is_ended = slot.kind == Kind::Ended && scope.other_stage == Stage::Closing;
+                if (slot.kind == Kind::Entry || is_ended) && is_exception && !is_left_out {
                     next.claim(node, key, scope);
                 }
             }
