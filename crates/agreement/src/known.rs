@@ -281,7 +281,7 @@ impl<B: Copy + Ord> Known<B> {
     /// If both have the same backend and birth, they are the same connection, and the later stage counts.
     ///
     /// An end counts as if it had been known at once: packets that came later are of the port's next
-    /// connection.
+    /// connection, unless the entry is known to be the one that has ended.
     #[must_use]
     pub fn after_claim(self, claim: Claim<B>, at: Circumstances) -> Outcome<B> {
         let inherited = at.is_orphaned.then_some(Reason::Inherited);
@@ -296,8 +296,10 @@ impl<B: Copy + Ord> Known<B> {
                 _ => Outcome::entered(claim.entry(), inherited),
             };
         };
-        let is_end = claim.stage == Stage::Closing && claim.birth >= entry.birth;
-        if is_end && at.is_used_since && entry.stage != Stage::Closing {
+        let is_of_one_syn = claim.birth == entry.birth && entry.birth.is_of_syn();
+        let may_be_before = claim.birth >= entry.birth && !is_of_one_syn;
+        let is_end = claim.stage == Stage::Closing && entry.stage != Stage::Closing;
+        if is_end && may_be_before && at.is_used_since {
             let next = Entry { birth: claim.birth.after_end(), ..entry };
             return Outcome::entered(next, Some(Reason::Successor));
         }

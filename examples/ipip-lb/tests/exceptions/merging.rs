@@ -192,12 +192,12 @@ fn a_connection_is_closing_once_a_peer_reports_it_but_no_later_one_of_the_port_i
     for flags in [&[][..], &[ACK]] {
         let (mut node, its) = with_claimed(Established);
         flags.iter().for_each(|flags| _ = node.backend(segment(*flags)));
-        node.import(&[ended_ago(its, Duration::ZERO)]);
+        node.import(&[Record { state: Closing, left_ms: 19_000, ..its }]);
         assert_eq!(state(&node), Some(Closing));
         // Nor does a late claim open it again, or make it last longer.
         node.import(&[its]);
         assert_eq!(state(&node), Some(Closing));
-        node.live(CLOSING_IDLE - Duration::from_secs(1));
+        node.live(Duration::from_secs(18));
         assert_eq!(state(&node), Some(Closing));
         node.live(Duration::from_secs(2));
         assert_eq!(state(&node), None);
@@ -206,7 +206,7 @@ fn a_connection_is_closing_once_a_peer_reports_it_but_no_later_one_of_the_port_i
     let (mut node, its) = with_claimed(Established);
     node.backend(segment(SYN));
     assert_eq!(node.changes().len(), 1);
-    node.import(&[ended_ago(its, Duration::ZERO)]);
+    node.import(&[Record { state: Closing, left_ms: 19_000, ..its }]);
     assert_eq!(state(&node), Some(Established));
 }
 
