@@ -254,31 +254,30 @@ impl Key {
             opens(&mut key);
             key.slot[0] = first;
         }
-        if matches!(begins, Begins::Over | Begins::Again | Begins::Met | Begins::Left) {
+        if !matches!(begins, Begins::Empty | Begins::Open) {
             key.end();
         }
         if matches!(begins, Begins::Again | Begins::Met | Begins::Left) {
             opens(&mut key);
         }
-        if matches!(begins, Begins::Again | Begins::Met) {
-            key.silent = 1;
-            key.slot[0].idle = 1;
-            key.slot[1] = Slot { birth: 4, connection: 2, idle: 1, is_used: false, ..first };
-        }
-        if begins == Begins::Met {
-            key.slot[0].idle = 2;
-            key.slot[1] = Slot::default();
-            key.slot[2] = Slot { birth: 0, connection: 2, ..first };
-        }
-        if begins == Begins::Left {
-            key.slot[0] = Slot {
-                kind: Kind::Ended,
-                backend: reference,
-                birth: 3,
-                connection: 1,
-                ..Slot::default()
-            };
-            key.slot[2] = Slot { birth: 0, connection: 2, ..first };
+        let met = Slot { birth: 0, connection: 2, ..first };
+        match begins {
+            Begins::Empty | Begins::Open | Begins::Over => {}
+            Begins::Again => {
+                key.silent = 1;
+                key.slot[0].idle = 1;
+                key.slot[1] = Slot { birth: 4, connection: 2, idle: 1, is_used: false, ..first };
+            }
+            Begins::Met => {
+                key.silent = 1;
+                key.slot[0].idle = 2;
+                key.slot[2] = met;
+            }
+            Begins::Left => {
+                let end = Slot { kind: Kind::Ended, birth: 3, connection: 1, ..Slot::default() };
+                key.slot[0] = Slot { backend: reference, ..end };
+                key.slot[2] = met;
+            }
         }
         key
     }

@@ -86,7 +86,7 @@ impl<P> Worker<P> {
         let Here { position, connection, backend, silent_ns } = here;
         let clock = self.connections.clock(now);
         let known = Known::Entry(connection.entry(backend, clock));
-        let circumstances = self.circumstances(&here, claim, record, now);
+        let circumstances = self.circumstances(&here, claim, record, clock);
         let outcome = known.after_claim(record.claim(), circumstances);
         let Known::Entry(after) = outcome.known else { return Imported::Stale };
         if after.backend != backend {
@@ -138,9 +138,8 @@ impl<P> Worker<P> {
         here: &Here,
         claim: Connection,
         record: &Record,
-        now: Instant,
+        clock: Instant,
     ) -> Circumstances {
-        let clock = self.connections.clock(now);
         let begun_here = here.connection.birth(clock).number();
         let (begun, seen) = (record.birth.number(), clock.earlier_by(here.silent_ns));
         // A client that has had an answer sends its SYN no more.

@@ -6,12 +6,10 @@ use hotloop::packet::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 use hotloop_agreement::Birth;
 use hotloop_balancer::connection::State::{self, Closing, Established, Opening};
 use hotloop_balancer::exceptions::Record;
+use hotloop_balancer::spec::Timeouts;
 use std::time::Duration;
 
 const CLIENT: &str = "198.51.100.7:4000";
-
-/// The default idle timeout of connections that are closing.
-const CLOSING_IDLE: Duration = Duration::from_secs(20);
 
 /// A node that has the connection, opened here ten seconds ago, and a backend that the connection is
 /// not on.
@@ -44,7 +42,8 @@ fn begun(node: &mut Node, backend: &str, state: State, ago_s: u64) -> Record {
 
 /// The claim of the end of a connection, which came this long ago.
 fn ended_ago(claim: Record, ago: Duration) -> Record {
-    let left_ms = (CLOSING_IDLE - ago).as_millis().try_into().unwrap();
+    let idle = Duration::from_secs(Timeouts::default().tcp_closing_s.into());
+    let left_ms = (idle - ago).as_millis().try_into().unwrap();
     Record { state: Closing, left_ms, ..claim }
 }
 
