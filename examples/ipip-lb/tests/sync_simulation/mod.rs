@@ -37,7 +37,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use world::World;
 
-const SEEDS: Range<u64> = 0..24;
+const SEEDS: Range<u64> = 0..32;
 /// Maximum seeds for each mutant.
 const MUTANT_SEEDS: Range<u64> = 0..300;
 const THREADS: usize = 2;
