@@ -7,6 +7,9 @@ use super::worker::Known;
 use super::world::World;
 use std::net::IpAddr;
 
+/// How soon after an end packets may be late ones, in milliseconds: half a second, and the lag of claims.
+const END_MS: u64 = 1_000;
+
 /// Number of clients, with one port each.
 pub const CLIENTS: u64 = 200;
 
@@ -166,14 +169,13 @@ impl World {
         Ok(())
     }
 
-    /// Whether a client may use this port: not so soon after its last SYN that this may be the same one,
-    /// and no node has an exception that it believes to continue; and
-    /// if any node still knows the earlier connection, all nodes are in contact.
+    /// Whether a client may use this port: not so soon after its last SYN that this may be the same one, nor
+    /// so soon after its last packet that the next ones may be late packets; and no node has an exception that
+    /// it believes to continue; and if any node still knows the earlier connection, all nodes are in contact.
     fn may_begin(&mut self, client: u32) -> bool {
-        if self
-            .began_ms
-            .get(&client)
-            .is_some_and(|ms| ms + self.setup.clocks.syn_again_ms() > self.now_ms)
+        let is_within = |ms: Option<&u64>, time_ms| ms.is_some_and(|ms| ms + time_ms > self.now_ms);
+        if is_within(self.began_ms.get(&client), self.setup.clocks.syn_again_ms())
+            || is_within(self.seen_ms.get(&client), END_MS)
         {
             return false;
         }
@@ -190,12 +192,17 @@ impl World {
                 known.is_empty() && !is_handed_over && self.is_in_sync()
             }
             false => {
-                // By wrong clocks, nodes forget an end at different times.
+                // By wrong clocks, nodes forget an end at different times, and don't know whether it came before
+                // others' packets.
+                let has_wrong_clocks = self.setup.clocks == Clocks::Wrong;
                 let number = routed(client, self.salt, &self.announced);
                 let is_forgotten =
                     self.nodes[number].as_ref().is_none_or(|it| it.workers.knows(client).is_none());
-                let may_be_unheard = self.setup.clocks == Clocks::Wrong && is_forgotten;
-                let is_over = |it: &Known| it.is_closing() && !may_be_unheard || !it.is_exception;
+                let is_over = |it: &Known| match (it.is_closing(), it.is_exception) {
+                    (true, true) => !has_wrong_clocks || !is_forgotten,
+                    (true, false) => !has_wrong_clocks,
+                    (false, is_exception) => !is_exception,
+                };
                 known.is_empty() || self.are_joined() && known.iter().all(is_over)
             }
         };
@@ -258,6 +265,7 @@ impl World {
             return Ok(());
         }
         known.see(now_ms);
+        self.seen_ms.insert(client, now_ms);
         if is_new {
             self.began_ms.insert(client, now_ms);
             let is_elsewhere = before.is_some_and(|it| it.backend != Some(backend));

@@ -56,6 +56,8 @@ pub struct World {
     pub clients: BTreeMap<u32, Client>,
     /// When each client last sent a SYN.
     pub began_ms: BTreeMap<u32, u64>,
+    /// When each client last sent a packet.
+    pub seen_ms: BTreeMap<u32, u64>,
     /// When each client's next packet is due.
     pub due: BTreeSet<(u64, u32)>,
     /// Clients with an ended connection that some node may remember for longer: the limit in the
@@ -109,6 +111,7 @@ impl World {
             unaware: BTreeSet::new(),
             clients: BTreeMap::new(),
             began_ms: BTreeMap::new(),
+            seen_ms: BTreeMap::new(),
             due: BTreeSet::new(),
             lingering: BTreeSet::new(),
             starts: count as u64,

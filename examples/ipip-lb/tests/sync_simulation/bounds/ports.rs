@@ -1,7 +1,8 @@
 //! Ports that are used again while a node takes the connection before for the present one.
 
-use super::super::model::{CLOSING_MS, ESTABLISHED_MS, Packet, backend};
-use super::{Cluster, DRAINED, FIRST, WALK_MS};
+use super::super::model::{CLOSING_MS, ESTABLISHED_MS, OPENING_MS, Packet, backend};
+use super::super::node::SETTLE_MS;
+use super::{CLIENTS, Cluster, DRAINED, FIRST, WALK_MS};
 
 /// The next connection begins where the backend of the one before is drained.
 #[test]
@@ -110,5 +111,42 @@ fn a_port_used_again_may_find_the_one_before_where_its_end_is_remembered_for_lon
         assert_eq!(cluster.send(1, client, Packet::Data) == next, is_right, "{after_ms}");
         cluster.end_takeover(0, takeover);
         assert_eq!(cluster.send(0, client, Packet::Data) == next, is_right, "{after_ms}");
+    }
+}
+
+/// A connection ends at the second node. `after_ms` later, the next one begins at the first node, and sends a
+/// packet by the third. Once the first node has forgotten it, the reference table moves, so that the nodes
+/// claim both. Returns whether the third node keeps the next one.
+fn outlasts_end(after_ms: u64, rates: [u64; 3]) -> bool {
+    let mut cluster = Cluster::new(3);
+    for (node, rate) in rates.into_iter().enumerate() {
+        cluster.node(node).clock.set_rate(rate);
+    }
+    let client = CLIENTS.0[0];
+    let its = cluster.open(1, client);
+    cluster.send(1, client, Packet::Fin);
+    cluster.pass(after_ms);
+    assert_eq!(cluster.send(0, client, Packet::Syn), its);
+    assert_eq!(cluster.send(2, client, Packet::Data), its);
+    cluster.pass_until(cluster.now_ms + OPENING_MS * 1_000 / rates[0] + 1_000);
+    assert!(cluster.known(0, client).is_none());
+    (0..3).for_each(|node| cluster.adopt(node, DRAINED));
+    cluster.pass(2 * SETTLE_MS);
+    cluster.sleep(2 * CLOSING_MS);
+    assert_ne!(cluster.send(0, CLIENTS.0[1], Packet::Data), its);
+    cluster.send(2, client, Packet::Data) == its
+}
+
+#[test]
+fn the_end_of_the_connection_before_may_end_one_whose_packets_follow_it_within_half_a_second() {
+    const ALIKE: [u64; 3] = [1_000; 3];
+    const APART: [u64; 3] = [1_500, 750, 1_500];
+    for (after_ms, rates, outlasts) in [
+        (400, ALIKE, false),
+        (600, ALIKE, true),
+        (600, APART, false),
+        (CLOSING_MS * 1_000 / 750, APART, true),
+    ] {
+        assert_eq!(outlasts_end(after_ms, rates), outlasts, "after {after_ms} ms");
     }
 }
