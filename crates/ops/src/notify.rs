@@ -81,9 +81,14 @@ pub fn ready() {
     notify("READY=1\nSTATUS=running");
 }
 
+/// Whether this process has become the service in place of the one that the manager had started.
+static HAS_TAKEN_OVER: AtomicBool = AtomicBool::new(false);
+
 /// Announces that this process replaces the service's current one, which is about to end. systemd
-/// takes this only from processes that `NotifyAccess=` allows.
+/// takes this only from processes that `NotifyAccess=` allows. Call it before [`run`](crate::run): the
+/// manager's watchdog expects this process from then on.
 pub fn take_over() {
+    HAS_TAKEN_OVER.store(true, Relaxed);
     notify(&format!("MAINPID={}\nSTATUS=taking over", std::process::id()));
 }
 
@@ -119,11 +124,16 @@ pub fn reloading() {
     ));
 }
 
+/// The time between two [`watchdog`] messages of a process that does not know the manager's timeout.
+const INTERVAL_UNKNOWN: Duration = Duration::from_secs(1);
+
 /// The time between two [`watchdog`] messages: half of the manager's timeout. `None` if it has no
-/// watchdog.
+/// watchdog. systemd gives the timeout only to processes that it starts as the service.
 pub(crate) fn watchdog_interval() -> Option<Duration> {
     let variable = |name: &str| std::env::var(name).ok();
-    interval(variable("WATCHDOG_USEC")?, variable("WATCHDOG_PID"), std::process::id())
+    let unknown = HAS_TAKEN_OVER.load(Relaxed).then_some(INTERVAL_UNKNOWN);
+    let Some(usec) = variable("WATCHDOG_USEC") else { return unknown };
+    interval(usec, variable("WATCHDOG_PID"), std::process::id())
 }
 
 /// Half of `WATCHDOG_USEC`, unless `WATCHDOG_PID` names another process.

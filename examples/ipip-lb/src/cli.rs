@@ -88,6 +88,10 @@ pub struct Run {
     /// connection breaks.
     #[arg(long)]
     pub replace: bool,
+    /// Return once the program has taken over, and leave it in the background. If it fails before, return
+    /// its exit code.
+    #[arg(long, requires = "replace")]
+    pub detach: bool,
     /// The options of devices.
     #[command(flatten)]
     pub devices: DeviceArgs,

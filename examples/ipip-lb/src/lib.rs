@@ -67,6 +67,7 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod ctl;
+pub mod detach;
 mod dropped;
 pub mod exception;
 pub mod failure;

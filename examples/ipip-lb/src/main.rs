@@ -10,6 +10,7 @@ use hotloop_ops::ReportFormat;
 use hotloop_ops::{expect_hangup, print, print_in_time};
 use ipip_lb::check::Understood;
 use ipip_lb::cli::{Cli, Command, Common, Parsed};
+use ipip_lb::detach;
 use ipip_lb::failure::Failure;
 use ipip_lb::replay::replay;
 use ipip_lb::run::run;
@@ -48,6 +49,10 @@ fn act(parsed: &Parsed) -> Result<ExitCode, Failure> {
             let outcome = replay(args)?;
             let printed = print(&outcome.text(args.common.report));
             outcome.verdict().and(printed.map_err(unwritten))?;
+        }
+        Parsed::Cli(Cli { command: Command::Run(args) }) if args.detach => {
+            args.log.begin();
+            return detach::run(args);
         }
         Parsed::Cli(Cli { command: Command::Run(args) }) => {
             args.log.begin();

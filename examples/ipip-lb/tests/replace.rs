@@ -4,12 +4,14 @@
 
 use crate::namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, dns, routes, service, start};
 use hotloop_cluster::replace::Predecessor;
+use hotloop_ops::{Request, ask};
 use hotloop_tests::network::{Network, ip};
 use hotloop_tests::{Program, tool, wait_until};
 use ipip_lb::config::Config;
 use ipip_lb::replace::{Inherited, predecessor};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpgid, kill_process};
 use serde_json::{Value, json};
+use std::fs::{self, File};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -166,6 +168,44 @@ fn what_can_not_take_over_changes_nothing() {
     assert!(errors.contains(gone), "{errors}");
 }
 
+/// `run --replace --detach`: its exit code, and its messages up to then. It leaves a process whose messages
+/// go to the same file.
+fn detached(folder: &Path, config: &str) -> (Option<i32>, String) {
+    let messages = folder.join("detached.err");
+    let mut command = replacing(folder, config);
+    command.args(["--detach", "--duration", "60"]).stdout(std::process::Stdio::null());
+    let status = command.stderr(File::create(&messages).unwrap()).status().unwrap();
+    (status.code(), fs::read_to_string(messages).unwrap())
+}
+
+#[test]
+fn a_detached_program_is_left_in_the_background_once_it_has_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let (code, errors) = detached(path, &config());
+    assert!(code == Some(2) && errors.contains("start without --replace"), "{code:?}: {errors}");
+
+    let first = start(path, &config());
+    let process = || {
+        let status = ask(&path.join("lb.sock"), &Request::new("status")).unwrap();
+        status["process"].as_u64().unwrap() as u32
+    };
+    let (code, errors) = detached(path, &config().replace("10.0.0.3", "10.0.0.4"));
+    assert!(code == Some(2) && errors.contains("load it here first"), "{code:?}: {errors}");
+    assert_eq!(process(), first.id());
+
+    let (code, errors) = detached(path, &config());
+    assert_eq!(code, Some(0), "{errors}");
+    let next = process();
+    assert_ne!(next, first.id());
+    let (report, _) = first.wait();
+    assert_eq!(report["balanced"], true, "{report}");
+    let next = Pid::from_raw(next as i32).unwrap();
+    assert_ne!(getpgid(Some(next)).unwrap(), getpgid(None).unwrap());
+    kill_process(next, Signal::TERM).unwrap();
+    wait_until("it ends", || !path.join("lb.sock").exists());
+}
+
 #[test]
 fn a_successor_that_goes_away_before_its_time_leaves_the_program_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
@@ -211,13 +251,21 @@ fn systemd_hears_which_process_is_the_service_and_not_that_it_stops() {
     let id = second.id();
     drop(first.wait());
     wait_until("the next one answers", || second.ask("status").is_some());
-    drop(second.end());
     let mut heard = Vec::new();
-    let mut message = [0; 256];
-    while heard.last().is_none_or(|it: &String| !it.starts_with("STOPPING=1")) {
+    let hear = |heard: &mut Vec<String>| {
+        let mut message = [0; 256];
         let count = socket.recv(&mut message).unwrap();
         heard.push(String::from_utf8(message[..count].to_vec()).unwrap());
+    };
+    // systemd has a watchdog for the service, and gives its time to the first process alone.
+    while !heard.contains(&"WATCHDOG=1".to_owned()) {
+        hear(&mut heard);
     }
+    drop(second.end());
+    while heard.last().is_none_or(|it| !it.starts_with("STOPPING=1")) {
+        hear(&mut heard);
+    }
+    heard.retain(|it| it != "WATCHDOG=1");
     let expected = [
         "READY=1\nSTATUS=running".to_owned(),
         format!("MAINPID={id}\nSTATUS=taking over"),

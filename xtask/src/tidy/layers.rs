@@ -159,7 +159,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "announce ctl next_hops overrides store",
         "network_function port_hops reference replace source",
         "cli control",
-        "replay run",
+        "detach replay run",
     ]),
     ("examples/ipip-endpoint", &[
         "arrival outer",
