@@ -103,7 +103,7 @@ up() {
 # and ::2. The router's interface is NAME, or linkNUMBER. Packets to other destinations leave by the link made last.
 link() {
     local name=${6:-link$1}
-    [[ " ${hosts[*]} " == *" $2 "* ]] || add_host "$2"
+    [ -e "/run/netns/$prefix-$2" ] || add_host "$2"
     join "$1" router "$name" "$2" "$3"
     up router "$name" "$4.1/24" "$5::1/64"
     up "$2" "$3" "$4.2/24" "$5::2/64"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the packages on a bare Debian under its own systemd, in namespaces, and starts, reloads, stops, upgrades and
-# removes the service. Says each step; the first that fails ends it. Needs root and debootstrap.
+# Installs the packages on a bare Debian under its own systemd, in namespaces, and starts, reloads, stops, upgrades (under
+# load) and removes the service. Says each step; the first that fails ends it. Needs root and debootstrap.
 #
 #   packaging/try-deb.sh target/debian/ipip-lb_0.1.0-1_amd64.deb [bookworm|trixie [ROOT]]
 #
@@ -179,11 +179,32 @@ step "exposure"
 inside systemd-analyze --no-pager security ipip-lb@example | tail -n 1
 inside systemd-analyze --man=no verify ipip-lb@example.service || fail "systemd-analyze verify"
 
-step "upgrading"
-pid=$(inside systemctl show -p MainPID --value ipip-lb@example)
-inside dpkg -i --force-confold /ipip-lb.deb >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "upgrade"; }
-until_true "the upgraded one runs" restarted
+step "upgrading, one instance in place"
+upgrade() { inside dpkg -i --force-confold /ipip-lb.deb; }
+process_of() { inside systemctl show -p MainPID --value "ipip-lb@$1"; }
+pid=$(process_of example) other_pid=$(process_of other)
+echo ON_RELOAD=replace | inside tee /etc/ipip-lb/example.env >/dev/null
+upgrade >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "upgrade"; }
+[ "$(process_of example)" != "$pid" ] || fail "it goes on with the version before: $(cat "$work/log")"
+ctl example status >/dev/null || fail "it does not answer"
+[ "$(process_of other)" = "$other_pid" ] || fail "the other one was replaced without ON_RELOAD"
+grep 'ipip-lb@other.service goes on with the version before' "$work/log" || fail "apt does not name the other one"
+[ -n "$(inside journalctl -q -t ipip-lb "_PID=$(process_of example)")" ] || fail "its messages have another name"
 inside grep -q 10.0.0.9 /etc/ipip-lb/example.toml || fail "the upgrade overwrote a configuration"
+
+step "a reload whose program is refused"
+pid=$(process_of example)
+echo 'OPTIONS=--workers 61' | inside tee -a /etc/ipip-lb/example.env >/dev/null
+! inside systemctl reload ipip-lb@example 2>/dev/null || fail "systemctl reload hides the failure"
+upgrade >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "upgrade"; }
+grep 'ipip-lb@example.service could not be replaced' "$work/log" || fail "apt hides the failure: $(cat "$work/log")"
+[ "$(process_of example)" = "$pid" ] || fail "another process is the service"
+ctl example status >/dev/null || fail "it does not answer"
+inside rm /etc/ipip-lb/example.env
+
+step "upgrading under load"
+"$(dirname "$0")/under-load.sh" "$(child)" "$root" nsenter -t "$(child)" -m -p -n -u -i -C \
+    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg -i --force-confold /ipip-lb.deb || fail "connections through an upgrade"
 
 step "stopping"
 inside systemctl stop ipip-lb@example || fail "stop"
