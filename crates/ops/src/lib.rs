@@ -206,7 +206,7 @@ pub use request::{Answerer, Promise, Reply, Request, Stream};
 #[cfg(feature = "dpdk")]
 pub use run_args::{ClockArg, ReportFormat, RunArgs};
 pub use seconds::seconds;
-pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, ControlArgs, Socket, SocketError};
+pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, ControlArgs, Note, Socket, SocketError};
 pub use stall_args::StallArgs;
 pub use steer::Steer;
 pub use table::Table;

@@ -5,7 +5,7 @@
 use crate::answer::{
     Backend, Block, Change, Cluster, Connections, Lookup, NextHop, Saved, Service, Status,
 };
-use crate::request::{self, Request};
+use crate::request::Request;
 use clap::{Args, Subcommand};
 use hotloop_ops::{CommonCommand, CtlArgs};
 use serde::de::DeserializeOwned;
@@ -56,22 +56,21 @@ impl Ctl {
             Request::Connections { .. } => self.print(request, Connections::to_string),
             Request::Lookup(_) => self.print(request, Lookup::to_string),
             Request::Blocks => self.print(request, Block::text),
-            Request::Drain { backend: named, .. }
-            | Request::Weight { backend: named, .. }
-            | Request::Remove { backend: named, .. } => self.print_change(request, &named.backend),
-            Request::Block(request::Block { prefix, .. }) | Request::Unblock { prefix } => {
-                self.print_change(request, prefix)
-            }
-            Request::Reload | Request::Withdraw | Request::Announce | Request::Leave { .. } => {
-                self.print_change(request, "")
+            Request::Drain { .. }
+            | Request::Weight { .. }
+            | Request::Remove { .. }
+            | Request::Block(_)
+            | Request::Unblock { .. }
+            | Request::Reload
+            | Request::Withdraw
+            | Request::Announce
+            | Request::Leave { .. } => {
+                let named = request.changed().unwrap_or_default();
+                self.print(request, |saved: &Saved<Change>| saved.text(named))
             }
             // The command line has neither.
             Request::Replace(_) | Request::Unknown => self.print(request, Value::to_string),
         }
-    }
-
-    fn print_change(&self, request: &Request, named: &str) -> ExitCode {
-        self.print(request, |saved: &Saved<Change>| saved.text(named))
     }
 
     fn print<A: DeserializeOwned>(
@@ -84,3 +83,19 @@ impl Ctl {
 }
 
 const NAME: &str = "ipip-lb";
+
+/// The balancer's log of a request and its answer, if it changes anything.
+#[must_use]
+pub fn note(
+    request: &hotloop_ops::Request,
+    answer: &dyn Fn() -> Result<Value, String>,
+) -> Option<String> {
+    let request = Request::read(request).ok()?;
+    let named = request.changed()?;
+    let text = |answer: Value| match serde_json::from_value(answer) {
+        Ok(saved) => Saved::<Change>::text(&saved, named),
+        // The answer of a takeover.
+        Err(_) => "another program asks to take over".to_owned(),
+    };
+    Some(answer().map_or_else(|why| format!("error: {why}"), text))
+}

@@ -194,6 +194,32 @@ impl Request {
         serde_json::from_value(request).map_err(|error| error.to_string())
     }
 
+    /// The backend or the prefix that the request changes, or "" for other changes. `None` if it changes
+    /// nothing.
+    #[must_use]
+    pub fn changed(&self) -> Option<&str> {
+        match self {
+            Self::Drain { backend, .. }
+            | Self::Weight { backend, .. }
+            | Self::Remove { backend, .. } => Some(&backend.backend),
+            Self::Block(Block { prefix, .. }) | Self::Unblock { prefix } => Some(prefix),
+            Self::Reload
+            | Self::Withdraw
+            | Self::Announce
+            | Self::Leave { .. }
+            | Self::Replace(_) => Some(""),
+            Self::Overview
+            | Self::Services
+            | Self::Backends
+            | Self::NextHops
+            | Self::Cluster
+            | Self::Connections { .. }
+            | Self::Lookup(_)
+            | Self::Blocks
+            | Self::Unknown => None,
+        }
+    }
+
     /// The request for the socket.
     #[must_use]
     pub fn to_ops(&self) -> hotloop_ops::Request {

@@ -5,6 +5,7 @@ use crate::check::{PUBLIC_HASHES, Understood};
 use crate::cli::Run;
 use crate::config::{self, Config, ConfigError};
 use crate::control::{ConfigStore, Control, Handover, JOURNAL_MAX, Keeper, Node, operator_file};
+use crate::ctl;
 use crate::exception::{self, KernelInterface};
 use crate::failure::{BadInput, Failure, unless_ended};
 use crate::hugepages::{self, CheckedQueue};
@@ -87,8 +88,8 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     let next_hops = next_hops_of(&config, &ports)?;
     let hops = port_hops::watch(function.neighbours(), &config, &next_hops);
     let (function, node, handover) = clustered(function, &config, gate.clone())?;
-    let mut socket =
-        args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
+    let bound = args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
+    let mut socket = bound.map(|socket| socket.noting(ctl::note));
     let files = files_of(&mut inherited);
     let (vips, announcer) = announce::open(eal, &config, guard, files)?.unzip();
     let watching = watching(args, stall_max, announcer.as_ref());

@@ -1,12 +1,16 @@
 //! The server's side of a control socket.
 
 mod bind;
+mod note;
 
 pub use bind::{ControlArgs, SocketError};
+pub use note::Note;
 
-use crate::request::{Promise, REQUEST_BYTES_MAX, Reply, Request, answer_line};
+use crate::request::{Promise, REQUEST_BYTES_MAX, Reply, Request, answer_line, read_answer};
 use bind::Bound;
+use note::Notes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -31,6 +35,7 @@ pub struct Socket {
     bound: Bound,
     clients: Vec<Client>,
     since: Instant,
+    note: Note,
 }
 
 impl Socket {
@@ -42,7 +47,15 @@ impl Socket {
     /// has a remedy.
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
         let bound = Bound::at(path)?;
-        Ok(Self { bound, clients: Vec::with_capacity(CLIENT_COUNT_MAX), since: Instant::now() })
+        let clients = Vec::with_capacity(CLIENT_COUNT_MAX);
+        Ok(Self { bound, clients, since: Instant::now(), note: |_, _| None })
+    }
+
+    /// Logs each request for which `note` has a text, with its client's process and user, once it is
+    /// answered. Without this call, none is logged.
+    #[must_use]
+    pub fn noting(self, note: Note) -> Self {
+        Self { note, ..self }
     }
 
     /// The path that it listens at.
@@ -78,7 +91,7 @@ impl Socket {
         for _ in 0..CLIENT_COUNT_MAX {
             match self.bound.listener.accept() {
                 Ok((stream, _)) => {
-                    if let Ok(client) = Client::new(stream, now) {
+                    if let Ok(client) = Client::new(stream, now, self.note) {
                         self.make_room();
                         self.clients.push(client);
                     }
@@ -109,8 +122,8 @@ struct Client {
     stream: UnixStream,
     /// The bytes that have come and are not answered yet.
     input: Vec<u8>,
-    /// The answer to the last request, while that takes time.
-    awaited: Option<Promise>,
+    /// The last request and its answer, while that takes time.
+    awaited: Option<(Request, Promise)>,
     /// The answer that is being sent.
     output: Vec<u8>,
     /// The number of its bytes sent.
@@ -122,12 +135,14 @@ struct Client {
     is_refused: bool,
     /// When the client last finished a request, or took some of an answer.
     active: Instant,
+    notes: Notes,
 }
 
 impl Client {
-    fn new(stream: UnixStream, now: Instant) -> io::Result<Self> {
+    fn new(stream: UnixStream, now: Instant, note: Note) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
+            notes: Notes::of(&stream, note),
             stream,
             input: Vec::new(),
             awaited: None,
@@ -168,9 +183,13 @@ impl Client {
             self.active = now;
             match line.and_then(|line| Request::read(&line)) {
                 Ok(request) => match answer(&request) {
-                    Reply::Now(answer) => self.output = answer_line(answer),
-                    Reply::Later(answer) => self.awaited = Some(answer),
+                    Reply::Now(answer) => {
+                        self.notes.add(&request, || answer.clone());
+                        self.output = answer_line(answer);
+                    }
+                    Reply::Later(answer) => self.awaited = Some((request, answer)),
                     Reply::Stream(stream) => {
+                        self.notes.add(&request, || Ok(Value::Null));
                         stream.take(self.stream.try_clone()?);
                         // Another function has the connection now.
                         return Err(io::ErrorKind::Other.into());
@@ -185,14 +204,19 @@ impl Client {
     /// Takes the promised answer, once it has come. Returns whether no answer is awaited any more.
     /// An error means that the client no longer waits.
     fn is_answered(&mut self, now: Instant) -> io::Result<bool> {
-        let Some(awaited) = &self.awaited else { return Ok(true) };
+        let Some((request, promise)) = &self.awaited else { return Ok(true) };
         // The delay is the program's.
         self.active = now;
-        let Some(line) = awaited.line() else {
-            return if self.has_gone() { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(false) };
+        let Some(line) = promise.line() else {
+            if !self.has_gone() {
+                return Ok(false);
+            }
+            self.notes.add(request, || Err("its client went away before the answer".to_owned()));
+            return Err(io::ErrorKind::BrokenPipe.into());
         };
-        self.awaited = None;
-        self.output = line;
+        let unread = || Err("its answer can't be read".to_owned());
+        self.notes.add(request, || read_answer(line.trim_ascii_end()).unwrap_or_else(unread));
+        (self.awaited, self.output) = (None, line);
         Ok(true)
     }
 

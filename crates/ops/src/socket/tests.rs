@@ -3,11 +3,22 @@
 use super::*;
 use crate::request::Answerer;
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use tempfile::TempDir;
+
+thread_local! {
+    /// The requests that were noted, with their answers.
+    static NOTED: RefCell<Vec<(String, Result<Value, String>)>> = const { RefCell::new(Vec::new()) };
+}
+
+fn note(request: &Request, answer: &dyn Fn() -> Result<Value, String>) -> Option<String> {
+    NOTED.with_borrow_mut(|noted| noted.push((request.command.clone(), answer())));
+    None
+}
 
 struct Served {
     socket: Socket,
@@ -21,7 +32,7 @@ struct Served {
 impl Served {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let socket = Socket::bind(&folder.path().join("nf.sock")).unwrap();
+        let socket = Socket::bind(&folder.path().join("nf.sock")).unwrap().noting(note);
         let (now, promised) = (Instant::now(), Vec::new());
         Self { socket, now, asked_count: 0, promised, _folder: folder }
     }
@@ -345,4 +356,26 @@ fn a_client_that_goes_away_no_longer_awaits_its_answer() {
     served.promised.remove(1).send(Ok(json!("here")));
     served.round();
     assert_eq!(received(&half).0, "{\"ok\":\"here\"}\n");
+}
+
+#[test]
+fn each_request_is_noted_with_its_answer_also_of_a_client_that_goes_away() {
+    let mut served = Served::new();
+    let (mut stays, mut goes) = (served.client(), served.client());
+    for request in [Request::new("echo"), Request::new("nothing"), Request::new("later")] {
+        stays.write_all(&request.line()).unwrap();
+        served.round();
+    }
+    goes.write_all(&Request::new("later").line()).unwrap();
+    served.round();
+    served.promised.remove(0).send(Ok(json!({ "done": 1 })));
+    drop(goes);
+    served.round();
+    let noted: Vec<_> = NOTED.with_borrow(Clone::clone);
+    let commands: Vec<_> = noted.iter().map(|it| it.0.as_str()).collect();
+    assert_eq!(commands, ["echo", "nothing", "later", "later"]);
+    assert_eq!((&noted[0].1, &noted[2].1), (&Ok(Value::Null), &Ok(json!({ "done": 1 }))));
+    let unknown = noted[1].1.as_ref().unwrap_err();
+    assert!(unknown.contains("there is no command"), "{unknown}");
+    assert_eq!(noted[3].1, Err("its client went away before the answer".to_owned()));
 }

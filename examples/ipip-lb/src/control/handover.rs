@@ -146,7 +146,6 @@ impl Presence {
             return Err("this program is on its way out: ctl announce has it stay".to_owned());
         }
         candidate.check(config)?;
-        tracing::info!("replace: another program asks to take over");
         let (sender, stream) = mpsc::sync_channel(1);
         if let Some(exceptions) = &mut self.handover.alone {
             exceptions.keep_journals(JOURNAL_MAX);

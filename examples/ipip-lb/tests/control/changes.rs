@@ -46,6 +46,41 @@ fn ctl_drains_weighs_and_removes_until_the_next_reload() {
 }
 
 #[test]
+fn each_change_leaves_a_message_with_its_result_and_its_client() {
+    let program = Program::start();
+    let user = rustix::process::getuid().as_raw();
+    for (command, code, result) in [
+        (
+            "drain 10.0.0.2 --for 1h",
+            0,
+            "10.0.0.2 gets no new connections in 1 service, and is removed in 3600 s",
+        ),
+        ("drain 10.0.0.77", 1, "error: 10.0.0.77 is no backend there; ctl backends lists them"),
+        ("weight 10.0.0.2 7", 0, "10.0.0.2 has weight 7 in 1 service"),
+        (
+            "remove 10.0.0.2 --flush",
+            0,
+            "10.0.0.2 is taken out of 1 service, and its connections end",
+        ),
+        ("block 192.0.2.0/24", 0, "192.0.2.0/24 is blocked until it is unblocked"),
+        ("unblock 192.0.2.0/24", 0, "192.0.2.0/24 is no longer blocked"),
+        ("reload", 0, "reloaded: 3 services with 4 backends"),
+        ("withdraw", 1, "error: "),
+    ] {
+        let arguments: Vec<_> = command.split(' ').collect();
+        assert_eq!(program.ctl(&arguments).status.code(), Some(code), "{command}");
+        let by = format!("INFO ipip-lb: ctl {} by user {user}, process ", arguments[0]);
+        let shown = || program.messages(&[&by, &format!(": {result}")]);
+        program.wait_until(command, |_| shown().len() == 1);
+    }
+    for command in ["status", "backends", "blocks", "connections"] {
+        program.text(&[command]);
+    }
+    assert_eq!(program.messages(&["ctl ", " by "]).len(), 8);
+    program.end("-INT");
+}
+
+#[test]
 fn a_reload_goes_over_to_what_the_file_says_now() {
     let program = Program::start();
     let more = config() + &service("more", "2001:db8:f::1 any any", "", &["2001:db8:b::1"]);

@@ -130,6 +130,13 @@ impl Program {
         self.said.lock().unwrap().iter().any(|line| line.contains(part))
     }
 
+    /// The messages with all of these parts.
+    pub fn messages(&self, parts: &[&str]) -> Vec<String> {
+        let said = self.said.lock().unwrap();
+        let has_all = |line: &&String| parts.iter().all(|part| line.contains(part));
+        said.iter().filter(has_all).cloned().collect()
+    }
+
     /// The address that serves its metrics.
     pub fn metrics_address(&self) -> SocketAddr {
         let said = self.said.lock().unwrap();
