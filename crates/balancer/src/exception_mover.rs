@@ -32,6 +32,8 @@ pub struct ExceptionMover {
     lanes: Vec<Lane>,
     has_lost: bool,
     is_walk_held: bool,
+    /// The number of the current round.
+    round: u64,
     stale_count: u64,
     refused_count: u64,
     clock: u64,
@@ -60,8 +62,9 @@ struct Lane {
     marked: Option<u64>,
     waiting_count: usize,
     evicted_count: u64,
-    /// Number of requests for changes that the worker has answered.
-    answer_count: u64,
+    /// The round in which the worker was last asked for changes, and the first one in which it has not answered.
+    asked_round: u64,
+    unanswered_round: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -81,6 +84,7 @@ impl ExceptionMover {
             lanes,
             has_lost: false,
             is_walk_held: false,
+            round: 0,
             stale_count: 0,
             refused_count: 0,
             clock: 0,
@@ -122,9 +126,11 @@ impl ExceptionMover {
             }
             let is_page_out = self.lanes.iter().any(|lane| lane.page.is_none());
             let may_walk = !self.is_walk_held && !is_page_out;
-            let lane = &mut self.lanes[worker];
+            let has_answered = |lane: &Lane| lane.unanswered_round > self.round;
+            self.round += u64::from(self.lanes.iter().all(has_answered));
+            let (lane, round) = (&mut self.lanes[worker], self.round);
             if lane.pulled.is_none()
-                && let Some(exchange) = lane.next(may_walk, self.clock)
+                && let Some(exchange) = lane.next(may_walk, self.clock, round)
                 && let Err(exchange) = self.asker.ask(worker, exchange)
             {
                 lane.put_back(exchange);
@@ -193,11 +199,11 @@ impl ExceptionMover {
         self.lanes.iter().any(|lane| lane.journal.is_some() || lane.is_journal_out)
     }
 
-    /// Number of times that every worker was asked for changes and has answered. All actions of a
-    /// worker before its last request are then taken.
+    /// Number of rounds that are over: in each, every worker was asked for changes and has answered. Once it is
+    /// greater by two, all actions of workers before are taken.
     #[must_use]
-    pub fn round_count(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.answer_count).min().unwrap_or(0)
+    pub const fn round_count(&self) -> u64 {
+        self.round
     }
 
     /// Number of changes that waited on the workers at their last answers.
@@ -286,7 +292,8 @@ impl Lane {
             marked: None,
             waiting_count: 0,
             evicted_count: 0,
-            answer_count: 0,
+            asked_round: 0,
+            unanswered_round: 0,
         }
     }
 
@@ -312,7 +319,7 @@ impl Lane {
                 (self.evicted_count, taken.clock) = (changes.evicted_count, changes.clock);
                 taken.has_lost = changes.has_lost;
                 changes.found.clear();
-                self.answer_count += 1;
+                self.unanswered_round = self.asked_round + 1;
                 self.changes = Some(changes);
             }
             Exchange::Exceptions(mut page) => {
@@ -337,7 +344,7 @@ impl Lane {
     }
 
     /// The next exchange. The kinds take turns.
-    fn next(&mut self, may_walk: bool, clock: u64) -> Option<Exchange> {
+    fn next(&mut self, may_walk: bool, clock: u64, round: u64) -> Option<Exchange> {
         if let Some(journal) = self.journal.take() {
             self.is_journal_out = true;
             return Some(Exchange::Journal(journal));
@@ -356,7 +363,7 @@ impl Lane {
         match kind {
             Kind::Changes => {
                 let mut changes = self.changes.take()?;
-                changes.clock = clock;
+                (changes.clock, self.asked_round) = (clock, round);
                 Some(Exchange::Changes(changes))
             }
             Kind::Exceptions => {
@@ -388,5 +395,37 @@ impl Lane {
                 (self.journal, self.is_journal_out) = (Some(journal), false);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotloop::engine::{Mailbox, mailbox};
+    use hotloop::stage::Core;
+
+    /// Has control take what has come, and ask again; then, these workers answer.
+    fn turn(mover: &mut ExceptionMover, workers: &mut [Mailbox<Exchange, Exchange>]) {
+        mover.turn(|_| true);
+        for worker in workers {
+            while let Some(request) = worker.request() {
+                worker.answer(request);
+            }
+        }
+    }
+
+    #[test]
+    fn a_round_is_over_once_each_worker_has_answered_a_request_of_it() {
+        let (asker, mailboxes) = mailbox(1);
+        let mut workers = [0, 1].map(|it| mailboxes.open(&Core::new(it, 2)).unwrap());
+        let mut mover = ExceptionMover::new(asker, 2);
+        (0..9).for_each(|_| turn(&mut mover, &mut workers[1..]));
+        assert_eq!(mover.round_count(), 0);
+        // The first one catches up, while the second one answers nothing.
+        (0..9).for_each(|_| turn(&mut mover, &mut workers[..1]));
+        assert!(mover.round_count() <= 1, "{}", mover.round_count());
+        let before = mover.round_count();
+        (0..6).for_each(|_| turn(&mut mover, &mut workers));
+        assert!(mover.round_count() >= before + 2, "{}", mover.round_count());
     }
 }

@@ -212,6 +212,11 @@ impl World {
         while !left.is_empty() {
             let left_count = left.len();
             let node = left.swap_remove(self.rng.index(left_count));
+            if killed_before == Some(left_count) {
+                // Some peer may have its claims later than others.
+                let link = self.rng.index(self.links.len());
+                self.links[link].delay_ms = 400;
+            }
             self.go_on(40)?;
             if killed_before == Some(left_count) && self.announced.len() > 1 {
                 self.met.killed_between += u64::from(left_count < self.nodes.len());
