@@ -7,7 +7,7 @@ use crate::answer::{
 };
 use crate::request::Request;
 use clap::{Args, Subcommand};
-use hotloop_ops::{CommonCommand, CtlArgs};
+use hotloop_ops::{CommonCommand, CtlArgs, one_line};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::process::ExitCode;
@@ -97,5 +97,5 @@ pub fn note(
         // The answer of a takeover.
         Err(_) => "another program asks to take over".to_owned(),
     };
-    Some(answer().map_or_else(|why| format!("error: {why}"), text))
+    Some(one_line(&answer().map_or_else(|why| format!("error: {why}"), text)))
 }

@@ -1,13 +1,12 @@
 //! The log of clients' requests.
 
-use crate::failure::one_line;
 use crate::request::Request;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use serde_json::Value;
 use std::os::unix::net::UnixStream;
 
-/// The text that the log gets for a request and its answer; `None` for one that is not logged. The answer may
+/// The text, on one line, that the log gets for a request and its answer; `None` for one that is not logged. The answer may
 /// take time to read. It is null if a stream follows.
 pub type Note = fn(&Request, &dyn Fn() -> Answer) -> Option<String>;
 
@@ -36,7 +35,7 @@ impl Notes {
     /// Logs this request.
     pub fn add(&self, request: &Request, answer: impl Fn() -> Answer) {
         if let Some(note) = (self.note)(request, &answer) {
-            tracing::info!("ctl {} by {}: {}", request.command, self.by, one_line(&note));
+            tracing::info!("ctl {} by {}: {note}", request.command, self.by);
         }
     }
 }
