@@ -126,10 +126,11 @@ inside systemctl enable --now ipip-lb@example ipip-lb@other || step "one did not
 ctl() { local name=$1; shift; inside ipip-lb ctl --control "/run/hotloop/ipip-lb@$name.sock" "$@"; }
 until_true "the service answers" ctl example status
 until_true "the other one answers" ctl other status
+process_of() { inside systemctl show -p MainPID --value "ipip-lb@$1"; }
 cpu_of() { ctl "$1" status --json | grep -o '"cpu":[0-9]*' | head -n 1; }
 [ "$(nproc)" -lt 2 ] || [ "$(cpu_of example)" != "$(cpu_of other)" ] || fail "both instances run on $(cpu_of other)"
 step "instances on CPUs $(cpu_of example) and $(cpu_of other)"
-pid=$(inside systemctl show -p MainPID --value ipip-lb@example)
+pid=$(process_of example)
 inside grep -E 'Uid|CapPrm|NoNewPrivs|Seccomp:' "/proc/$pid/status"
 inside journalctl --no-pager -o cat -u ipip-lb@example | grep -iE 'warn|error|not permitted' && fail "the log has warnings" || true
 
@@ -171,7 +172,7 @@ grep -q 'ipip-lb@example' "$work/screen" || fail "hotloop-top does not show the 
 
 step "after SIGKILL it starts again"
 inside systemctl kill -s KILL ipip-lb@example
-restarted() { [ "$(inside systemctl show -p MainPID --value ipip-lb@example)" != "$pid" ] && ctl example status; }
+restarted() { [ "$(process_of example)" != "$pid" ] && ctl example status; }
 sleep 1
 until_true "it runs again" restarted
 
@@ -181,7 +182,6 @@ inside systemd-analyze --man=no verify ipip-lb@example.service || fail "systemd-
 
 step "upgrading, one instance in place"
 upgrade() { inside dpkg -i --force-confold /ipip-lb.deb; }
-process_of() { inside systemctl show -p MainPID --value "ipip-lb@$1"; }
 pid=$(process_of example) other_pid=$(process_of other)
 echo ON_RELOAD=replace | inside tee /etc/ipip-lb/example.env >/dev/null
 upgrade >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "upgrade"; }
@@ -203,8 +203,7 @@ ctl example status >/dev/null || fail "it does not answer"
 inside rm /etc/ipip-lb/example.env
 
 step "upgrading under load"
-"$(dirname "$0")/under-load.sh" "$(child)" "$root" nsenter -t "$(child)" -m -p -n -u -i -C \
-    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg -i --force-confold /ipip-lb.deb || fail "connections through an upgrade"
+"$(dirname "$0")/under-load.sh" "$(child)" "$root" dpkg -i --force-confold /ipip-lb.deb || fail "connections through an upgrade"
 
 step "stopping"
 inside systemctl stop ipip-lb@example || fail "stop"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs a command while the instance `load` of the service has the connections of demo/uploads-lib.sh: none may break, and
-# another process has to be the service then. packaging/try-deb.sh runs this.
+# Runs a command inside a system while its instance `load` carries the connections of demo/uploads-lib.sh. None may break,
+# and the service has to have another process afterwards. packaging/try-deb.sh runs this.
 #
-#   under-load.sh INIT ROOT COMMAND...    with the process of the service's systemd, and the root of its files
+#   under-load.sh INIT ROOT COMMAND...    with the process of that system's systemd, and the root of its files
 here=$(dirname "$0")
 source "$here/../demo/lib.sh"
 source "$here/../demo/crowd.sh"
@@ -15,7 +15,7 @@ inside() { nsenter -t "$init" -m -p -n -u -i -C env -i PATH=/usr/sbin:/usr/bin:/
 ctl() { inside ipip-lb ctl --control /run/hotloop/ipip-lb@load.sock "$@"; }
 shown() { inside systemctl show -p "$1" --value ipip-lb@load; }
 
-# The service's network is a host that stays with everything in it when this script ends.
+# The system's network is a host like the others, but it stays when this script ends.
 ip netns attach "$prefix-lb" "$init"
 trap 'status=$?; ip netns delete "$prefix-lb"; clean_up; exit "$status"' EXIT
 make_network
@@ -25,7 +25,7 @@ inside systemctl start ipip-lb@load || fail 'the service does not start'
 begin_uploads
 process=$(shown MainPID)
 order forget
-"${@:3}" >"$work/command" 2>&1 || fail "$3 failed: $(cat "$work/command")"
+inside "${@:3}" >"$work/command" 2>&1 || fail "$3 failed: $(cat "$work/command")"
 [ "$(shown MainPID)" != "$process" ] || fail "the service has the process that it had: $(cat "$work/command")"
 go_on
 # The watchdog has been fed.

@@ -128,7 +128,8 @@ pub fn reloading() {
 const INTERVAL_UNKNOWN: Duration = Duration::from_secs(1);
 
 /// The time between two [`watchdog`] messages: half of the manager's timeout. `None` if it has no
-/// watchdog. systemd gives the timeout only to processes that it starts as the service.
+/// watchdog. systemd gives the timeout only to processes that it starts as the service, so one that has
+/// taken over may not know it.
 pub(crate) fn watchdog_interval() -> Option<Duration> {
     let variable = |name: &str| std::env::var(name).ok();
     let unknown = HAS_TAKEN_OVER.load(Relaxed).then_some(INTERVAL_UNKNOWN);

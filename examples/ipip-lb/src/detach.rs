@@ -2,8 +2,9 @@
 
 use crate::cli::Run;
 use crate::failure::{BadInput, Failure};
+use crate::replace::predecessor::path_of;
 use hotloop::engine::Control;
-use hotloop_ops::{Request, ask_within, socket_path};
+use hotloop_ops::{Request, ask_within};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -22,7 +23,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// # Errors
 /// If there can't be another process, or a signal came: the other process goes on.
 pub fn run(args: &Run) -> Result<ExitCode, Failure> {
-    let path = args.control.control.clone().unwrap_or_else(|| socket_path("ipip-lb"));
+    let path = path_of(&args.control);
     let arguments: Vec<_> = std::env::args_os().collect();
     let mut program = start(&arguments)?;
     loop {

@@ -9,7 +9,7 @@ use hotloop_ops::{ControlArgs, notify, socket_path};
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Maximum time for the first answer.
@@ -24,13 +24,19 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// If the program refuses and continues, or has ended. [`Failure::Ended`] if a signal came before
 /// it began to release anything.
 pub fn take_over(control: &ControlArgs, config: &Config) -> Result<Inherited, Failure> {
-    let path = control.control.clone().unwrap_or_else(|| socket_path("ipip-lb"));
+    let path = path_of(control);
     let failed = |why: String| Failure::Run(format!("--replace: {}: {why}", path.display()));
     let mut predecessor = unless_ended(ask(&path, config))?;
     unless_ended(predecessor.learn().map_err(failed))?;
     // From here on a signal ends the run, which begins now: the other program ends in any case, and
     // systemd must know before.
     predecessor.take_over(notify::take_over).map_err(failed)
+}
+
+/// The path of the control socket.
+#[must_use]
+pub fn path_of(control: &ControlArgs) -> PathBuf {
+    control.control.clone().unwrap_or_else(|| socket_path("ipip-lb"))
 }
 
 /// Asks the program at the control socket at `path` to let one with this configuration take over.

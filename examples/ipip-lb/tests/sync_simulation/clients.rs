@@ -192,7 +192,7 @@ impl World {
                 known.is_empty() && !is_handed_over && self.is_in_sync()
             }
             false => {
-                // By wrong clocks, nodes forget an end at different times, and don't know whether it came before
+                // With wrong clocks, nodes forget an end at different times, and don't know whether it came before
                 // others' packets.
                 let has_wrong_clocks = self.setup.clocks == Clocks::Wrong;
                 let number = routed(client, self.salt, &self.announced);
@@ -474,7 +474,7 @@ impl World {
                     self.send(client, Packet::Data)?;
                 }
             }
-            // Claims arrive before the next step: their time left is short of the time on their way.
+            // Claims have to arrive before the next step: their time left does not shrink on the way.
             for turn in 0..TURNS_MAX {
                 if turn >= TURNS_MIN && self.is_in_sync() {
                     break;
