@@ -192,8 +192,8 @@ impl Bed {
             self.resume();
         }
         let (entered, expected) = (self.connection_count(), flow_count.min(connections_max));
-        // One flow out of tens of millions may find both of its groups full, and replaces another.
-        let missing_max = u64::from(expected) / 10_000_000;
+        // About one flow out of ten million finds no room in its groups, and replaces another.
+        let missing_max = u64::from(expected).div_ceil(1_000_000);
         if (u64::from(expected) - missing_max..=u64::from(expected)).contains(&entered) {
             return Ok(());
         }

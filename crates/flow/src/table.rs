@@ -210,8 +210,8 @@ impl<K: Key, V> Table<K, V> {
         self.stats.len == 0
     }
 
-    /// Maximum number of flows. It can be reached as a rule: in tens of millions of insertions into
-    /// tables of this load, none was refused before.
+    /// Maximum number of flows. A table may refuse a flow shortly before that, [by
+    /// chance](crate#limits): one in 12 tables for 1,000,000 flows did.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
