@@ -114,6 +114,7 @@ address = "10.0.$1.2"
 
 [balancer]
 source_v4 = "192.0.2.$1"
+operator_file = "$work/lb-$1.operator.json"
 decapsulate = []
 END
 }
@@ -125,7 +126,6 @@ peers_conf() {
 node = "lb-$1"
 peers = [{ name = "lb-a", address = "10.9.1.2:4790" }, { name = "lb-b", address = "10.9.2.2:4790" }]
 trusted_network = true
-operator_file = "$work/lb-$1.operator.json"
 END
 }
 

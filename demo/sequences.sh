@@ -209,8 +209,9 @@ play() {
     rm -f "$work"/{clients.orders,clients.json,flows.json}
     for name in a b; do
         ! is_alive "lb-$name" || kill_program "lb-$name"
-        rm -f "$work/lb-$name.operator.json" "$work/lb-$name.sock"
+        rm -f "$work/lb-$name.sock"
     done
+    rm -f "$work"/lb-*.operator.json
 }
 
 make_network

@@ -115,7 +115,7 @@ pub struct Config {
     pub cluster: Option<Cluster>,
     /// The store of the configuration that all nodes of the cluster share, if there is one.
     pub store: Option<Store>,
-    /// The file in which a node of a cluster keeps operators' changes for its next start.
+    /// The file in which operators' changes are kept for the next start.
     pub operator_file: Option<PathBuf>,
     /// The number of nodes that must find a backend down, among those that share their findings
     /// through the store; `None` for the [default](hotloop_health::quorum::needed_count).

@@ -3,7 +3,9 @@
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
-use crate::namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, dns, routes, service, start};
+use crate::namespace::{
+    ANNOUNCE, BALANCER, SILENT_PORT, command, dns, routes, service, start, with_operator_file,
+};
 use hotloop_tests::network::{Network, ip};
 use hotloop_tests::{Program, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -64,8 +66,8 @@ fn a_node_announces_without_its_peer_once_it_has_waited() {
     let cluster = "[cluster]\nnode = \"lb-1\"\nlisten = \"127.0.0.1:4790\"\ntrusted_network = true\n\
                    ready_timeout_s = 5\n\
                    peers = [{ name = \"lb-2\", address = \"127.0.0.1:4791\" }]\n";
-    let kept = format!("operator_file = \"{}/kept.json\"\n", path.display());
-    let config = balancer() + cluster + &kept + &dns("dns", "203.0.113.10", &["10.0.0.1"]);
+    let config = balancer() + cluster + &dns("dns", "203.0.113.10", &["10.0.0.1"]);
+    let config = with_operator_file(&config, &path.join("kept.json"));
     let program = start(path, &config);
     let cluster = || program.ask("cluster").unwrap();
     let first = cluster();

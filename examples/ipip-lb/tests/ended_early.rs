@@ -1,6 +1,6 @@
 //! A signal before the balancer runs ends it with a report and exit code 0, whatever it waits for.
 
-use crate::namespace::{BALANCER, SILENT_PORT, command, service};
+use crate::namespace::{BALANCER, SILENT_PORT, command, service, with_operator_file};
 use hotloop_tests::{Program, free_address};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -83,12 +83,13 @@ fn a_signal_ends_it_while_a_store_is_waited_for() {
         }
     });
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().display();
+    let path = folder.path();
     let cluster = format!(
-        "[cluster]\nnode = \"a\"\nstore = \"etcd://{address}\"\nstore_copy = \"{path}/copy.toml\"\n\
-         operator_file = \"{path}/kept.json\"\n"
+        "[cluster]\nnode = \"a\"\nstore = \"etcd://{address}\"\nstore_copy = \"{}/copy.toml\"\n",
+        path.display()
     );
     let node = [&BALANCER.replace("mtu = 1500\n", ""), SILENT_PORT, &cluster].concat();
+    let node = with_operator_file(&node, &path.join("kept.json"));
     never_ran(Program::begin(command(folder.path(), &node), |_| seen.load(Relaxed) > 1));
 }
 

@@ -2,7 +2,7 @@
 //! same.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
-use crate::namespace::{BALANCER, SILENT_PORT, command, service, start};
+use crate::namespace::{BALANCER, SILENT_PORT, command, service, start, with_operator_file};
 use hotloop_tests::prometheus::get;
 use hotloop_tests::{Program, free_address, wait_until};
 use serde_json::{Value, json};
@@ -21,16 +21,22 @@ struct Node {
 impl Node {
     /// A node with these peers, which keeps operators' changes in a folder called `kept`.
     fn with_peers(peers: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
         let cluster = format!(
-            "[cluster]\nnode = \"a\"\ntrusted_network = true\noperator_file = \"{}/kept/a.json\"\n\
+            "[cluster]\nnode = \"a\"\ntrusted_network = true\n\
              peers = [{{ name = \"a\", address = \"{}\" }}{peers}]\n",
-            folder.path().display(),
             free_address()
         );
+        Self::with(&cluster)
+    }
+
+    /// A balancer with this section `[cluster]`, or none.
+    fn with(cluster: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
         let backends = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"];
         let service = service("web", "203.0.113.10 tcp 80", "", &backends);
-        Self { folder, config: [BALANCER, SILENT_PORT, &cluster, &service].concat() }
+        let config = [BALANCER, SILENT_PORT, cluster, &service].concat();
+        let config = with_operator_file(&config, &folder.path().join("kept/a.json"));
+        Self { folder, config }
     }
 
     fn alone() -> Self {
@@ -236,7 +242,7 @@ fn a_node_does_not_start_with_a_file_that_it_does_not_understand() {
         assert_ne!(bad, good, "{why}");
         fs::write(node.file(), bad).unwrap();
         let refusal = node.refusal();
-        assert!(refusal.contains("kept/a.json: cluster.operator_file: "), "{refusal}");
+        assert!(refusal.contains("kept/a.json: balancer.operator_file: "), "{refusal}");
         assert!(refusal.contains(why) && refusal.contains("delete it to start by"), "{refusal}");
     }
     fs::remove_file(node.file()).unwrap();
@@ -277,7 +283,7 @@ fn a_change_that_can_not_be_kept_is_in_force_and_says_so_until_it_is_kept() {
         "{said}"
     );
     let answer: Value = serde_json::from_str(&node.ctl("drain 10.0.0.2 --json")).unwrap();
-    assert!(answer["unsaved"].as_str().unwrap().contains("cluster.operator_file: "), "{answer}");
+    assert!(answer["unsaved"].as_str().unwrap().contains("balancer.operator_file: "), "{answer}");
     assert_eq!(backends(&program)[0], json!([9, "up", null]));
     assert!(has_failed());
     let status = node.ctl("status");
@@ -324,12 +330,13 @@ fn what_is_no_regular_file_is_refused_by_check_and_at_the_start_and_stays() {
     ] {
         for key in ["operator_file", "store_copy"] {
             let other = if what == "store_copy too" { file } else { "/tmp/none/other" };
-            let keys = ["operator_file", "store_copy"]
-                .map(|it| (it, if it == key { file } else { other }));
-            let keys = keys.map(|(key, file)| format!("{key} = \"{file}\"\n")).concat();
-            let cluster =
-                format!("[cluster]\nnode = \"a\"\nstore = \"etcd://127.0.0.1:9\"\n{keys}");
+            let [operator_file, copy] =
+                ["operator_file", "store_copy"].map(|it| if it == key { file } else { other });
+            let cluster = format!(
+                "[cluster]\nnode = \"a\"\nstore = \"etcd://127.0.0.1:9\"\nstore_copy = \"{copy}\"\n"
+            );
             let config = [&BALANCER.replace("mtu = 1500\n", ""), SILENT_PORT, &cluster].concat();
+            let config = with_operator_file(&config, Path::new(operator_file));
             let run = command(folder.path(), &config);
             let mut check = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
             check.current_dir(folder.path()).args(["check", "--config", "lb.toml"]);
@@ -337,8 +344,11 @@ fn what_is_no_regular_file_is_refused_by_check_and_at_the_start_and_stays() {
                 let output = command.output().unwrap();
                 let errors = errors(&output);
                 assert_eq!(output.status.code(), Some(2), "{key} = {file}: {errors}");
-                let named = if other == file { "operator_file" } else { key };
-                let parts = [&format!("cluster.{named}: "), file, what];
+                let named = match key {
+                    "store_copy" if other != file => "cluster.store_copy: ",
+                    _ => "balancer.operator_file: ",
+                };
+                let parts = [named, file, what];
                 assert!(
                     parts.iter().all(|part| errors.contains(*part)),
                     "{key} = {file}: {errors}"

@@ -2,7 +2,9 @@
 //! program that can't take over changes nothing.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
-use crate::namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, dns, routes, service, start};
+use crate::namespace::{
+    ANNOUNCE, BALANCER, SILENT_PORT, command, dns, routes, service, start, with_operator_file,
+};
 use hotloop_cluster::replace::Predecessor;
 use hotloop_ops::{Request, ask};
 use hotloop_tests::network::{Network, ip};
@@ -338,10 +340,9 @@ fn a_node_of_a_cluster_comes_back_to_its_peers() {
     let peers = "trusted_network = true\npeers = [{ name = \"lb-1\", address = \"127.0.0.1:4790\" }, \
                  { name = \"lb-2\", address = \"127.0.0.1:4791\" }]\n";
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let kept = folders[0].path().display();
     let [one, two] = ["lb-1", "lb-2"].map(|it| {
-        config()
-            + &format!("[cluster]\nnode = \"{it}\"\noperator_file = \"{kept}/{it}.json\"\n{peers}")
+        let config = config() + &format!("[cluster]\nnode = \"{it}\"\n{peers}");
+        with_operator_file(&config, &folders[0].path().join(it))
     });
     let (first, peer) = (start(folders[0].path(), &one), start(folders[1].path(), &two));
     let are_in_sync = |program: &Program| {

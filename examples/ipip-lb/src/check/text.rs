@@ -95,7 +95,7 @@ fn write_cluster(f: &mut Formatter<'_>, config: &Config) -> fmt::Result {
     }
     if let Some(file) = operator_file {
         let file = file.display();
-        writeln!(f, "cluster: what operators change is kept in {file} for the next start")?;
+        writeln!(f, "balancer: what operators change is kept in {file} for the next start")?;
     }
     if let Some(quorum) = quorum {
         writeln!(f, "health: a backend is down once {quorum} of the nodes find it down")?;

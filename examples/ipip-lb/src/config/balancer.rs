@@ -1,6 +1,7 @@
 //! `[balancer]`.
 
 use super::document::{Section, Value};
+use super::store::OPERATOR_FILE;
 use super::{
     CONNECTIONS_MAX, ConfigError, MAGLEV_SLOTS_MAX, MAGLEV_SLOTS_MIN, MTU_MIN, TIMEOUT_S_MAX,
 };
@@ -23,6 +24,7 @@ const KEYS: &[&str] = &[
     "timeouts_s",
     "hash_key",
     "nested_backends",
+    OPERATOR_FILE,
 ];
 
 pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {

@@ -3,12 +3,11 @@
 use super::ConfigError;
 use super::document::{Section, Value};
 use super::health::CaFiles;
-use super::store::{NODE_KEYS, store_and_operator_file};
+use super::store::{STORE_KEYS, store};
 use hotloop_cluster::settings::{Cluster, ClusterPeer, Security, Store};
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
 /// Default time that a node waits for its peers' snapshots, in seconds.
 const READY_TIMEOUT_S: u32 = 30;
@@ -56,18 +55,25 @@ const PEER_KEYS: [&str; 9] = [
 pub struct ClusterSection {
     pub cluster: Option<Cluster>,
     pub store: Option<Store>,
-    pub operator_file: Option<PathBuf>,
+}
+
+impl ClusterSection {
+    /// The node's name, if there is a cluster.
+    pub fn node(&self) -> Option<&str> {
+        let of_store = self.store.as_ref().map(|store| &*store.node);
+        of_store.or_else(|| self.cluster.as_ref().map(|cluster| &*cluster.node))
+    }
 }
 
 /// Reads the peers of this node and the store of the configuration of all nodes, one of them or
-/// both, and the name of the file for operators' changes.
+/// both.
 pub fn cluster(section: &Section<'_>, files: &mut CaFiles) -> Result<ClusterSection, ConfigError> {
-    section.allow_only(&[&NODE_KEYS[..], &PEER_KEYS].concat())?;
-    let (store, operator_file) = store_and_operator_file(section, files)?;
+    section.allow_only(&[&STORE_KEYS[..], &PEER_KEYS].concat())?;
+    let store = store(section, files)?;
     let has_peer_keys = PEER_KEYS.into_iter().any(|key| section.optional(key).is_some());
     let has_peers = has_peer_keys || store.is_none();
     let cluster = has_peers.then(|| peered(section, files)).transpose()?;
-    Ok(ClusterSection { cluster, store, operator_file: Some(operator_file) })
+    Ok(ClusterSection { cluster, store })
 }
 
 /// Reads the peers of this node, and the settings for connections to them.

@@ -8,6 +8,7 @@ use super::health::CaFiles;
 use super::limits::limits;
 use super::port::ports;
 use super::service::services;
+use super::store::operator_file;
 use super::via::{probe_sources, quorum};
 use super::words::DEPLOYMENTS;
 use super::{CORES_MAX, Config, ConfigError, DeploymentKind, Engine, MTU_MIN_V6};
@@ -39,10 +40,13 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
     let (services, health) = services(root, &balancer, &nested_backends, &mut files)?;
     check_balancer(root, &balancer_section, &balancer, &services)?;
     let announce = root.section("announce")?.map(|section| announce(&section)).transpose()?;
-    let ClusterSection { cluster, store, operator_file } = match root.section("cluster")? {
+    let of_cluster = match root.section("cluster")? {
         Some(section) => cluster(&section, &mut files)?,
         None => ClusterSection::default(),
     };
+    let operator_file =
+        operator_file(&balancer_section, of_cluster.node(), of_cluster.store.as_ref())?;
+    let ClusterSection { cluster, store } = of_cluster;
     let quorum = match root.section("health")? {
         Some(section) => quorum(&section, cluster.as_ref())?,
         None => None,

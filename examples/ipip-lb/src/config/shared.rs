@@ -2,7 +2,7 @@
 
 use super::document::{Origin, Section};
 use super::health::CaFiles;
-use super::store::store_and_operator_file;
+use super::store::{OPERATOR_FILE, operator_file, store};
 use super::{Config, ConfigError, Store, parse};
 
 /// The sections of a node's file. For sections in both parts, the keys in the node's file.
@@ -11,7 +11,10 @@ const OF_NODE: [(&str, Option<&[&str]>); 6] = [
     ("port", None),
     ("announce", None),
     ("cluster", None),
-    ("balancer", Some(&["source_v4", "source_v6", "decapsulate", "connections_max"])),
+    (
+        "balancer",
+        Some(&["source_v4", "source_v6", "decapsulate", "connections_max", OPERATOR_FILE]),
+    ),
     ("health", Some(&["probe_source"])),
 ];
 
@@ -31,19 +34,21 @@ next_hop_mac = "02:00:00:00:00:01"
 "#;
 
 impl Config {
-    /// The store that the text of a node's file names, if any. The section `[cluster]` is checked,
-    /// too, and nothing else: without a store, the rest can't be.
+    /// The store that the text of a node's file names, if any. The files that the node writes are
+    /// checked, too, and nothing else: without a store, the rest can't be.
     ///
     /// # Errors
-    /// If the text is not TOML, or `[cluster]` is invalid.
+    /// If the text is not TOML, or `[cluster]` or `balancer.operator_file` is invalid.
     pub fn store_of(file: &str, text: &str) -> Result<Option<Store>, ConfigError> {
         let origin = Origin { file, text };
         let table = origin.parse()?;
-        let cluster = Section::root(origin, &table).section("cluster")?;
-        let mut files = CaFiles::of(file);
-        let store = cluster.map(|cluster| store_and_operator_file(&cluster, &mut files));
-        let store = store.transpose()?;
-        Ok(store.and_then(|(store, _)| store))
+        let root = Section::root(origin, &table);
+        let Some(cluster) = root.section("cluster")? else { return Ok(None) };
+        let store = store(&cluster, &mut CaFiles::of(file))?;
+        if let Some((store, balancer)) = store.as_ref().zip(root.section("balancer")?) {
+            operator_file(&balancer, Some(&store.node), Some(store))?;
+        }
+        Ok(store)
     }
 
     /// The configuration of a node: its own file, and the part that all nodes share. Each is a pair

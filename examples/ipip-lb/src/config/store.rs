@@ -1,4 +1,5 @@
-//! The keys of `[cluster]` for the store of the configuration of all nodes.
+//! The keys of `[cluster]` for the store of the configuration of all nodes, and the files that a
+//! balancer writes.
 
 use super::ConfigError;
 use super::document::Section;
@@ -9,15 +10,16 @@ use hotloop_files::kept_file;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The key of the file in which a node keeps operators' changes.
-const OPERATOR_FILE: &str = "operator_file";
+/// The key of the file in which operators' changes are kept, in `[balancer]`.
+pub const OPERATOR_FILE: &str = "operator_file";
 
-/// The keys of `[cluster]` that [`store_and_operator_file`] reads.
-pub const NODE_KEYS: [&str; 9] = [
+const STORE_COPY: &str = "store_copy";
+
+/// The keys of `[cluster]` that [`store`] reads.
+pub const STORE_KEYS: [&str; 8] = [
     "node",
-    OPERATOR_FILE,
     "store",
-    "store_copy",
+    STORE_COPY,
     AUTHORITY,
     CERTIFICATE,
     KEY,
@@ -32,40 +34,40 @@ const KEY: &str = "store_key";
 const USER: &str = "store_user";
 const PASSWORD_FILE: &str = "store_password_file";
 
-/// Reads the store of this node, if the section names one, and the name of the file in which the
-/// node keeps operators' changes; the store's copy is another file.
-pub fn store_and_operator_file(
-    cluster: &Section<'_>,
-    files: &mut CaFiles,
-) -> Result<(Option<Store>, PathBuf), ConfigError> {
-    let remedy = "the node's name, such as node = \"lb-a\"";
-    let node = name(&cluster.present("node", remedy)?)?;
-    let store = store(cluster, &node, files)?;
-    let file = kept_file(cluster, OPERATOR_FILE, &node, "operator.json")?;
-    if store.as_ref().is_some_and(|store| store.copy == file) {
-        let problem = format!("{} is store_copy too; name another file", file.display());
-        return Err(cluster.error(OPERATOR_FILE, problem));
+/// Reads the name of the file in which operators' changes are kept. A node of a cluster has one of
+/// its own without that, another balancer has none.
+pub fn operator_file(
+    balancer: &Section<'_>,
+    node: Option<&str>,
+    store: Option<&Store>,
+) -> Result<Option<PathBuf>, ConfigError> {
+    let default = node.map(|node| default_file(node, "operator.json"));
+    let file = kept_file(balancer, OPERATOR_FILE, default)?;
+    match file.as_ref().filter(|file| store.is_some_and(|store| store.copy == **file)) {
+        None => Ok(file),
+        Some(file) => {
+            let problem = format!("{} is cluster.store_copy too; name another", file.display());
+            Err(balancer.error_at(OPERATOR_FILE, problem))
+        }
     }
-    Ok((store, file))
 }
 
-/// Reads the store of the node called `node`, if the section names one.
-fn store(
-    cluster: &Section<'_>,
-    node: &str,
-    files: &mut CaFiles,
-) -> Result<Option<Store>, ConfigError> {
+/// Reads the store of this node, if the section names one.
+pub fn store(cluster: &Section<'_>, files: &mut CaFiles) -> Result<Option<Store>, ConfigError> {
+    let remedy = "the node's name, such as node = \"lb-a\"";
+    let node = name(&cluster.present("node", remedy)?)?;
     let Some(address) = cluster.optional("store") else {
-        let of_store = ["store_copy", AUTHORITY, CERTIFICATE, KEY, USER, PASSWORD_FILE];
+        let of_store = [STORE_COPY, AUTHORITY, CERTIFICATE, KEY, USER, PASSWORD_FILE];
         let Some(key) = of_store.into_iter().find_map(|key| cluster.optional(key)) else {
             return Ok(None);
         };
         return Err(key.error("there is no store; write store = \"etcd://HOST:PORT\" too"));
     };
     let address = address.parsed_by(StoreAddress::from_str)?;
-    let copy = kept_file(cluster, "store_copy", node, "toml")?;
+    let default = default_file(&node, "toml");
+    let copy = kept_file(cluster, STORE_COPY, Some(default.clone()))?.unwrap_or(default);
     let access = StoreAccess { address, tls: tls(cluster, files)? };
-    Ok(Some(Store { access, node: node.to_owned(), copy }))
+    Ok(Some(Store { access, node, copy }))
 }
 
 /// Reads the settings for TLS to the store.
@@ -103,25 +105,27 @@ fn tls(cluster: &Section<'_>, files: &mut CaFiles) -> Result<Option<StoreTls>, C
     Ok(Some(StoreTls { authority, certificate, user }))
 }
 
-/// The file that `key` names, or else the node's default file with this ending; it must be
-/// replaceable.
+/// The default file of a node, with this ending.
+fn default_file(node: &str, ending: &str) -> PathBuf {
+    format!("/var/lib/ipip-lb/{node}.{ending}").into()
+}
+
+/// The file that `key` names, or else the default file; it must be replaceable.
 fn kept_file(
-    cluster: &Section<'_>,
+    section: &Section<'_>,
     key: &str,
-    node: &str,
-    ending: &str,
-) -> Result<PathBuf, ConfigError> {
-    let path = |node: &str| format!("/var/lib/ipip-lb/{node}.{ending}");
+    default: Option<PathBuf>,
+) -> Result<Option<PathBuf>, ConfigError> {
     let absolute = |text: &str| text.starts_with('/').then(|| PathBuf::from(text));
-    let example = format!("{:?}", path("NODE"));
-    let named = cluster.read(key, |value| value.parsed("an absolute path", &example, absolute))?;
-    let file = named.unwrap_or_else(|| path(node).into());
-    let Some(what) = kept_file::obstacle(&file) else { return Ok(file) };
+    let example = format!("\"/var/lib/ipip-lb/{key}\"");
+    let named = section.read(key, |value| value.parsed("an absolute path", &example, absolute))?;
+    let Some(file) = named.or(default) else { return Ok(None) };
+    let Some(what) = kept_file::obstacle(&file) else { return Ok(Some(file)) };
     let problem = format!(
         "{} is {what}, and only a regular file is replaced; name one, or one that is not there yet",
         file.display()
     );
-    Err(cluster.error_at(key, problem))
+    Err(section.error_at(key, problem))
 }
 
 #[cfg(test)]

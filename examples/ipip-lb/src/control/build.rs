@@ -159,10 +159,10 @@ fn check_same_run(old: &Config, new: &Config) -> Result<(), String> {
         "[[port]]"
     } else if old.announce != new.announce {
         "[announce]"
-    } else if (&old.cluster, &old.store, &old.operator_file)
-        != (&new.cluster, &new.store, &new.operator_file)
-    {
+    } else if (&old.cluster, &old.store) != (&new.cluster, &new.store) {
         "[cluster]"
+    } else if old.operator_file != new.operator_file {
+        "balancer.operator_file"
     } else if old.balancer.connections_max != new.balancer.connections_max {
         "balancer.connections_max"
     } else if old.balancer.hash_key != new.balancer.hash_key {

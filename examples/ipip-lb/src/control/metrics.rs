@@ -64,7 +64,7 @@ const RELOAD_FAILED: Metric =
 const OPERATOR_FILE_FAILED: Metric = Metric::gauge(
     "ipip_lb_operator_file_failed",
     &[],
-    "1 where what operators have changed could not be written to cluster.operator_file.",
+    "1 where what operators have changed could not be written to balancer.operator_file.",
 );
 const STORE_REVISION: Metric = Metric::gauge(
     "ipip_lb_store_revision",

@@ -64,7 +64,7 @@ impl Kept {
         result.map_err(|error| {
             let path = path.display();
             format!(
-                "{path}: cluster.operator_file: {error}; make room for a file in a folder to write to, which is tried \
+                "{path}: balancer.operator_file: {error}; make room for a file in a folder to write to, which is tried \
                  again every 10 s"
             )
         })
@@ -85,7 +85,7 @@ pub fn load(
     let path_shown = path.display();
     let refused = |why: String| {
         BadInput::new(format!(
-            "{path_shown}: cluster.operator_file: {why}; mend it, or delete it to start by the configuration alone, \
+            "{path_shown}: balancer.operator_file: {why}; mend it, or delete it to start by the configuration alone, \
              which breaks connections where other nodes go by what operators have changed"
         ))
     };

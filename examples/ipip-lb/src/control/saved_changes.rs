@@ -75,7 +75,7 @@ impl Keeper {
                 }
                 self.failure = Some((why, now + RETRY_INTERVAL));
             } else if before.is_some() {
-                tracing::info!("cluster.operator_file: it is written again");
+                tracing::info!("balancer.operator_file: it is written again");
             }
             self.answer();
         }

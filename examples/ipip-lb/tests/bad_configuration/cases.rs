@@ -125,11 +125,11 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
         &["15: cluster.store: ", "write etcd://HOST:PORT", "store_authority for TLS"],
     ),
     (
-        13,
-        "[cluster]\nnode = \"a\"\nlisten = \"192.0.2.1:1\"\ntrusted_network = true\npeers = [{ name = \"b\", address = \"[::1]:1\" }]\noperator_file = \"a\"",
+        11,
+        "operator_file = \"a\"",
         &[
-            "18: cluster.operator_file: ",
-            "is not an absolute path; write \"/var/lib/ipip-lb/NODE.op",
+            "11: balancer.operator_file: ",
+            "is not an absolute path; write \"/var/lib/ipip-lb/operator_file",
         ],
     ),
     (

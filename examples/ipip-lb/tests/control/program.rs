@@ -1,6 +1,7 @@
 //! A balancer that runs on virtual devices, and queries to it.
 
 use crate::deployed::service;
+use crate::namespace::with_operator_file;
 use hotloop::packet::build::{tcp, udp};
 use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop_capture::write_frames;
@@ -10,7 +11,7 @@ use std::cell::RefCell;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -70,6 +71,12 @@ fn frames() -> Vec<Vec<u8>> {
     syns.chain(acks).chain(queries).chain(strays).collect()
 }
 
+/// Writes the configuration of a balancer that keeps operators' changes in `folder`.
+fn write_config(folder: &Path, config: &str) {
+    let config = with_operator_file(config, &folder.join("kept.json"));
+    fs::write(folder.join("lb.toml"), config).unwrap();
+}
+
 /// A running balancer in a folder of its own.
 pub struct Program {
     pub folder: tempfile::TempDir,
@@ -102,10 +109,7 @@ impl Program {
     /// Like [`start_with`](Self::start_with), with these frames in the capture.
     pub fn start_with_frames(config: &str, frames: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // A node keeps operators' changes.
-        let kept =
-            format!("[cluster]\noperator_file = \"{}/kept.json\"\n", folder.path().display());
-        fs::write(folder.path().join("lb.toml"), config.replace("[cluster]\n", &kept)).unwrap();
+        write_config(folder.path(), config);
         write_frames(&folder.path().join("clients.pcap"), frames).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_ipip-lb"))
             .current_dir(folder.path())
@@ -193,7 +197,7 @@ impl Program {
     }
 
     pub fn configure(&self, config: &str) {
-        fs::write(self.folder.path().join("lb.toml"), config).unwrap();
+        write_config(self.folder.path(), config);
     }
 
     pub fn signal(&self, signal: &str) {

@@ -43,6 +43,12 @@ pub fn dns(name: &str, vip: &str, backends: &[&str]) -> String {
     service(name, &format!("{vip} udp 53"), "", backends)
 }
 
+/// The configuration, with this file for operators' changes.
+pub fn with_operator_file(config: &str, file: &Path) -> String {
+    let balancer = format!("[balancer]\noperator_file = {file:?}\n");
+    config.replacen("[balancer]\n", &balancer, 1)
+}
+
 /// `ipip-lb run` in a folder, with this configuration.
 pub fn command(folder: &Path, config: &str) -> Command {
     fs::write(folder.join("lb.toml"), config).unwrap();

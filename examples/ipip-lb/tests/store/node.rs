@@ -13,9 +13,10 @@ pub fn write_node(path: &Path, access: &StoreAccess, name: &str) {
     let folder = path.display();
     let node = format!(
         "[cluster]\nnode = \"{name}\"\nstore = \"{}\"\nstore_copy = \"{folder}/copy.toml\"\n\
-         operator_file = \"{folder}/kept.json\"\n{}\
+         {}\
          [engine]\nworkers = 1\nidle = \"adaptive\"\nworker_stall_ms_max = 0\n\
          [balancer]\nsource_v4 = \"192.0.2.1\"\ndecapsulate = []\nconnections_max = 1024\n\
+         operator_file = \"{folder}/kept.json\"\n\
          [[port]]\nname = \"up\"\ndevice = \"net_null0,no-rx=1\"\n\
          next_hop_mac = \"02:00:00:00:00:01\"\n",
         access.address,
