@@ -62,15 +62,18 @@ killed_balancer() {
     ((took_ms <= bfd_bound_ms + leeway_ms)) || fail "that is more than BFD's bound of $bfd_bound_ms ms and $leeway_ms ms"
     check_clients
     returned a
-    # No backend is drained any more. The operators' settings outlive a restart, so both are reloaded.
-    ctl a reload >/dev/null
-    ctl b reload >/dev/null
+    # No backend is drained any more.
+    ctl a reload --reset >/dev/null
+    ctl b reload --reset >/dev/null
 }
 
 # returned BALANCER: it starts with empty tables, and the router sends it half of the connections.
 returned() {
     step "lb-$1 is started again, with empty tables"
     start_lb "$1"
+    announced
+}
+announced() {
     wait_route a b
     echo "  announced at the router after $took_ms ms"
     ((took_ms <= return_max_ms)) || fail "that is more than $return_max_ms ms: look at BIRD's timers"
@@ -105,7 +108,12 @@ withdrawn_balancer() {
     stop lb-a
     echo "  it had nothing left to wait for, and ended after $(ms_since "$event_us") ms"
     judge lb-a
-    returned a
+    start_lb a
+    sleep 2
+    [[ $(next_hops "${vips[0]}") != *a* ]] || fail 'lb-a is announced, although it was withdrawn'
+    step 'lb-a was started again, with empty tables: it stays withdrawn until ctl announce'
+    ctl a announce | sed 's/^/  ipip-lb: /'
+    announced
 }
 # is_quiet BALANCER: whether only neighbour discovery arrives.
 is_quiet() {

@@ -213,13 +213,13 @@ states() { ctl backends --json | jq -e --arg address "$1" "map(select(.address =
 is_down() { states "$1" 'any(. == "down")'; }
 is_up() { states "$1" 'length > 0 and all(. != "down")'; }
 
-# A drained backend gets no new connections, until a reload returns to the configuration.
+# A drained backend gets no new connections, until a reset returns to the configuration.
 drained_backend() {
     heading 'ctl drain: no new connections for backend-2'
     ctl drain "${ends[1]}" >/dev/null
     fetch_both none backend-2
-    ctl reload >/dev/null
-    echo '  ctl reload returns to what the file says'
+    ctl reload --reset >/dev/null
+    echo '  ctl reload --reset returns to what the file says'
     fetch_both some backend-2
 }
 
@@ -270,7 +270,7 @@ uploads() {
     ctl drain "${ends[2]}" >/dev/null
     upload 0
     upload 1
-    ctl reload >/dev/null
+    ctl reload --reset >/dev/null
 }
 
 # upload FAMILY: must arrive whole at one backend, and the client learns a smaller path MTU.

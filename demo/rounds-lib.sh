@@ -64,8 +64,8 @@ draw_hash() {
 }
 spread() { set_in router "ipv4/fib_multipath_hash_fields=$hash_fields"; }
 
-# begin_change: the next configuration overrides the operators' settings. It leaves out removed backends, and otherwise
-# keeps the weights.
+# begin_change: the next configuration leaves out removed backends, and otherwise keeps the weights. change ends it, with
+# the operators' settings.
 begin_change() {
     local n
     for n in "${!operator[@]}"; do
@@ -73,9 +73,12 @@ begin_change() {
     done
     operator=()
 }
+change() {
+    apply
+    both reload --reset
+}
 
-# write_shared: the configuration shared by all nodes. An identical text would change nothing, and keep the operators'
-# settings.
+# write_shared: the configuration shared by all nodes. An identical text would change nothing.
 write_shared() {
     local n backends=()
     for n in "${!configured[@]}"; do

@@ -124,7 +124,7 @@ add_round() {
     describe "backend-$backend is added with weight $drawn (cluster apply)"
     begin_change
     configured[$backend]=$drawn
-    apply
+    change
 }
 
 can_remove() { draw_backend 'is_there $n && others_have_weight $n && ((there_count > 2))'; }
@@ -149,7 +149,7 @@ apply_round() {
     done
     others_have_weight 0 || configured[$n]=1
     describe "a new configuration (cluster apply): $(model)"
-    apply
+    change
 }
 
 # Half of the connections move to the other balancer; sometimes all to one, by a hash of only the addresses.

@@ -23,7 +23,7 @@ pub struct Spec<'a> {
 }
 
 /// Settings that all services share.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Balancer {
     /// Outer source of tunnels to IPv4 backends: one address, or a prefix whose host bits each flow
     /// fills.
@@ -130,7 +130,7 @@ impl Default for Timeouts {
 }
 
 /// A service: the addresses that clients connect to, and the backends that answer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServiceSpec {
     /// The service's name in reports.
     pub name: String,

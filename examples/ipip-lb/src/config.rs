@@ -37,6 +37,7 @@
 mod announce;
 mod balancer;
 mod cluster;
+mod differences;
 mod document;
 mod health;
 mod limits;

@@ -61,7 +61,7 @@ impl Ctl {
             | Request::Remove { .. }
             | Request::Block(_)
             | Request::Unblock { .. }
-            | Request::Reload
+            | Request::Reload { .. }
             | Request::Withdraw
             | Request::Announce
             | Request::Leave { .. } => {

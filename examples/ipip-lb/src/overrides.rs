@@ -8,8 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Changes by operators and health checks since the configuration was read. Health and blocks
-/// outlast the configuration, weights and removals don't.
+/// Changes by operators and health checks since the configuration was read.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// Backends that fail their probes, each with its kind of probe.

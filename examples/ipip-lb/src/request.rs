@@ -53,9 +53,9 @@ pub enum Request {
     },
     /// Print where the packets of a flow go: which worker, which rule, which backend, and why.
     Lookup(Flow),
-    /// Give a backend no new connections until the next reload; existing ones continue. With a
-    /// time, or with --until-empty, it is then taken out as `remove` does, at whichever comes
-    /// first. `weight`, `drain` without either and a reload cancel that.
+    /// Give a backend no new connections; existing ones continue. With a time, or with
+    /// --until-empty, it is then taken out as `remove` does, at whichever comes first; `weight` and
+    /// `drain` without either cancel that.
     Drain {
         /// The backend.
         #[command(flatten)]
@@ -66,7 +66,7 @@ pub enum Request {
         #[serde(flatten)]
         end: DrainEnd,
     },
-    /// Give a backend another weight until the next reload.
+    /// Give a backend another weight than the configuration does.
     Weight {
         /// The backend.
         #[command(flatten)]
@@ -76,7 +76,7 @@ pub enum Request {
         #[serde(deserialize_with = "weight")]
         weight: u32,
     },
-    /// Take a backend out until the next reload; its connections go to others.
+    /// Take a backend out; its connections go to others.
     Remove {
         /// The backend.
         #[command(flatten)]
@@ -88,7 +88,7 @@ pub enum Request {
         flush: bool,
     },
     /// Drop packets of these clients to services, even of known connections, until they are
-    /// unblocked or the program ends. Reloads don't end a block, nor do restarts in a cluster.
+    /// unblocked.
     Block(Block),
     /// Remove a block of clients.
     Unblock {
@@ -99,10 +99,15 @@ pub enum Request {
     /// Print every block, and its remaining time.
     Blocks,
     /// Read the configuration again, and the certificates for peers. If they are invalid, nothing
-    /// changes.
-    Reload,
-    /// Withdraw every announced VIP until `announce`, across reloads. Packets that still arrive are
-    /// forwarded.
+    /// changes. What `drain`, `weight`, `remove`, `block` and `withdraw` have changed stays in force,
+    /// except for backends that the configuration no longer has.
+    Reload {
+        /// End these changes.
+        #[arg(long)]
+        #[serde(default)]
+        reset: bool,
+    },
+    /// Withdraw every announced VIP until `announce`. Packets that still arrive are forwarded.
     Withdraw,
     /// Announce the ready VIPs again, and cancel `leave`.
     Announce,
@@ -203,7 +208,7 @@ impl Request {
             | Self::Weight { backend, .. }
             | Self::Remove { backend, .. } => Some(&backend.backend),
             Self::Block(Block { prefix, .. }) | Self::Unblock { prefix } => Some(prefix),
-            Self::Reload
+            Self::Reload { .. }
             | Self::Withdraw
             | Self::Announce
             | Self::Leave { .. }
@@ -373,7 +378,7 @@ mod tests {
         let all = Request::Connections { filter: None, limit: None };
         for nothing in [Value::Null, json!({}), json!([1]), json!({ "other": 1 })] {
             assert_eq!(read("connections", nothing.clone()), Ok(all.clone()));
-            assert_eq!(read("reload", nothing.clone()), Ok(Request::Reload));
+            assert_eq!(read("reload", nothing.clone()), Ok(Request::Reload { reset: false }));
             assert_eq!(read("nothing", nothing.clone()), Ok(Request::Unknown));
             let unblock = Request::Unblock { prefix: String::new() };
             assert_eq!(read("unblock", nothing), Ok(unblock));

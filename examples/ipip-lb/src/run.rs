@@ -69,7 +69,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     let eal = open_eal(&args.eal)?;
     let mut inherited = args.replace.then(|| take_over(&args.control, &config)).transpose()?;
     let gate = Gate::new(inherited.is_none());
-    let kept = || operator_file::load(&config, stored.as_ref(), SystemTime::now());
+    let kept = || operator_file::load(&config, SystemTime::now());
     let saved = inherited.as_ref().map_or_else(kept, |known| Ok(known.state.saved.clone()))?;
     let ports = open_ports(eal, &config, args)?;
     let standing = saved.overrides(&config).standing(&config);

@@ -56,6 +56,37 @@ fn wait_for(what: &str, expected: &[&str]) {
 }
 
 #[test]
+fn a_withdrawal_outlasts_a_restart_until_it_is_reset() {
+    let _network = match network() {
+        Ok(network) => network,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let config = balancer() + &dns("dns", "203.0.113.10", &["10.0.0.1"]);
+    let config = with_operator_file(&config, &path.join("kept.json"));
+    let program = start(path, &config);
+    wait_for("it is announced", &["203.0.113.10"]);
+    ctl(path, "withdraw");
+    drop(program); // By SIGKILL.
+    let program = start(path, &config);
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(routes().is_empty());
+    ctl(path, "reload --reset");
+    wait_for("it is announced again", &["203.0.113.10"]);
+    drop(program);
+    let program = start(path, &config);
+    wait_for("it is announced at once", &["203.0.113.10"]);
+    // A program that leaves is announced again at its next start.
+    ctl(path, "leave");
+    let _ = program.wait();
+    let program = start(path, &config);
+    wait_for("it is announced at the next start", &["203.0.113.10"]);
+    let (report, _) = program.end();
+    assert_eq!(report["balanced"], true, "{report}");
+}
+
+#[test]
 fn a_node_announces_without_its_peer_once_it_has_waited() {
     let _network = match network() {
         Ok(network) => network,

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 /// The version of the names of metrics, drop reasons, and keys of JSON, in
 /// `docs/reference/schema.json`.
-pub const SCHEMA_VERSION: u32 = 5;
+pub const SCHEMA_VERSION: u32 = 6;
 
 /// Arguments of a program that serves metrics. Flattened into its own arguments.
 #[derive(Args, Clone, Debug, Default)]

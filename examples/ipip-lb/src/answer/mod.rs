@@ -10,7 +10,7 @@ mod connections;
 mod members;
 mod status;
 
-pub use changes::{Change, Saved};
+pub use changes::{Change, ChangeCounts, Effect, Saved};
 pub use cluster::{Among, Cluster, Peer, Store, StoreNode};
 pub use connections::{Connection, Connections, Lookup};
 pub use members::{Backend, Block, Difference, NextHop, Probe, Probes, Service};
@@ -72,6 +72,12 @@ mod tests {
     #[test]
     fn each_change_is_read_as_itself_with_null_or_absent_members() {
         let ending = json!({ "left_s": 9, "until_empty": true });
+        let counts = |weights, withdrawn: bool| {
+            json!({
+                "weights": weights, "removed": 0, "drains": 0, "blocks": 1,
+                "withdrawn": withdrawn,
+            })
+        };
         for (answer, expected) in [
             (
                 json!({ "changed": 1, "weight": 0, "draining": null }),
@@ -91,6 +97,17 @@ mod tests {
             (json!({ "prefix": "b", "for_s": 9 }), "a is blocked for 9 s"),
             (json!({ "prefix": "b" }), "a is no longer blocked"),
             (json!({ "services": 1, "backends": 2 }), "reloaded: 1 service with 2 backends"),
+            (
+                json!({
+                    "services": 1, "backends": 2,
+                    "changes": ["service web: its settings", "[limits]"], "change_count": 5,
+                    "kept": counts(2, true), "undone": counts(1, false),
+                }),
+                "reloaded: 1 service with 2 backends\n\
+                 changed: service web: its settings, [limits], and 3 more\n\
+                 operators' changes kept: weights: 2, blocks: 1, VIPs are withdrawn\n\
+                 operators' changes undone: weights: 1, blocks: 1",
+            ),
             (json!({ "withdrawn": ["10.0.0.1", "::1"] }), "withdrawn: 10.0.0.1, ::1"),
             (
                 json!({ "withdrawn": [], "leaving": ending, "connections": 1 }),

@@ -16,16 +16,8 @@ pub const OPERATOR_FILE: &str = "operator_file";
 const STORE_COPY: &str = "store_copy";
 
 /// The keys of `[cluster]` that [`store`] reads.
-pub const STORE_KEYS: [&str; 8] = [
-    "node",
-    "store",
-    STORE_COPY,
-    AUTHORITY,
-    CERTIFICATE,
-    KEY,
-    USER,
-    PASSWORD_FILE,
-];
+pub const STORE_KEYS: [&str; 8] =
+    ["node", "store", STORE_COPY, AUTHORITY, CERTIFICATE, KEY, USER, PASSWORD_FILE];
 
 /// The keys for TLS to the store.
 const AUTHORITY: &str = "store_authority";

@@ -36,6 +36,13 @@ impl Presence {
         Err(format!("still announced: {left}; the log says why, and it is tried again each second"))
     }
 
+    /// Announces the ready VIPs again, unless the program is about to leave.
+    pub(super) fn return_vips(&mut self) {
+        if let Some(announcer) = self.announcer.as_mut().filter(|_| self.leave.is_none()) {
+            announcer.announce().for_each(drop);
+        }
+    }
+
     /// Announces the ready VIPs again, and cancels a departure.
     pub(super) fn announce_again(&mut self) -> Result<Change, String> {
         let announcer = self.announcer.as_mut().ok_or(NOT_ANNOUNCED)?;

@@ -115,6 +115,12 @@ impl Members {
         }
     }
 
+    /// Removes all blocks.
+    pub(super) fn unblock_all(&mut self) {
+        self.blocks = BlockList::default();
+        self.set_blocked();
+    }
+
     fn set_blocked(&mut self) {
         Arc::make_mut(&mut self.overrides).blocked = self.blocks.compiled();
         self.is_changed = true;

@@ -104,6 +104,8 @@ pub struct Built {
     /// The builder of the next table, if this one comes into use.
     pub builder: Arc<Builder>,
     pub removed: Vec<RemovedTarget>,
+    /// The differences to the configuration in force, in words.
+    pub differences: Vec<String>,
     /// The backends to probe from now on.
     pub probed: Vec<Probed>,
 }
@@ -117,11 +119,14 @@ pub fn build(input: BuildInput) -> Result<Built, String> {
             let table = (*version.table).clone();
             version.table = Arc::new(references.attach(table, &builder, &version.config)?);
         }
-        return Ok(Built { version, builder, removed: Vec::new(), probed: Vec::new() });
+        let (removed, differences, probed) = (Vec::new(), Vec::new(), Vec::new());
+        return Ok(Built { version, builder, removed, differences, probed });
     }
     let mut builder = (*builder).clone();
+    let mut differences = Vec::new();
     if let Some(old) = old {
         check_same_run(&old, &config)?;
+        differences = config.differences_to(&old);
     }
     if is_settled {
         // Control has taken the counts of the removed targets.
@@ -133,7 +138,7 @@ pub fn build(input: BuildInput) -> Result<Built, String> {
     let table = references.unwrap_or_default().attach(table, &builder, &config)?;
     let (removed, probed) = (builder.take_removed(), probed(&config));
     let version = TableVersion { config, overrides, table: Arc::new(table) };
-    Ok(Built { version, builder: Arc::new(builder), removed, probed })
+    Ok(Built { version, builder: Arc::new(builder), removed, differences, probed })
 }
 
 /// The backends to probe, including those of weight 0.
@@ -206,12 +211,15 @@ impl Publisher {
             && let Some(change) = self.publication.queue.pop_front()
         {
             let (input, after) = match change {
-                PendingChange::Configuration(LoadedConfig { config, stored, tls }, origins) => (
-                    self.input_of(config, members),
-                    AfterBuild::Configuration(stored, tls, origins),
-                ),
+                PendingChange::Configuration(LoadedConfig { config, stored, tls }, origins) => {
+                    let is_reset = origins.iter().any(ReloadOrigin::is_reset);
+                    (
+                        self.input_of(config, members, is_reset),
+                        AfterBuild::Configuration(stored, tls, origins),
+                    )
+                }
                 PendingChange::Proposal(LoadedConfig { config, stored, .. }) => {
-                    (self.input_of(config, members), AfterBuild::Proposal(stored))
+                    (self.input_of(config, members, false), AfterBuild::Proposal(stored))
                 }
                 PendingChange::References(references) => (
                     BuildInput {
@@ -276,10 +284,10 @@ impl Publisher {
     }
 
     /// The input for a service table of another configuration.
-    fn input_of(&self, config: Arc<Config>, members: &Members) -> BuildInput {
+    fn input_of(&self, config: Arc<Config>, members: &Members, is_reset: bool) -> BuildInput {
         BuildInput {
+            overrides: members.overrides_under(&config, is_reset),
             config,
-            overrides: members.lasting_with(&Overrides::default()),
             old: Some(Arc::clone(&self.config)),
             ..self.input_without([], members)
         }

@@ -50,14 +50,6 @@ impl Drains {
         }
     }
 
-    /// Cancels all planned removals.
-    pub fn cancel_all(&mut self, why: &str) {
-        while let Some((name, _)) = self.plans.first_key_value() {
-            let name = name.clone();
-            self.cancel(&name, why);
-        }
-    }
-
     /// Forgets a backend that was removed by a command.
     pub fn forget(&mut self, name: &TargetName) {
         self.plans.remove(name);
@@ -196,7 +188,7 @@ mod tests {
         assert!(!is_drained(&drains, "other", 0, (after(9), true)), "it is drained for good");
         drains.cancel(&name("empty"), "of a test");
         assert!(!is_drained(&drains, "empty", 0, (now, true)));
-        drains.cancel_all("of a test");
+        drains.cancel(&name("timed"), "of a test");
         assert_eq!(drains.of(&name("timed")), None);
         assert!(!drains.is_due(after(99)));
     }

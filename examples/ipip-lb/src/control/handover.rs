@@ -299,6 +299,10 @@ impl Control {
         saved.blocks.iter().for_each(|block| drop(self.members.block(block)));
         if let Some(announcer) = self.presence.announcer.as_mut().filter(|_| saved.is_withdrawn) {
             announcer.withdraw();
+            self.members.is_withdrawn = true;
+            tracing::warn!(
+                "an operator has withdrawn the VIPs; ipip-lb ctl announce announces them again"
+            );
         }
         self
     }

@@ -10,8 +10,10 @@ use super::cluster_link::ClusterLink;
 use super::drains::Drains;
 use super::health::Findings;
 use super::saved_changes::Keeper;
+use crate::answer::ChangeCounts;
 use crate::config::Config;
 use crate::overrides::Overrides;
+use crate::replace::saved_overrides::SavedOverrides;
 use hotloop_health::{HealthChange, Probed, Probes, Room, State};
 use hotloop_ops::Answerer;
 use std::sync::Arc;
@@ -29,6 +31,10 @@ pub struct Members {
     pub changes: Receiver<HealthChange>,
     pub findings: Findings,
     pub keeper: Option<Keeper>,
+    /// Whether an operator has withdrawn the VIPs.
+    pub is_withdrawn: bool,
+    /// Whether a withdrawal was [reset](Self::carry_over), and the VIPs aren't announced again yet.
+    was_reset: bool,
     /// Whether health or blocks have changed since the table was last refreshed.
     pub is_changed: bool,
 }
@@ -45,6 +51,8 @@ impl Members {
             changes,
             findings: Findings::default(),
             keeper: None,
+            is_withdrawn: false,
+            was_reset: false,
             is_changed: false,
         }
     }
@@ -69,11 +77,57 @@ impl Members {
         room
     }
 
-    /// The health and blocks in force, which outlast a configuration, with the weights and removals
-    /// of another version.
-    pub(super) fn lasting_with(&self, other: &Overrides) -> Arc<Overrides> {
-        let (down, blocked) = (self.overrides.down.clone(), self.overrides.blocked.clone());
-        let (weights, removed) = (other.weights.clone(), other.removed.clone());
-        Arc::new(Overrides { down, blocked, weights, removed })
+    /// Records whether an operator has withdrawn the VIPs.
+    pub const fn set_withdrawn(&mut self, is_withdrawn: bool) {
+        self.is_withdrawn = is_withdrawn;
+        self.note_change();
+    }
+
+    /// The overrides under another configuration.
+    pub(super) fn overrides_under(&self, config: &Config, is_reset: bool) -> Arc<Overrides> {
+        self.with_changes(&self.carried(config, is_reset)[0])
+    }
+
+    /// Goes over to another configuration: operators' changes stay in force, unless they are
+    /// `reset`, or of backends that the configuration doesn't have. Returns the numbers of the
+    /// changes that stay, and of those that end.
+    pub(super) fn carry_over(&mut self, config: &Config, is_reset: bool) -> [ChangeCounts; 2] {
+        let changes = self.carried(config, is_reset);
+        let [kept, ended] = &changes;
+        self.overrides = self.with_changes(kept);
+        let why = if is_reset { "it was reset" } else { "it is not in the configuration any more" };
+        ended.drains.iter().for_each(|(name, _)| self.drains.cancel(name, why));
+        if is_reset {
+            self.unblock_all();
+            self.was_reset = std::mem::take(&mut self.is_withdrawn);
+        }
+        changes.each_ref().map(SavedOverrides::counts)
+    }
+
+    /// Forgets weights that the configuration in force has, too.
+    pub(super) fn forget_configured(&mut self, config: &Config) {
+        self.overrides = self.overrides_under(config, false);
+    }
+
+    /// Whether a withdrawal was reset since the last call.
+    pub const fn take_reset(&mut self) -> bool {
+        std::mem::replace(&mut self.was_reset, false)
+    }
+
+    /// The operators' changes that stay under a configuration, and those that end.
+    fn carried(&self, config: &Config, is_reset: bool) -> [SavedOverrides; 2] {
+        let mut kept = self.set_by_operators();
+        if is_reset {
+            return [SavedOverrides::default(), kept];
+        }
+        let unknown = kept.take_unknown(config);
+        [kept, unknown]
+    }
+
+    /// The health and blocks in force, with these weights and removals.
+    fn with_changes(&self, changes: &SavedOverrides) -> Arc<Overrides> {
+        let Overrides { down, blocked, .. } = &*self.overrides;
+        let (weights, removed) = (changes.weights(), changes.removals());
+        Arc::new(Overrides { down: down.clone(), blocked: blocked.clone(), weights, removed })
     }
 }

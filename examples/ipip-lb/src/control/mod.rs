@@ -221,12 +221,15 @@ impl Control {
         if let Some(node) = &mut link.node {
             node.follow_drains(publisher, members);
         }
-        members.keep(&publisher.config, link.store.as_ref().map(ConfigStore::revision));
+        members.keep();
         self.notes.follow(&publisher.table);
         if let Some(next_hops) = &mut self.next_hops {
             next_hops.turn(&publisher.config);
         }
         presence.move_exceptions(link, &publisher.table);
+        if members.take_reset() {
+            presence.return_vips();
+        }
         let may_announce = is_in_force && link.may_announce();
         presence.turn(publisher, self.next_hops.as_ref(), may_announce);
     }
@@ -301,9 +304,17 @@ impl Steer for Control {
                 return publisher.set_weight(&backend, weight, members);
             }
             Request::Remove { backend, flush } => return Ok(publisher.remove(&backend, flush)),
-            Request::Reload => return Ok(publisher.reload_now()),
-            Request::Withdraw => json!(Change::Withdrawn { withdrawn: presence.withdraw_now()? }),
-            Request::Announce => json!(presence.announce_again()?),
+            Request::Reload { reset } => return Ok(publisher.reload_now(reset)),
+            Request::Withdraw => {
+                members.set_withdrawn(presence.announcer.is_some());
+                let withdrawn = presence.withdraw_now()?;
+                return Ok(members.reply_once_kept(json!(Change::Withdrawn { withdrawn })));
+            }
+            Request::Announce => {
+                let announced = json!(presence.announce_again()?);
+                members.set_withdrawn(false);
+                return Ok(members.reply_once_kept(announced));
+            }
             Request::Leave { for_s, .. } => {
                 json!(presence.leave(for_s, &publisher.config, publisher.connection_count())?)
             }

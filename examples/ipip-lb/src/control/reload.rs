@@ -9,16 +9,19 @@ use super::background::Background;
 use super::build::PendingChange;
 use super::cluster_link::ClusterLink;
 use super::publisher::Publisher;
-use crate::answer::Change;
+use crate::answer::{Change, ChangeCounts, Effect};
 use crate::config::Config;
 use crate::source::ConfigSource;
 use hotloop_cluster::store::layout::Stored;
 use hotloop_cluster::sync::Tls;
-use hotloop_ops::{Answerer, Reply, notify};
+use hotloop_ops::{Answerer, Reply, notify, one_line};
 use hotloop_privileges::Capabilities;
 use serde_json::json;
 use std::io;
 use std::sync::Arc;
+
+/// Maximum number of differences between configurations that an answer names.
+const SHOWN_MAX: usize = 20;
 
 /// The origin of a reload.
 #[derive(Debug)]
@@ -26,9 +29,20 @@ pub enum ReloadOrigin {
     /// A SIGHUP.
     Signal,
     /// A client of the control socket, which waits for the answer.
-    Client(Answerer),
+    Client {
+        answerer: Answerer,
+        /// Whether operators' changes end.
+        is_reset: bool,
+    },
     /// The store, which has another configuration now.
     Store,
+}
+
+impl ReloadOrigin {
+    /// Whether the reload ends operators' changes.
+    pub const fn is_reset(&self) -> bool {
+        matches!(self, Self::Client { is_reset: true, .. })
+    }
 }
 
 /// A configuration that was read.
@@ -99,16 +113,15 @@ pub fn reader(name: &'static str, source: ConfigSource) -> io::Result<Reader> {
 }
 
 impl Publisher {
-    /// Reads the configuration again and switches over to it. This ends operators' changes of
-    /// weights and removals.
+    /// Reads the configuration again and switches over to it.
     pub(super) fn reload(&mut self, origin: ReloadOrigin) {
         notify::reloading();
         self.publication.reads.next.push(origin);
     }
 
-    pub(super) fn reload_now(&mut self) -> Reply {
+    pub(super) fn reload_now(&mut self, is_reset: bool) -> Reply {
         let (answerer, reply) = Reply::later();
-        self.reload(ReloadOrigin::Client(answerer));
+        self.reload(ReloadOrigin::Client { answerer, is_reset });
         reply
     }
 
@@ -137,21 +150,30 @@ impl Publisher {
 
     /// Accepts a new configuration, which is in force but not published yet: clients are answered
     /// after that.
-    pub(super) fn accept(&mut self, origins: Vec<ReloadOrigin>) {
+    pub(super) fn accept(
+        &mut self,
+        origins: Vec<ReloadOrigin>,
+        mut changes: Vec<String>,
+        [kept, undone]: [ChangeCounts; 2],
+    ) {
         notify::ready();
         self.reload_count += 1;
         self.reload_failure = None;
         let services = &self.config.services;
         let backends = services.iter().map(|service| service.backends.len()).sum();
-        let answer = json!(Change::Reloaded { services: services.len(), backends });
+        let services = services.len();
+        let change_count = changes.len();
+        changes.truncate(SHOWN_MAX);
+        let effect = Some(Effect { changes, change_count, kept, undone });
+        let reloaded = Change::Reloaded { services, backends, effect };
+        let text = one_line(&reloaded.text(""));
         for origin in origins {
             match origin {
-                ReloadOrigin::Signal => tracing::info!("SIGHUP: the configuration was reloaded"),
-                ReloadOrigin::Client(answerer) => {
-                    self.publication.refresh.answer_later(answerer, answer.clone());
+                ReloadOrigin::Signal => tracing::info!("SIGHUP: the configuration was {text}"),
+                ReloadOrigin::Client { answerer, .. } => {
+                    self.publication.refresh.answer_later(answerer, json!(reloaded));
                 }
-                // The revision in force is already logged.
-                ReloadOrigin::Store => {}
+                ReloadOrigin::Store => tracing::info!("the store's configuration was {text}"),
             }
         }
     }
@@ -163,7 +185,7 @@ impl Publisher {
         for origin in origins {
             match origin {
                 ReloadOrigin::Signal => tracing::error!("SIGHUP: nothing has changed: {error}"),
-                ReloadOrigin::Client(answerer) => answerer.send(Err(error.to_owned())),
+                ReloadOrigin::Client { answerer, .. } => answerer.send(Err(error.to_owned())),
                 ReloadOrigin::Store => {
                     tracing::error!("the store's configuration: nothing has changed: {error}");
                 }

@@ -1,8 +1,8 @@
-//! Operators' changes outlast a node's process: see [`operator_file`](super::operator_file).
+//! Operators' changes outlast the process: see [`operator_file`](super::operator_file).
 //!
-//! Part of [`Members`]; reads the configuration in force and its revision. The file is written on a
-//! separate thread, because a disk may hang: after a change is in force, and before its client is
-//! answered. If that fails, the change stays in force, and its answer reports the failure.
+//! Part of [`Members`]. The file is written on a separate thread, because a disk may hang: after a
+//! change is in force, and before its client is answered. If that fails, the change stays in force,
+//! and its answer reports the failure.
 
 use super::background::Background;
 use super::members::Members;
@@ -14,10 +14,9 @@ use crate::replace::saved_overrides::SavedOverrides;
 use crate::request::DrainEnd;
 use crate::until::left_s;
 use hotloop_balancer::services::Removal;
-use hotloop_ops::Answerer;
+use hotloop_ops::{Answerer, Reply};
 use hotloop_privileges::Capabilities;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Delay before a failed write is retried.
@@ -125,24 +124,26 @@ impl Members {
         }
     }
 
+    /// The reply that is sent once all changes are saved.
+    pub(super) fn reply_once_kept(&mut self, answer: Value) -> Reply {
+        let (answerer, reply) = Reply::later();
+        self.answer_once_kept(vec![(answerer, answer)]);
+        reply
+    }
+
     /// Saves changes.
-    pub(super) fn keep(&mut self, config: &Arc<Config>, revision: Option<i64>) {
+    pub(super) fn keep(&mut self) {
         let Some(keeper) = &mut self.keeper else { return };
         if !keeper.turn(Instant::now()) {
             return;
         }
-        let kept = Kept {
-            saved: self.set_by_operators(),
-            config: Arc::clone(config),
-            revision,
-            at: SystemTime::now(),
-        };
+        let kept = Kept { saved: self.set_by_operators(), at: SystemTime::now() };
         if let Some(keeper) = &mut self.keeper {
             keeper.save(kept);
         }
     }
 
-    /// Operators' changes, except a withdrawal of VIPs.
+    /// Operators' changes.
     pub(super) fn set_by_operators(&self) -> SavedOverrides {
         let now = Instant::now();
         let drains = self.drains.all().map(|(name, until)| {
@@ -156,6 +157,7 @@ impl Members {
             removed: removed.collect(),
             drains: drains.collect(),
             blocks: self.blocks.all(now).collect(),
+            is_withdrawn: self.is_withdrawn,
             ..SavedOverrides::default()
         }
     }

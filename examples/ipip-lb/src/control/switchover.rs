@@ -10,7 +10,7 @@ use super::cluster_link::ClusterLink;
 use super::members::Members;
 use super::publication::TableVersion;
 use super::publisher::Publisher;
-use crate::overrides::Overrides;
+use super::reload::ReloadOrigin;
 use hotloop_balancer::services::Removal;
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,7 +24,8 @@ impl Publisher {
         members: &mut Members,
         link: &mut ClusterLink,
     ) {
-        let Built { version: TableVersion { config, table, .. }, builder, removed, probed } = built;
+        let Built { version, builder, removed, probed, differences } = built;
+        let TableVersion { config, table, .. } = version;
         self.table = table;
         self.is_published = false;
         members.note_change();
@@ -41,11 +42,11 @@ impl Publisher {
                 if let Some((store, stored)) = link.store.as_mut().zip(stored) {
                     store.accept(stored);
                 }
-                members.overrides = members.lasting_with(&Overrides::default());
-                members.drains.cancel_all("the configuration was reloaded");
+                let is_reset = origins.iter().any(ReloadOrigin::is_reset);
+                let changes = members.carry_over(&self.config, is_reset);
                 members.probe(probed);
                 members.refresh_down(&self.config, link);
-                self.accept(origins);
+                self.accept(origins, differences, changes);
             }
             AfterBuild::Removal(removed, answerer) => {
                 removed.names.iter().for_each(|(name, _)| members.drains.forget(name));
@@ -76,5 +77,6 @@ impl Publisher {
             Arc::make_mut(&mut members.overrides).weights.extend(weights);
             self.publication.refresh.answer_later(answerer, answer);
         }
+        members.forget_configured(&self.config);
     }
 }

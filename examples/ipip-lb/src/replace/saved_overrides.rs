@@ -1,6 +1,7 @@
 //! Changes by operators and health checks since the configuration was read, in a form for another
 //! program.
 
+use crate::answer::ChangeCounts;
 use crate::config::{Config, WEIGHT_MAX};
 use crate::overrides::Overrides;
 use crate::request::{Block, DrainEnd};
@@ -9,7 +10,7 @@ use hotloop_health::settings::Health;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -45,20 +46,76 @@ impl SavedOverrides {
         ways(config).filter(is_down).map(|(name, way, _)| (name, way)).collect()
     }
 
+    /// Takes out the changes of backends that the configuration doesn't have, and returns them. A
+    /// weight that the configuration has too is no change, unless the backend is drained until an
+    /// end.
+    pub fn take_unknown(&mut self, config: &Config) -> Self {
+        let names = self.weights.iter().map(|(name, _)| name);
+        let names = names.chain(self.removed.iter().map(|(name, _)| name));
+        let names = names.chain(self.drains.iter().map(|(name, _)| name));
+        let named: HashSet<_> = names.map(|name| name.service.clone()).collect();
+        let services = config.services.iter().filter(|service| named.contains(&service.name));
+        let backends = services.flat_map(|service| {
+            let backends = service.backends.iter();
+            backends.map(|backend| ((&*service.name, backend.address), backend.weight))
+        });
+        let configured: HashMap<_, _> = backends.collect();
+        let weight = |name: &TargetName| configured.get(&(&*name.service, name.address)).copied();
+        let unknown = Self {
+            weights: extract(&mut self.weights, |name| weight(name).is_none()),
+            removed: extract(&mut self.removed, |name| weight(name).is_none()),
+            drains: extract(&mut self.drains, |name| weight(name).is_none()),
+            ..Self::default()
+        };
+        let draining: HashSet<_> = self.drains.iter().map(|(name, _)| name).collect();
+        let is_change = |name: &_, is: u32| weight(name) != Some(is) || draining.contains(name);
+        self.weights.retain(|(name, is)| is_change(name, *is));
+        unknown
+    }
+
+    /// The numbers of operators' changes.
+    #[must_use]
+    pub const fn counts(&self) -> ChangeCounts {
+        ChangeCounts {
+            weights: self.weights.len(),
+            removed: self.removed.len(),
+            drains: self.drains.len(),
+            blocks: self.blocks.len(),
+            withdrawn: self.is_withdrawn,
+        }
+    }
+
+    /// The weights in force.
+    #[must_use]
+    pub fn weights(&self) -> HashMap<TargetName, u32> {
+        self.weights.iter().cloned().collect()
+    }
+
+    /// The removals in force.
+    #[must_use]
+    pub fn removals(&self) -> HashMap<TargetName, Removal> {
+        let removal = |is_flush| if is_flush { Removal::Flush } else { Removal::Rebalance };
+        self.removed.iter().map(|(name, is_flush)| (name.clone(), removal(*is_flush))).collect()
+    }
+
     /// The overrides for service tables.
     #[must_use]
     pub fn overrides(&self, config: &Config) -> Overrides {
         let is_down: HashSet<_> = self.down.iter().cloned().collect();
         let down = ways(config).filter(|(name, way, _)| is_down.contains(&(name.clone(), *way)));
         let down = down.map(|(_, _, key)| key).collect();
-        let removal = |is_flush| if is_flush { Removal::Flush } else { Removal::Rebalance };
-        let removed =
-            self.removed.iter().map(|(name, is_flush)| (name.clone(), removal(*is_flush)));
         let blocks = self.blocks.iter().filter_map(|block| block.prefix.parse().ok());
         let blocked = (!self.blocks.is_empty()).then(|| Arc::new(blocks.collect()));
-        let weights = self.weights.iter().cloned().collect();
-        Overrides { down, blocked, weights, removed: removed.collect() }
+        Overrides { down, blocked, weights: self.weights(), removed: self.removals() }
     }
+}
+
+/// Removes the values of these backends, and returns them.
+fn extract<T>(
+    values: &mut Vec<(TargetName, T)>,
+    is_meant: impl Fn(&TargetName) -> bool,
+) -> Vec<(TargetName, T)> {
+    values.extract_if(.., |(name, _)| is_meant(name)).collect()
 }
 
 /// Values of backends, in the form for another program.
@@ -159,5 +216,39 @@ mod tests {
         );
         read(json!({ "weights": [{ "service": "web" }] })).unwrap_err();
         assert_eq!(read(json!({})).unwrap(), SavedOverrides::default());
+    }
+
+    /// The configuration has 10.0.0.1 and 10.0.0.2, both of weight 1.
+    #[test]
+    fn what_the_configuration_has_too_is_no_change() {
+        let config = Config::parse("lb.toml", CONFIG).unwrap();
+        let name = |service: &str, last: u8| TargetName::new(service, [10, 0, 0, last].into());
+        let end = DrainEnd { for_s: Some(9), until_empty: false };
+        let unknown = SavedOverrides {
+            weights: vec![(name("web", 9), 7)],
+            removed: vec![(name("dns", 1), false)],
+            drains: vec![(name("web", 9), end.clone())],
+            ..SavedOverrides::default()
+        };
+        let kept = SavedOverrides {
+            weights: vec![(name("web", 1), 7)],
+            removed: vec![(name("web", 2), true)],
+            drains: vec![(name("web", 1), end)],
+            blocks: vec![Block { prefix: "10.0.0.0/8".into(), for_s: None }],
+            is_withdrawn: true,
+            ..SavedOverrides::default()
+        };
+        let mut all = kept.clone();
+        all.weights.insert(0, (name("web", 2), 1));
+        all.weights.extend(unknown.weights.clone());
+        all.removed.extend(unknown.removed.clone());
+        all.drains.extend(unknown.drains.clone());
+        assert_eq!(all.take_unknown(&config), unknown);
+        assert_eq!(all, kept);
+        // With a drain, the weight stays.
+        all.weights = vec![(name("web", 1), 1)];
+        let drained = all.clone();
+        assert_eq!(all.take_unknown(&config), SavedOverrides::default());
+        assert_eq!(all, drained);
     }
 }

@@ -5,7 +5,7 @@ use crate::deployed::service;
 use std::fs;
 
 #[test]
-fn ctl_drains_weighs_and_removes_until_the_next_reload() {
+fn ctl_drains_weighs_and_removes_across_reloads_until_a_reset() {
     let program = Program::start();
     let both = ["10.0.0.1", "10.0.0.2"];
     assert_eq!(program.new_connections_go_to(), both);
@@ -39,6 +39,11 @@ fn ctl_drains_weighs_and_removes_until_the_next_reload() {
 
     let answer = program.json(&["reload"]);
     assert_eq!((&answer["services"], &answer["backends"]), (&3.into(), &4.into()));
+    assert_eq!((&answer["kept"]["removed"], &answer["undone"]["removed"]), (&2.into(), &0.into()));
+    assert_eq!(program.backend("web", "10.0.0.1").0, "flushed");
+    assert_eq!(program.backend("web", "10.0.0.2").0, "removed");
+
+    assert_eq!(program.json(&["reload", "--reset"])["undone"]["removed"], 2);
     assert_eq!(program.backend("web", "10.0.0.1"), ("up".to_owned(), 1));
     assert_eq!(program.backend("web", "10.0.0.2"), ("up".to_owned(), 2));
     assert_eq!(program.new_connections_go_to(), both);
@@ -135,7 +140,7 @@ fn a_reload_of_a_broken_file_changes_nothing_and_says_why() {
     program.configure(&config());
     program.text(&["reload"]);
     assert!(!program.text(&["status"]).contains("failed"));
-    assert_eq!(program.backend("web", "10.0.0.1"), ("up".to_owned(), 1));
+    assert_eq!(program.backend("web", "10.0.0.1"), ("up".to_owned(), 5));
     program.end("-INT");
 }
 
@@ -160,7 +165,7 @@ fn what_was_sent_to_backends_that_left_is_not_forgotten() {
     };
     program.text(&["remove", "10.0.0.2", "--flush"]);
     assert!(is_unchanged(&program));
-    program.text(&["reload"]);
+    program.text(&["reload", "--reset"]);
     assert!(is_unchanged(&program));
     // It leaves by the file as well, with a whole service.
     let (without, _) =

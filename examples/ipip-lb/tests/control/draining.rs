@@ -78,7 +78,7 @@ fn a_backend_is_removed_once_its_last_connection_has_ended() {
 }
 
 #[test]
-fn a_weight_a_drain_without_an_end_and_a_reload_end_the_plan() {
+fn a_weight_a_drain_without_an_end_and_a_reset_end_the_plan() {
     let program = Program::start_and_take_all(&lasting());
     let drain = || {
         program.text(&["drain", "10.0.0.1", "--for", "1h"]);
@@ -111,8 +111,10 @@ fn a_weight_a_drain_without_an_end_and_a_reload_end_the_plan() {
     assert_eq!(is_planned(), [true; 3]);
     program.configure(&lasting());
     program.text(&["reload"]);
+    assert_eq!(is_planned(), [true; 3]);
+    program.text(&["reload", "--reset"]);
     assert_eq!(is_planned(), [false; 3]);
-    assert!(program.has_said("10.0.0.1 of web is no longer to be removed: the configuration was"));
+    assert!(program.has_said("10.0.0.1 of web is no longer to be removed: it was reset"));
     assert_eq!(program.backend("web", "10.0.0.2"), ("up".to_owned(), 2));
 
     // A backend that an operator takes out is not taken out again.

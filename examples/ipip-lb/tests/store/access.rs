@@ -172,6 +172,6 @@ fn a_node_whose_files_are_wrong_does_not_start_and_names_them() {
     access.tls.as_mut().unwrap().certificate =
         Some((folder.join("no.pem"), folder.join("other.key")));
     let text = start(&access);
-    assert!(text.contains("node.toml:7: cluster.store_certificate: "), "{text}");
+    assert!(text.contains("node.toml:6: cluster.store_certificate: "), "{text}");
     assert!(text.contains("no.pem: No such file"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Operators' changes outlast a SIGKILL of a node while the store's revision is the same.
+//! Operators' changes outlast a SIGKILL of a node, and other revisions of the store.
 
 use super::etcd::Server;
 use super::node::{start, wait_for, write_node};
@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Command;
 
 #[test]
-fn what_operators_have_changed_belongs_to_one_revision() {
+fn operators_changes_outlast_revisions_and_end_with_their_services() {
     let mut server = match Server::start() {
         Ok(server) => server,
         Err(why) => return println!("skipped: {why}"),
@@ -42,22 +42,30 @@ fn what_operators_have_changed_belongs_to_one_revision() {
     drop(program);
     server.restart();
 
-    // The same text again ends the drains on running nodes, and therefore also on one that is down.
+    // Another revision while the node is down.
     let second = server.force(&shared(2));
     assert_ne!(first, second);
     let program = start(folder);
     wait_for(&program, second, 2);
-    assert_eq!(drained(&program), 0);
-    wait_until("nothing is kept", || !folder.join("kept.json").exists());
-    drain();
+    assert_eq!(drained(&program), 2);
 
-    // A revision that comes while the node runs ends them, too.
+    // Another one while it runs: the new service's backend is drained by no operator.
     let third = server.write(&shared(3));
     wait_for(&program, third, 3);
-    assert_eq!(drained(&program), 0);
-    wait_until("nothing is kept", || !folder.join("kept.json").exists());
+    assert_eq!(drained(&program), 2);
+    let fourth = server.write(&shared(1));
+    wait_for(&program, fourth, 1);
+    assert_eq!(drained(&program), 1);
+    let fifth = server.write(&shared(3));
+    wait_for(&program, fifth, 3);
+    assert_eq!(drained(&program), 1, "it does not come back with its service");
     let (_, errors) = program.end();
-    let said = "kept.json: weights: 2 are dropped: another configuration was in force";
-    assert_eq!(errors.matches(said).count(), 1, "{errors}");
+    for said in [
+        "the store's configuration was reloaded: 3 services with 3 backends; \
+         changed: service web2 is new; operators' changes kept: weights: 2",
+        "operators' changes kept: weights: 1; operators' changes undone: weights: 1",
+    ] {
+        assert_eq!(errors.matches(said).count(), 1, "{errors}");
+    }
     assert!(fs::read_to_string(folder.join("copy.toml")).unwrap().starts_with(&shared(3)));
 }
