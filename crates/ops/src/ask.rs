@@ -1,10 +1,11 @@
 //! The client's side of a control socket: the arguments of `ctl`, and requests.
 
 use crate::output::print;
-use crate::path::socket_path;
+use crate::path::{query_path, socket_path};
 use crate::request::{ANSWER_BYTES_MAX, Request, read_answer};
 use crate::unix::{Peer, connected};
 use clap::Args;
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::io::{self, Read, Write};
@@ -253,13 +254,21 @@ impl Stream {
     }
 }
 
+/// Connects to the control socket at `path` or, if this user may not, to the one for queries.
 fn connect(
     path: &Path,
     deadline: Instant,
     failed: &dyn Fn(io::Error) -> AskError,
 ) -> Result<UnixStream, AskError> {
+    let attempt = || match connected(path) {
+        Err(Errno::ACCESS) => match connected(&query_path(path)) {
+            Ok(Peer::Stale | Peer::Nothing) | Err(_) => Err(Errno::ACCESS),
+            connected => connected,
+        },
+        connected => connected,
+    };
     loop {
-        match connected(path).map_err(|error| failed(error.into()))? {
+        match attempt().map_err(|error| failed(error.into()))? {
             Peer::Connected(stream) => {
                 let stream = UnixStream::from(stream);
                 stream.set_nonblocking(false).map_err(failed)?;

@@ -35,8 +35,9 @@
 //! - Nor does a client that scrapes metrics. Their thread serves at most [`SCRAPE_COUNT_MAX`], each
 //!   for at most [`SCRAPE_WAIT`], and has the control thread collect at most 10 times a second.
 //!   Clients share places by their addresses, and wait for one in the order in which they come.
-//! - Only the user that the program runs as, and root, can connect. The socket has mode 0600 before
-//!   it has a path.
+//! - Only the user that the program runs as, and root, can connect, unless [`ControlArgs`] name
+//!   groups: one that can, too, and one that can only query. A socket has mode 0600 before it has a
+//!   path.
 //! - A second program never takes a running program's socket away, but it replaces one left by a
 //!   program that ended. Both hold if programs start at the same time.
 //! - Standard error never ends or delays a program: messages wait in a queue of 1 MiB for a thread
@@ -197,7 +198,7 @@ pub use metrics::{
 };
 pub use operation::{Operation, TURN};
 pub use output::{OUTPUT_WAIT, Output, print, print_in_time};
-pub use path::{socket_folders, socket_path};
+pub use path::{query_path, socket_folders, socket_path};
 #[cfg(feature = "dpdk")]
 pub use port_settings::PortSettings;
 pub use privileges::CONTROL;
@@ -206,7 +207,9 @@ pub use request::{Answerer, Promise, Reply, Request, Stream};
 #[cfg(feature = "dpdk")]
 pub use run_args::{ClockArg, ReportFormat, RunArgs};
 pub use seconds::seconds;
-pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, ControlArgs, Note, Socket, SocketError};
+pub use socket::{
+    CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, ControlArgs, IsQuery, Note, Socket, SocketError,
+};
 pub use stall_args::StallArgs;
 pub use steer::Steer;
 pub use table::Table;

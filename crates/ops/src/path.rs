@@ -20,6 +20,20 @@ pub fn socket_path(name: &str) -> PathBuf {
     path_in(std::env::var_os("XDG_RUNTIME_DIR"), name)
 }
 
+/// The path of the socket for queries beside the control socket at `control`: the same with the
+/// ending `query`.
+///
+/// ```
+/// use hotloop_ops::query_path;
+/// use std::path::Path;
+///
+/// assert_eq!(query_path(Path::new("/run/nf/a.sock")), Path::new("/run/nf/a.query"));
+/// ```
+#[must_use]
+pub fn query_path(control: &Path) -> PathBuf {
+    control.with_extension("query")
+}
+
 /// The default folders of control sockets: that of this user, and that of the system.
 #[must_use]
 pub fn socket_folders() -> [PathBuf; 2] {

@@ -55,6 +55,11 @@ impl Request {
         Err(format!("there is no command {command:?}; ctl --help lists what there is"))
     }
 
+    /// Whether it is a query that every program answers.
+    pub(crate) fn is_common_query(&self) -> bool {
+        matches!(self.command.as_str(), "status" | "counters" | "load" | "xstats")
+    }
+
     /// Parses a request, without its line feed.
     pub(crate) fn read(line: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(line).map_err(|error| {

@@ -134,7 +134,7 @@ pub enum Clock {
 #[derive(Debug)]
 pub enum Parsed {
     /// A command.
-    Cli(Cli),
+    Cli(Box<Cli>),
     /// The text of the help or the version.
     Help(String),
 }
@@ -148,7 +148,7 @@ impl Cli {
         args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Parsed, BadInput> {
         match Self::try_parse_from(args) {
-            Ok(cli) => Ok(Parsed::Cli(cli)),
+            Ok(cli) => Ok(Parsed::Cli(Box::new(cli))),
             Err(error) if !error.use_stderr() => Ok(Parsed::Help(error.render().to_string())),
             Err(error) => Err(BadInput::new(one_line(&error.render().to_string()))),
         }

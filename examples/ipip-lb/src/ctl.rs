@@ -84,6 +84,13 @@ impl Ctl {
 
 const NAME: &str = "ipip-lb";
 
+/// Whether a request changes nothing.
+#[must_use]
+pub fn is_query(request: &hotloop_ops::Request) -> bool {
+    let known = Request::read(request).ok().filter(|known| *known != Request::Unknown);
+    known.is_some_and(|known| known.changed().is_none())
+}
+
 /// The balancer's log of a request and its answer, if it changes anything.
 #[must_use]
 pub fn note(
@@ -98,4 +105,20 @@ pub fn note(
         Err(_) => "another program asks to take over".to_owned(),
     };
     Some(one_line(&answer().map_or_else(|why| format!("error: {why}"), text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_a_known_command_that_changes_nothing() {
+        let is_query = |command| is_query(&hotloop_ops::Request::new(command));
+        for query in ["overview", "services", "backends", "connections", "cluster", "blocks"] {
+            assert!(is_query(query), "{query}");
+        }
+        for other in ["drain", "block", "reload", "withdraw", "leave", "replace", "capture", "x"] {
+            assert!(!is_query(other), "{other}");
+        }
+    }
 }

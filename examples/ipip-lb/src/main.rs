@@ -42,28 +42,34 @@ fn expect_signals() -> Result<(), Failure> {
 }
 
 fn act(parsed: &Parsed) -> Result<ExitCode, Failure> {
-    match parsed {
-        Parsed::Help(text) => print(text).map_err(unwritten)?,
-        Parsed::Cli(Cli { command: Command::Check(check) }) => self::check(&check.common)?,
-        Parsed::Cli(Cli { command: Command::Replay(args) }) => {
+    let command = match parsed {
+        Parsed::Cli(cli) => &cli.command,
+        Parsed::Help(text) => {
+            print(text).map_err(unwritten)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    match command {
+        Command::Check(check) => self::check(&check.common)?,
+        Command::Replay(args) => {
             let outcome = replay(args)?;
             let printed = print(&outcome.text(args.common.report));
             outcome.verdict().and(printed.map_err(unwritten))?;
         }
-        Parsed::Cli(Cli { command: Command::Run(args) }) if args.detach => {
+        Command::Run(args) if args.detach => {
             args.log.begin();
             return detach::run(args);
         }
-        Parsed::Cli(Cli { command: Command::Run(args) }) => {
+        Command::Run(args) => {
             args.log.begin();
             let outcome = run(args)?;
             let printed = print_in_time(&outcome.text(args.common.report));
             outcome.verdict().and(printed.map_err(unwritten))?;
         }
-        Parsed::Cli(Cli { command: Command::Keygen }) => keygen()?,
-        Parsed::Cli(Cli { command: Command::Ctl(ctl) }) => return Ok(ctl.ask()),
-        Parsed::Cli(Cli { command: Command::Cluster(cluster) }) => cluster.act()?,
-        Parsed::Cli(Cli { command: Command::GuardVips(args) }) => vip_guard::run_guard(args)?,
+        Command::Keygen => keygen()?,
+        Command::Ctl(ctl) => return Ok(ctl.ask()),
+        Command::Cluster(cluster) => cluster.act()?,
+        Command::GuardVips(args) => vip_guard::run_guard(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

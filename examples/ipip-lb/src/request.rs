@@ -99,7 +99,7 @@ pub enum Request {
     /// Print every block, and its remaining time.
     Blocks,
     /// Read the configuration again, and the certificates for peers. If they are invalid, nothing
-    /// changes. What `drain`, `weight`, `remove`, `block` and `withdraw` have changed stays in force,
+    /// changes. The changes by `drain`, `weight`, `remove`, `block` and `withdraw` stay in force,
     /// except for backends that the configuration no longer has.
     Reload {
         /// End these changes.

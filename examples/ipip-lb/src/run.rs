@@ -89,7 +89,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     let hops = port_hops::watch(function.neighbours(), &config, &next_hops);
     let (function, node, handover) = clustered(function, &config, gate.clone())?;
     let bound = args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
-    let mut socket = bound.map(|socket| socket.noting(ctl::note));
+    let mut socket = bound.map(|socket| socket.noting(ctl::note).querying(ctl::is_query));
     let files = files_of(&mut inherited);
     let (vips, announcer) = announce::open(eal, &config, guard, files)?.unzip();
     let watching = watching(args, stall_max, announcer.as_ref());

@@ -4,7 +4,8 @@ use super::Socket;
 use crate::path::socket_path;
 use crate::unix::{Peer, connected, stream};
 use clap::Args;
-use rustix::fs::{Mode, fchmod};
+use nix::unistd::Group;
+use rustix::fs::{Gid, Mode, chmod, chown, fchmod};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, bind, listen};
 use std::fs::{self, DirBuilder, File, TryLockError};
@@ -46,6 +47,13 @@ pub struct ControlArgs {
     /// $XDG_RUNTIME_DIR/hotloop/NAME.sock, or /run/hotloop/NAME.sock.
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
+    /// A group, by name or number, that may use the control socket, too.
+    #[arg(long, value_name = "GROUP")]
+    pub control_group: Option<String>,
+    /// A group, by name or number, that may only query the program, at a socket beside the control
+    /// socket, which `ctl` finds by itself.
+    #[arg(long, value_name = "GROUP")]
+    pub query_group: Option<String>,
 }
 
 impl ControlArgs {
@@ -54,18 +62,26 @@ impl ControlArgs {
     /// problem is logged and the program runs without a control socket.
     ///
     /// # Errors
-    /// The given path can't be bound.
+    /// The given path can't be bound, or a socket can't be given to its group.
     pub fn bind(&self, name: &str) -> Result<Option<Socket>, SocketError> {
-        if let Some(path) = &self.control {
-            return Socket::bind(path).map(Some);
-        }
-        match Socket::bind(&socket_path(name)) {
-            Ok(socket) => Ok(Some(socket)),
-            Err(error) => {
+        let bound = match &self.control {
+            Some(path) => Socket::bind(path),
+            None => Socket::bind(&socket_path(name)),
+        };
+        let mut socket = match bound {
+            Err(error) if self.control.is_none() => {
                 tracing::warn!("runs without a control socket: {error}");
-                Ok(None)
+                return Ok(None);
             }
+            bound => bound?,
+        };
+        if let Some(group) = &self.control_group {
+            socket.bound.share(group)?;
         }
+        if let Some(group) = &self.query_group {
+            socket.admit_queries(group)?;
+        }
+        Ok(Some(socket))
     }
 }
 
@@ -98,6 +114,25 @@ pub enum SocketError {
         path: PathBuf,
         /// The problem.
         problem: &'static str,
+    },
+    /// The system has no such group.
+    #[error("there is no group {group}; create it (groupadd), or give another")]
+    NoGroup {
+        /// The group's name.
+        group: String,
+    },
+    /// A socket can't be given to a group.
+    #[error(
+        "{path}: it can't be given to the group {group}: {source}; make the program's user a member \
+         of the group, or run the program as root"
+    )]
+    Group {
+        /// The path.
+        path: PathBuf,
+        /// The group.
+        group: String,
+        /// The system's reason.
+        source: io::Error,
     },
     /// The system refused.
     #[error("{path}: {source}; give a path in a folder of your own with --control PATH")]
@@ -149,6 +184,46 @@ impl Bound {
         listen(&bound.listener, BACKLOG).map_err(refused)?;
         Ok(bound)
     }
+
+    /// Lets the members of a group connect as well.
+    pub fn share(&self, group: &str) -> Result<(), SocketError> {
+        let path = &self.path;
+        let failed = |error: Errno| SocketError::Group {
+            path: path.clone(),
+            group: group.to_owned(),
+            source: error.into(),
+        };
+        let number = group_number(group).map_err(failed)?;
+        let Some(number) = number else {
+            return Err(SocketError::NoGroup { group: group.to_owned() });
+        };
+        chown(path, None, Some(number)).map_err(failed)?;
+        chmod(path, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP).map_err(failed)?;
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        let folder = folder.unwrap_or(Path::new("."));
+        let is_open = fs::metadata(folder).is_ok_and(|folder| {
+            let by_group = if folder.gid() == number.as_raw() { 0o010 } else { 0 };
+            folder.mode() & (0o001 | by_group) != 0
+        });
+        if !is_open {
+            tracing::warn!(
+                "{}: the group {group} can't reach it, because {} is closed to the group; open that \
+                 (chmod o+x), or give another path with --control PATH",
+                path.display(),
+                folder.display()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The number of a group, by its name or number; `None` if there is no such group.
+fn group_number(group: &str) -> Result<Option<Gid>, Errno> {
+    if let Ok(number) = group.parse() {
+        return Ok(Some(Gid::from_raw(number)));
+    }
+    let found = Group::from_name(group).map_err(|error| Errno::from_raw_os_error(error as i32))?;
+    Ok(found.map(|group| Gid::from_raw(group.gid.as_raw())))
 }
 
 impl Drop for Bound {

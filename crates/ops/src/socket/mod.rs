@@ -6,6 +6,7 @@ mod note;
 pub use bind::{ControlArgs, SocketError};
 pub use note::Note;
 
+use crate::path::query_path;
 use crate::request::{Promise, REQUEST_BYTES_MAX, Reply, Request, answer_line, read_answer};
 use bind::Bound;
 use note::Notes;
@@ -24,19 +25,30 @@ pub const CLIENT_COUNT_MAX: usize = 16;
 /// closed.
 pub const CLIENT_IDLE_MAX: Duration = Duration::from_secs(30);
 
+/// The answer to a client that may only query, if its request is none.
+const ONLY_QUERIES: &str = "you may only query this program: it takes other requests from its own \
+     user, from root, and from the group of --control-group";
+
 /// The most requests answered in a round.
 const REQUEST_COUNT_MAX: usize = 4;
 
-/// A control socket: a listening Unix stream socket, which only its owner may connect to.
+/// A control socket: a listening Unix stream socket, which only its owner may connect to, unless
+/// [`ControlArgs`] name groups.
 ///
 /// It is removed when this is dropped.
 #[derive(Debug)]
 pub struct Socket {
     bound: Bound,
+    /// The socket for clients that may only query.
+    queries: Option<Bound>,
     clients: Vec<Client>,
     since: Instant,
     note: Note,
+    is_query: IsQuery,
 }
+
+/// Whether a request changes nothing.
+pub type IsQuery = fn(&Request) -> bool;
 
 impl Socket {
     /// Listens at `path`. The socket has mode 0600 from the first moment on. Its folder is created
@@ -48,7 +60,23 @@ impl Socket {
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
         let bound = Bound::at(path)?;
         let clients = Vec::with_capacity(CLIENT_COUNT_MAX);
-        Ok(Self { bound, clients, since: Instant::now(), note: |_, _| None })
+        let (since, is_query): (_, IsQuery) = (Instant::now(), |_| false);
+        Ok(Self { bound, queries: None, clients, since, note: |_, _| None, is_query })
+    }
+
+    /// Listens beside the control socket, too, for clients of a group that may only query.
+    fn admit_queries(&mut self, group: &str) -> Result<(), SocketError> {
+        let queries = Bound::at(&query_path(&self.bound.path))?;
+        queries.share(group)?;
+        self.queries = Some(queries);
+        Ok(())
+    }
+
+    /// Lets clients of [`ControlArgs::query_group`] send the requests for which `is_query` returns
+    /// true, besides `status`, `counters`, `load` and `xstats`, which they always may.
+    #[must_use]
+    pub fn querying(self, is_query: IsQuery) -> Self {
+        Self { is_query, ..self }
     }
 
     /// Logs each request for which `note` has a text, with its client's process and user, once it is
@@ -88,18 +116,14 @@ impl Socket {
     }
 
     fn accept(&mut self, now: Instant) {
-        for _ in 0..CLIENT_COUNT_MAX {
-            match self.bound.listener.accept() {
-                Ok((stream, _)) => {
-                    if let Ok(client) = Client::new(stream, now, self.note) {
-                        self.make_room();
-                        self.clients.push(client);
-                    }
-                }
-                // Another client went away before it was accepted.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // No client waits, or too many files are open, which passes.
-                Err(_) => return,
+        let by_any = accepted(&self.bound).map(|stream| (stream, None));
+        let by_group = self.queries.iter().flat_map(accepted);
+        let by_group = by_group.map(|stream| (stream, Some(self.is_query)));
+        let new: Vec<_> = by_any.chain(by_group).collect();
+        for (stream, only) in new {
+            if let Ok(client) = Client::new(stream, now, self.note, only) {
+                self.make_room();
+                self.clients.push(client);
             }
         }
     }
@@ -114,6 +138,18 @@ impl Socket {
             self.clients.remove(index);
         }
     }
+}
+
+/// The clients that wait to be accepted, up to [`CLIENT_COUNT_MAX`].
+fn accepted(bound: &Bound) -> impl Iterator<Item = UnixStream> {
+    let waiting = (0..CLIENT_COUNT_MAX).map_while(|_| match bound.listener.accept() {
+        Ok((stream, _)) => Some(Some(stream)),
+        // Another client went away before it was accepted.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Some(None),
+        // No client waits, or too many files are open, which passes.
+        Err(_) => None,
+    });
+    waiting.flatten()
 }
 
 /// A connection. It holds at most one request and a read's bytes, and one answer.
@@ -136,10 +172,17 @@ struct Client {
     /// When the client last finished a request, or took some of an answer.
     active: Instant,
     notes: Notes,
+    /// The requests that the client may send, if not all.
+    only: Option<IsQuery>,
 }
 
 impl Client {
-    fn new(stream: UnixStream, now: Instant, note: Note) -> io::Result<Self> {
+    fn new(
+        stream: UnixStream,
+        now: Instant,
+        note: Note,
+        only: Option<IsQuery>,
+    ) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
             notes: Notes::of(&stream, note),
@@ -151,6 +194,7 @@ impl Client {
             is_ended: false,
             is_refused: false,
             active: now,
+            only,
         })
     }
 
@@ -182,6 +226,11 @@ impl Client {
             };
             self.active = now;
             match line.and_then(|line| Request::read(&line)) {
+                Ok(request) if !self.may_send(&request) => {
+                    let refusal = || Err(ONLY_QUERIES.to_owned());
+                    self.notes.add(&request, refusal);
+                    self.output = answer_line(refusal());
+                }
                 Ok(request) => match answer(&request) {
                     Reply::Now(answer) => {
                         self.notes.add(&request, || answer.clone());
@@ -199,6 +248,10 @@ impl Client {
             }
         }
         if self.is_answered(now)? { self.is_sent(now).map(|_| ()) } else { Ok(()) }
+    }
+
+    fn may_send(&self, request: &Request) -> bool {
+        self.only.is_none_or(|is_query| request.is_common_query() || is_query(request))
     }
 
     /// Takes the promised answer, once it has come. Returns whether no answer is awaited any more.

@@ -1,14 +1,20 @@
 //! The socket on one thread: bytes that a client has written are there in the next round.
 
 use super::*;
+use crate::ask::{AskError, ask_within};
 use crate::request::Answerer;
+use nix::unistd::{Gid, Uid, getegid, geteuid, setfsgid, setfsuid};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use tempfile::TempDir;
+
+/// A wait for an answer that doesn't come.
+const SHORT: Duration = Duration::from_millis(50);
 
 thread_local! {
     /// The requests that were noted, with their answers.
@@ -378,4 +384,84 @@ fn each_request_is_noted_with_its_answer_also_of_a_client_that_goes_away() {
     let unknown = noted[1].1.as_ref().unwrap_err();
     assert!(unknown.contains("there is no command"), "{unknown}");
     assert_eq!(noted[3].1, Err("its client went away before the answer".to_owned()));
+}
+
+/// Runs `look` with another user's access to files, as root can.
+fn as_other<R>(group: u32, look: impl FnOnce() -> R) -> R {
+    setfsgid(Gid::from_raw(group));
+    setfsuid(Uid::from_raw(65_534));
+    let seen = look();
+    setfsuid(Uid::from_raw(0));
+    setfsgid(Gid::from_raw(0));
+    seen
+}
+
+#[test]
+fn one_group_may_do_all_and_another_only_query() {
+    let is_root = geteuid().is_root();
+    // Without root, a file can only be given to a group of one's own.
+    let [all, only] = if is_root { [40_001, 40_002] } else { [getegid().as_raw(); 2] };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nf.sock");
+    let args = ControlArgs {
+        control: Some(path.clone()),
+        control_group: Some(all.to_string()),
+        query_group: Some(only.to_string()),
+    };
+    let socket = args.bind("nf").unwrap().unwrap().noting(note);
+    let socket = socket.querying(|request| request.command == "list");
+    for (file, group) in [(&path, all), (&query_path(&path), only)] {
+        let file = fs::metadata(file).unwrap();
+        assert_eq!((file.mode() & 0o777, file.gid()), (0o660, group));
+    }
+    let mut served = Served { socket, _folder: folder, ..Served::new() };
+    let mut client = UnixStream::connect(query_path(&path)).unwrap();
+    client.set_nonblocking(true).unwrap();
+    let mut answer_to = |command: &str| {
+        client.write_all(&Request::new(command).line()).unwrap();
+        served.round();
+        received(&client).0
+    };
+    for query in ["list", "status", "counters", "load", "xstats"] {
+        let answer = answer_to(query);
+        assert!(answer.contains("error") && !answer.contains("only query"), "{query}: {answer}");
+    }
+    for other in ["echo", "capture", "reload"] {
+        assert!(answer_to(other).contains("you may only query this program"), "{other}");
+    }
+    assert_eq!(served.asked_count, 5);
+    let refused = NOTED.take().split_off(5);
+    assert!(refused.iter().all(|(_, answer)| answer.is_err()) && refused.len() == 3);
+
+    if is_root {
+        fs::set_permissions(served._folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
+        let connects = |group| {
+            as_other(group, || {
+                [&path, &query_path(&path)].map(|path| UnixStream::connect(path).is_ok())
+            })
+        };
+        assert_eq!([all, only, 40_003].map(connects), [[true, false], [false, true], [false; 2]]);
+        // A client finds the socket that it may use.
+        let ask = |group| as_other(group, || ask_within(&path, &Request::new("list"), SHORT));
+        assert!(matches!(ask(only), Err(AskError::Silent { .. })), "nothing serves here");
+        assert!(matches!(ask(40_003), Err(AskError::System { .. })));
+    }
+    let Served { socket, _folder: folder, .. } = served;
+    drop(socket);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "both are removed");
+}
+
+#[test]
+fn a_group_that_is_not_there_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = Some(folder.path().join("nf.sock"));
+    let group = Some("no-such-group".to_owned());
+    for args in [
+        ControlArgs { control: control.clone(), control_group: group.clone(), query_group: None },
+        ControlArgs { control, control_group: None, query_group: group },
+    ] {
+        let error = args.bind("nf").unwrap_err().to_string();
+        assert!(error.contains("there is no group no-such-group; create it"), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
+    }
 }

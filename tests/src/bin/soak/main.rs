@@ -16,7 +16,7 @@ use hotloop::dpdk::{Eal, Mempool, MempoolConfig, lcore};
 use hotloop::engine::{Control, Deployment, Engine, Report, outlets};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop_balancer::balance::{Egress, Egresses, Route};
-use hotloop_ops::{ControlArgs, Operation, Reply, Request, Steer};
+use hotloop_ops::{Operation, Reply, Request, Socket, Steer};
 use ipip_lb::control;
 use ipip_lb::network_function::NetworkFunction;
 use ipip_lb::source::ConfigSource;
@@ -92,7 +92,7 @@ fn run(eal: Eal, deployment: Deployment, packets: u64) -> Result<Run, Failed> {
     let mempool = Mempool::new(eal, &MempoolConfig::default())?;
     let (function, handles) =
         NetworkFunction::new(&config, egresses()).map_err(|error| error.to_string())?;
-    let mut socket = ControlArgs { control: Some(socket_path.clone()) }.bind("soak")?;
+    let mut socket = Socket::bind(&socket_path)?;
     let mut operator = control::Control::start(source.clone(), config, handles)
         .map_err(|error| error.to_string())?;
     let gauges = Gauges::default();
@@ -112,7 +112,7 @@ fn run(eal: Eal, deployment: Deployment, packets: u64) -> Result<Run, Failed> {
     let ran = plan.run(|control| {
         let started = Trouble::start(&setting, socket_path.clone());
         let mut operation = |steer: &mut Soaking<'_>| {
-            let operation = Operation { socket: socket.as_mut(), ..Operation::default() };
+            let operation = Operation { socket: Some(&mut socket), ..Operation::default() };
             operation.run(control, steer);
         };
         let progress = Progress::new(deployment, packets);
