@@ -91,9 +91,9 @@ fn observe(
 ) -> Result<f64, String> {
     let start = Instant::now();
     dial.one_of_each(0, flow_count, ACK);
-    while counts.connections.count() < u64::from(flow_count) {
+    while counts.connection_count() < u64::from(flow_count) {
         if start.elapsed() > ENTERING_MAX {
-            let entered = counts.connections.count();
+            let entered = counts.connection_count();
             return Err(format!("{entered} connections were entered of {flow_count}"));
         }
         control.wait_for(Duration::from_millis(5));

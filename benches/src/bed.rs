@@ -214,7 +214,7 @@ impl Bed {
         self.counts
             .iter()
             .flat_map(|counts| counts.iter())
-            .map(|counts| counts.connections.count())
+            .map(WorkerCounts::connection_count)
             .sum()
     }
 

@@ -228,7 +228,14 @@ impl Connections {
     /// Number of connections, including silent ones that were not removed yet.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.v4.table.len() + self.v6.table.len()
+        self.lens().iter().sum()
+    }
+
+    /// Numbers of connections of IPv4 and of IPv6, which have tables of their own.
+    #[inline]
+    #[must_use]
+    pub fn lens(&self) -> [usize; 2] {
+        [self.v4.table.len(), self.v6.table.len()]
     }
 
     /// Whether there are no connections.

@@ -22,8 +22,8 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct WorkerCounts {
-    /// Connections remembered now.
-    pub connections: Counter,
+    /// Connections remembered now: of IPv4, and of IPv6.
+    pub connections: [Counter; 2],
     /// Connections that were new.
     pub admitted: Counter,
     /// New connections that were balanced without being remembered: the table was full, or they came
@@ -57,7 +57,7 @@ impl WorkerCounts {
     #[must_use]
     pub fn new(slot_capacity: usize) -> Self {
         Self {
-            connections: Counter::default(),
+            connections: Default::default(),
             admitted: Counter::default(),
             stateless: Counter::default(),
             to_clients: Counter::default(),
@@ -68,6 +68,12 @@ impl WorkerCounts {
             cut_frames: Event::default(),
             targets: (0..slot_capacity).map(|_| TargetCounts::default()).collect(),
         }
+    }
+
+    /// Number of connections remembered now.
+    #[must_use]
+    pub fn connection_count(&self) -> u64 {
+        self.connections.iter().map(Counter::count).sum()
     }
 
     /// Counts a tunnel packet from an address that is neither a backend's nor a peer's. Only the worker may call it.
@@ -204,7 +210,7 @@ impl Summary<'_> {
             to_clients: self.sum(|counts| &counts.to_clients),
             replies_known: self.sum(|counts| &counts.replies_known),
             answered: self.sum(|counts| &counts.answered),
-            connections: self.workers.iter().map(|counts| counts.connections.count()).collect(),
+            connections: self.workers.iter().map(WorkerCounts::connection_count).collect(),
         }
     }
 

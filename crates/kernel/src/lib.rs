@@ -83,5 +83,5 @@ pub use takeover::{Takeover, TakeoverError, restore};
 pub use tap::{Tap, TapConfig, TapError};
 pub use vips::{
     HangReporter, ROUTE_PROTOCOL, VIP_HOLD_MAX, VIP_METRIC, VipAnnouncer, VipGuard, VipRouteError,
-    VipRoutes, VipStates, guard_vips,
+    VipRoutes, VipStates, Withheld, guard_vips,
 };

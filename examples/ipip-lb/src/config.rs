@@ -42,6 +42,7 @@ mod document;
 mod health;
 mod limits;
 mod load;
+mod metrics;
 mod parse;
 mod port;
 mod service;
@@ -51,6 +52,7 @@ mod via;
 mod words;
 
 pub use cluster::PREPARE_MS_MAX;
+pub use metrics::MetricsLimits;
 pub use port::{NextHop, Port, VLAN_MAX, interface_underneath};
 
 use crate::failure::BadInput;
@@ -110,6 +112,8 @@ pub struct Config {
     pub health: HashMap<String, Health>,
     /// Backends that may be addresses of services of this configuration.
     pub nested_backends: Vec<IpAddr>,
+    /// The numbers of series that Prometheus gets.
+    pub metrics: MetricsLimits,
     /// The announcement of VIPs, if they are announced.
     pub announce: Option<Announce>,
     /// This node of a cluster and its peers, if it has any.

@@ -94,6 +94,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<HandedOver>), Failure> {
     let (vips, announcer) = announce::open(eal, &config, guard, files)?.unzip();
     let watching = watching(args, stall_max, announcer.as_ref());
     let control = Control::start(args.common.source.clone(), config.clone(), handles)?;
+    let control = control.with_port_names(port_names(&ports, &config));
     let control = control.with_announcer(announcer).with_next_hops(watch, hops);
     let control = control.with_cluster(store(args, &config, stored)?, node);
     let control = control.with_keeper(Keeper::start(&config)?).with_overrides(&saved);
@@ -273,6 +274,12 @@ fn open_ports(eal: Eal, config: &Config, args: &Run) -> Result<Vec<OpenPort>, Ba
         Ok((SidedEgress { side: port.side, route, egress }, opened))
     };
     (0..).zip(&config.ports).map(open).collect()
+}
+
+/// Each port's device, and its name in the configuration.
+fn port_names(ports: &[OpenPort], config: &Config) -> Vec<[String; 2]> {
+    let names = ports.iter().zip(&config.ports);
+    names.map(|((_, port), named)| [port.name().to_owned(), named.name.clone()]).collect()
 }
 
 /// An RX queue of each port, for a core.

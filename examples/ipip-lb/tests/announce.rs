@@ -7,7 +7,8 @@ use crate::namespace::{
     ANNOUNCE, BALANCER, SILENT_PORT, command, dns, routes, service, start, with_operator_file,
 };
 use hotloop_tests::network::{Network, ip};
-use hotloop_tests::{Program, wait_until};
+use hotloop_tests::prometheus::get;
+use hotloop_tests::{Program, free_address, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::net::UdpSocket;
@@ -69,11 +70,27 @@ fn a_withdrawal_outlasts_a_restart_until_it_is_reset() {
     wait_for("it is announced", &["203.0.113.10"]);
     ctl(path, "withdraw");
     drop(program); // By SIGKILL.
-    let program = start(path, &config);
+    let metrics = free_address();
+    let mut command = command(path, &config);
+    command.args(["--metrics", &metrics.to_string()]);
+    let program = Program::start(command, &path.join("lb.sock"));
     std::thread::sleep(Duration::from_millis(1500));
     assert!(routes().is_empty());
+    let shown = |series: &str| get(metrics, "/metrics").unwrap().contains(series);
+    assert!(shown("ipip_lb_vip_announced{vip=\"203.0.113.10\"} 0\n"));
+    assert!(shown("ipip_lb_vip_withheld{vip=\"203.0.113.10\",reason=\"withdrawn\"} 1\n"));
     ctl(path, "reload --reset");
     wait_for("it is announced again", &["203.0.113.10"]);
+    assert!(shown("ipip_lb_vip_announced{vip=\"203.0.113.10\"} 1\n"));
+    assert!(!shown("ipip_lb_vip_withheld{"));
+    ctl(path, "drain 10.0.0.1");
+    wait_for("it is not ready", &[]);
+    assert!(shown("ipip_lb_vip_withheld{vip=\"203.0.113.10\",reason=\"not_ready\"} 1\n"));
+    ctl(path, "weight 10.0.0.1 1");
+    wait_until("it is held", || {
+        shown("ipip_lb_vip_withheld{vip=\"203.0.113.10\",reason=\"held\"} 1\n")
+    });
+    wait_for("it is announced after its hold", &["203.0.113.10"]);
     drop(program);
     let program = start(path, &config);
     wait_for("it is announced at once", &["203.0.113.10"]);

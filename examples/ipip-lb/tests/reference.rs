@@ -35,6 +35,8 @@ decapsulate = []
 # health.
 [limits]
 # limits.
+[metrics]
+# metrics.
 [announce]
 vips = "ready"
 # announce.

@@ -318,6 +318,8 @@ impl<P> Worker<P> {
     fn expire(&mut self, counts: &WorkerCounts, now: Instant) {
         let Self { connections, schedule, .. } = self;
         connections.expire(now, |target| schedule.connection_removed(target, counts));
-        counts.connections.set(connections.len() as u64);
+        for (count, len) in counts.connections.iter().zip(connections.lens()) {
+            count.set(len as u64);
+        }
     }
 }

@@ -41,6 +41,38 @@ impl VipStates {
     }
 }
 
+/// Why a configured VIP is not announced.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Withheld {
+    /// An operator has withdrawn all VIPs, or the run ends.
+    Withdrawn,
+    /// A thread of the program hangs.
+    Hanging,
+    /// The VIP can't be served.
+    NotReady,
+    /// The VIP is ready, and must stay so for its hold.
+    Held,
+    /// The VIP is ready, and the program doesn't allow new ones yet.
+    Waiting,
+    /// The kernel has no route to the VIP, although one was asked for.
+    NoRoute,
+}
+
+impl Withheld {
+    /// The reason in one word, for metrics.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Withdrawn => "withdrawn",
+            Self::Hanging => "hanging",
+            Self::NotReady => "not_ready",
+            Self::Held => "held",
+            Self::Waiting => "waiting",
+            Self::NoRoute => "no_route",
+        }
+    }
+}
+
 /// Installs and deletes the routes to VIPs ([`VipRoutes`]) as VIPs become ready, hang or are
 /// withdrawn.
 ///
@@ -57,6 +89,8 @@ pub struct VipAnnouncer {
     /// Whether nothing is announced, ready or not: an operator has withdrawn the VIPs, or the run
     /// ends.
     is_withdrawn: bool,
+    /// Whether the last turn allowed new ones.
+    allows_new: bool,
     guard: Option<VipGuard>,
     hanging: Hanging,
     holds: Holds,
@@ -85,6 +119,7 @@ impl VipAnnouncer {
             is_new: false,
             due: Instant::now(),
             is_withdrawn: false,
+            allows_new: false,
         })
     }
 
@@ -109,6 +144,7 @@ impl VipAnnouncer {
     /// held.
     pub fn turn(&mut self, allows_new: bool) {
         let is_new = std::mem::take(&mut self.is_new);
+        self.allows_new = allows_new;
         let now = Instant::now();
         let was_late = self.guard.as_mut().is_some_and(VipGuard::was_late);
         let is_changed = self.hanging.turn(was_late);
@@ -186,6 +222,30 @@ impl VipAnnouncer {
     /// remaining time.
     pub fn held(&self, now: Instant) -> impl Iterator<Item = (IpAddr, Duration)> {
         self.holds.left(now)
+    }
+
+    /// The configured VIPs in order, each with the reason why it is not announced, if it isn't.
+    pub fn withheld(&self, now: Instant) -> impl Iterator<Item = (IpAddr, Option<Withheld>)> {
+        self.states.configured.iter().map(move |vip| (*vip, self.why_not(vip, now)))
+    }
+
+    fn why_not(&self, vip: &IpAddr, now: Instant) -> Option<Withheld> {
+        if self.routes.installed().contains(vip) {
+            return None;
+        }
+        Some(if self.is_withdrawn {
+            Withheld::Withdrawn
+        } else if self.hanging.is_any() {
+            Withheld::Hanging
+        } else if !self.states.ready.contains(vip) {
+            Withheld::NotReady
+        } else if self.holds.has(vip, now) {
+            Withheld::Held
+        } else if self.allows_new {
+            Withheld::NoRoute
+        } else {
+            Withheld::Waiting
+        })
     }
 
     /// The VIPs that are announced.

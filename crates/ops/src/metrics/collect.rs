@@ -4,7 +4,7 @@
 //! its samples. A program adds its own to the same [`Scrape`].
 
 use super::SCHEMA_VERSION;
-use super::load;
+use super::{load, process};
 use crate::common::program;
 use crate::diagnostics::lost_count;
 use hotloop_engine::{Control, PlaceSnapshot};
@@ -212,6 +212,12 @@ pub const METRICS: &[Metric] = &[
     load::SWITCHES,
     load::WAITED,
     load::STEAL,
+    process::CPU,
+    process::START,
+    process::RESIDENT,
+    process::VIRTUAL,
+    process::OPEN_FILES,
+    process::FILES_MAX,
     #[cfg(feature = "dpdk")]
     MEMPOOL_MBUFS,
     #[cfg(feature = "dpdk")]
@@ -241,6 +247,7 @@ pub fn collect(control: &Control<'_>, since: Instant, scrape: &mut Scrape) {
     }
     snapshot.places.iter().for_each(|place| add_place(scrape, place));
     load::add(control, scrape);
+    process::add(scrape);
     control.devices().iter().for_each(|device| add_port(scrape, device.as_ref()));
     add_mempools(scrape);
 }

@@ -2,6 +2,7 @@
 
 mod collect;
 mod load;
+mod process;
 
 pub use collect::METRICS;
 pub use hotloop_metrics::{Metric, MetricKind, SCRAPE_COUNT_MAX, SCRAPE_WAIT, Scrape};

@@ -23,6 +23,7 @@ impl Understood<'_> {
             ports,
             services,
             health: _,
+            metrics,
             nested_backends,
             announce,
             cluster,
@@ -38,6 +39,10 @@ impl Understood<'_> {
             "engine": engine,
             "balancer": self::balancer(balancer, nested_backends),
             "limits": self::limits(limits),
+            "metrics": {
+                "services_max": metrics.services_max,
+                "backends_max": metrics.backends_max,
+            },
             "announce": announce,
             "cluster": cluster.as_ref().map(self::cluster),
             "store": store.as_ref().map(self::store),

@@ -13,6 +13,7 @@ impl Config {
         for (section, is_same) in [
             ("[balancer]", old.balancer == self.balancer),
             ("[limits]", old.limits == self.limits),
+            ("[metrics]", old.metrics == self.metrics),
             ("health.quorum", old.quorum == self.quorum),
         ] {
             if !is_same {

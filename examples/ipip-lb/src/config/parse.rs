@@ -6,6 +6,7 @@ use super::cluster::{ClusterSection, cluster};
 use super::document::{Section, Value};
 use super::health::CaFiles;
 use super::limits::limits;
+use super::metrics::{MetricsLimits, metrics};
 use super::port::ports;
 use super::service::services;
 use super::store::operator_file;
@@ -18,8 +19,8 @@ use hotloop_balancer::spec::{Backend, Balancer, Limits, ServiceSpec};
 use std::net::IpAddr;
 
 /// The keys of a whole configuration.
-const KEYS: [&str; 8] =
-    ["engine", "balancer", "health", "limits", "announce", "cluster", "port", "service"];
+const KEYS: [&str; 9] =
+    ["engine", "balancer", "health", "limits", "metrics", "announce", "cluster", "port", "service"];
 
 /// The configuration in a document; other files are relative to `file`.
 pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
@@ -34,6 +35,9 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
     }
     let limits =
         root.section("limits")?.map_or(Ok(Limits::default()), |section| limits(&section))?;
+    let metrics = root
+        .section("metrics")?
+        .map_or(Ok(MetricsLimits::default()), |section| metrics(&section))?;
     let ports = ports(root)?;
     let mut files = CaFiles::of(file);
     let nested_backends = nested_backends(&balancer_section)?;
@@ -55,6 +59,7 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
         engine,
         balancer,
         limits,
+        metrics,
         ports,
         services,
         health,

@@ -6,8 +6,9 @@ use super::store::{OPERATOR_FILE, operator_file, store};
 use super::{Config, ConfigError, Store, parse};
 
 /// The sections of a node's file. For sections in both parts, the keys in the node's file.
-const OF_NODE: [(&str, Option<&[&str]>); 6] = [
+const OF_NODE: [(&str, Option<&[&str]>); 7] = [
     ("engine", None),
+    ("metrics", None),
     ("port", None),
     ("announce", None),
     ("cluster", None),

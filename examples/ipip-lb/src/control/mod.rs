@@ -101,6 +101,8 @@ pub struct Control {
     notes: CaptureNotes,
     next_hops: Option<KernelHopWatch>,
     port_hops: NextHopWatch,
+    /// Each port's device, and its name in the configuration.
+    port_names: Vec<[String; 2]>,
     /// The source of the configuration, for messages.
     source: ConfigSource,
     since: Instant,
@@ -150,6 +152,7 @@ impl Control {
             notes,
             next_hops: None,
             port_hops: NextHopWatch::default(),
+            port_names: Vec::new(),
             source,
             since: Instant::now(),
         })
@@ -160,6 +163,12 @@ impl Control {
     pub fn with_announcer(mut self, announcer: Option<VipAnnouncer>) -> Self {
         self.presence.announcer = announcer;
         self
+    }
+
+    /// Names ports, each by its device and its name in the configuration, for metrics.
+    #[must_use]
+    pub fn with_port_names(self, port_names: Vec<[String; 2]>) -> Self {
+        Self { port_names, ..self }
     }
 
     /// Resolves the backends' next hops if the kernel knows them, and shows those of ports.

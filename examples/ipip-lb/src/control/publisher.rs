@@ -74,6 +74,6 @@ impl Publisher {
 
     /// Number of connections that workers remember.
     pub fn connection_count(&self) -> u64 {
-        self.counts.iter().map(|counts| counts.connections.count()).sum()
+        self.counts.iter().map(WorkerCounts::connection_count).sum()
     }
 }

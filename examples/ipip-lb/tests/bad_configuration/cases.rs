@@ -137,7 +137,7 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
         "colour = \"blue\"",
         &[
             "1: colour: unknown key",
-            "engine, balancer, health, limits, announce, cluster, port, service",
+            "engine, balancer, health, limits, metrics, announce, cluster, port, service",
         ],
     ),
     (1, "[machine]", &["1: machine: unknown key"]),

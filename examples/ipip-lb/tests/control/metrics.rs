@@ -2,12 +2,14 @@
 
 use super::nodes::node;
 use super::program::{Program, TCP_COUNT, UDP_COUNT, config};
+use crate::deployed::service;
 use crate::sync::authority::Authority;
 use hotloop_tests::prometheus::{Prometheus, get, promtool};
 use hotloop_tests::schema::{Said, check};
 use hotloop_tests::{free_address, wait_until};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 const DASHBOARD: &str = include_str!("../../../../packaging/grafana/hotloop.json");
 
@@ -197,6 +199,86 @@ fn removed_backends_keep_their_packets() {
     assert_eq!(before, (4, TCP_COUNT + 10 + UDP_COUNT));
     program.text(&["remove", "10.0.0.1", "--service", "web"]);
     assert_eq!(sum(), before);
+    program.end("-INT");
+}
+
+/// Each series of a scrape that begins with `name`, with its value.
+fn series(program: &Program, name: &str) -> BTreeMap<String, u64> {
+    let metrics = get(program.metrics_address(), "/metrics").unwrap();
+    let lines = metrics.lines().filter_map(|line| line.strip_prefix(name)?.rsplit_once(' '));
+    let lines = lines.filter(|(labels, _)| labels.is_empty() || labels.starts_with('{'));
+    lines.map(|(labels, value)| (labels.to_owned(), value.parse().unwrap())).collect()
+}
+
+#[test]
+fn services_and_backends_have_series_up_to_the_limits_and_sums_are_whole() {
+    let limits = "[metrics]\nservices_max = 2\nbackends_max = 1\n";
+    let program = Program::start_and_take_all(&(config() + limits));
+    let of = |name: &str| series(&program, &format!("ipip_lb_{name}"));
+    let expected = |all: &[(&str, u64)]| -> BTreeMap<_, _> {
+        all.iter().map(|(labels, value)| ((*labels).to_owned(), *value)).collect()
+    };
+    let backends = [("{service=\"dns\"}", 1), ("{service=\"web\"}", 2)];
+    assert_eq!(of("service_backends"), expected(&backends));
+    assert_eq!(of("service_backends_up"), expected(&backends));
+    let first = "{service=\"web\",backend=\"10.0.0.1\"}";
+    assert_eq!(of("backend_up"), expected(&[(first, 1)]));
+    for (metric, sum) in [
+        ("backend_packets_total", TCP_COUNT + 10 + UDP_COUNT),
+        ("backend_connections", TCP_COUNT + UDP_COUNT),
+    ] {
+        let packets = of(metric);
+        let labels: Vec<_> = packets.keys().map(String::as_str).collect();
+        let others = ["(others)", "dns", "web"];
+        let others = others.map(|it| format!("{{service=\"{it}\",backend=\"(others)\"}}"));
+        assert_eq!(labels, [&*others[0], &*others[1], &*others[2], first]);
+        assert_eq!(packets.values().sum::<u64>(), sum, "{packets:?}");
+    }
+    assert_eq!(of("connections").values().sum::<u64>(), TCP_COUNT + UDP_COUNT);
+    assert_eq!(
+        of("connections").keys().collect::<Vec<_>>(),
+        [
+            "{worker=\"0\",ip=\"4\"}",
+            "{worker=\"0\",ip=\"6\"}",
+            "{worker=\"1\",ip=\"4\"}",
+            "{worker=\"1\",ip=\"6\"}",
+        ]
+    );
+    assert!(of("connections_max").values().eq(&[4096; 4]));
+    let ports = [
+        ("{port=\"net_null0\",name=\"backends\"}", 1),
+        ("{port=\"net_pcap0\",name=\"clients\"}", 1),
+    ];
+    assert_eq!(of("port_info"), expected(&ports));
+    // A limit is taken over by a reload.
+    program.configure(&(config() + &limits.replace("backends_max = 1", "backends_max = 3")));
+    program.text(&["reload"]);
+    assert_eq!(of("backend_up").len(), 3);
+    program.end("-INT");
+}
+
+/// 10,000 services with 5 backends each.
+#[test]
+fn a_scrape_of_10_000_services_takes_less_than_a_second() {
+    let mut text = config();
+    for index in 0..10_000 {
+        let address = format!("20.0.{}.{} tcp 80", index / 250, index % 250 + 1);
+        let backends = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"];
+        text += &service(&format!("s{index}"), &address, "", &backends);
+    }
+    let program = Program::start_with(&text);
+    let address = program.metrics_address();
+    let mut shortest = Duration::MAX;
+    for _ in 0..5 {
+        let start = Instant::now();
+        let metrics = get(address, "/metrics").unwrap();
+        shortest = shortest.min(start.elapsed());
+        let count = |name: &str| metrics.lines().filter(|line| line.starts_with(name)).count();
+        assert_eq!(count("ipip_lb_service_backends_up{"), 10_000);
+        assert_eq!(count("ipip_lb_backend_up{"), 2_000);
+    }
+    println!("the shortest of five scrapes took {shortest:?}");
+    assert!(shortest < Duration::from_secs(1), "{shortest:?}");
     program.end("-INT");
 }
 

@@ -116,6 +116,7 @@ impl Scene {
             cluster: None,
             store: None,
             operator_file: None,
+            metrics: Default::default(),
             quorum: None,
         };
         let standing = Standing::default();

@@ -152,7 +152,7 @@ fn least_connections_counts_those_that_ended_no_more() {
         }
         let sent = lb.feed(&(100..110).map(query).collect::<Vec<_>>());
         assert_eq!(backends(&sent), ["10.0.0.1"; 10]);
-        assert_eq!(lb.count(|it| it.connections.count()), 20);
+        assert_eq!(lb.count(|it| it.connection_count()), 20);
     });
 }
 
