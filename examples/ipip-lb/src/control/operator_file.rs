@@ -83,11 +83,8 @@ pub fn load(config: &Config, now: SystemTime) -> Result<SavedOverrides, BadInput
     let passed = now.duration_since(at).unwrap_or_default();
     let mut saved = file.standings;
     age(&mut saved, passed).map_err(refused)?;
-    let SavedOverrides { weights, removed, drains, .. } = saved.take_unknown(config);
-    let unknown = weights.into_iter().map(|(name, _)| name);
-    let unknown = unknown.chain(removed.into_iter().map(|(name, _)| name));
-    let unknown = unknown.chain(drains.into_iter().map(|(name, _)| name));
-    for name in unknown.collect::<BTreeSet<_>>() {
+    let unknown = saved.take_unknown(config);
+    for name in unknown.names().collect::<BTreeSet<_>>() {
         tracing::warn!(
             "{path_shown}: the configuration has no backend {} of {}: what is said of it is dropped",
             name.address,

@@ -50,10 +50,7 @@ impl SavedOverrides {
     /// weight that the configuration has too is no change, unless the backend is drained until an
     /// end.
     pub fn take_unknown(&mut self, config: &Config) -> Self {
-        let names = self.weights.iter().map(|(name, _)| name);
-        let names = names.chain(self.removed.iter().map(|(name, _)| name));
-        let names = names.chain(self.drains.iter().map(|(name, _)| name));
-        let named: HashSet<_> = names.map(|name| name.service.clone()).collect();
+        let named: HashSet<_> = self.names().map(|name| name.service.clone()).collect();
         let services = config.services.iter().filter(|service| named.contains(&service.name));
         let backends = services.flat_map(|service| {
             let backends = service.backends.iter();
@@ -71,6 +68,13 @@ impl SavedOverrides {
         let is_change = |name: &_, is: u32| weight(name) != Some(is) || draining.contains(name);
         self.weights.retain(|(name, is)| is_change(name, *is));
         unknown
+    }
+
+    /// The backends that operators have changed, some more than once.
+    pub fn names(&self) -> impl Iterator<Item = &TargetName> {
+        let names = self.weights.iter().map(|(name, _)| name);
+        let names = names.chain(self.removed.iter().map(|(name, _)| name));
+        names.chain(self.drains.iter().map(|(name, _)| name))
     }
 
     /// The numbers of operators' changes.
